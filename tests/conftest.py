@@ -1,0 +1,52 @@
+"""Shared fixtures: which backend is under test, and what happens without the extension."""
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+
+def _import_error():
+    """None if torch_tenon with its extension can be imported, else the reason."""
+    try:
+        import torch_tenon
+
+        torch_tenon.stats()
+    except Exception as error:  # an extension built for another torch fails in any way it likes
+        return f"torch_tenon is not usable: {type(error).__name__}: {error}"
+    return None
+
+
+@pytest.fixture(scope="session")
+def tenon():
+    """The torch_tenon module. Absent: skip with the reason; fail where it must be there."""
+    reason = _import_error()
+    if reason is not None:
+        if os.environ.get("CI") or os.environ.get("TENON_REQUIRE_EXTENSION"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    import torch_tenon
+
+    return torch_tenon
+
+
+@pytest.fixture(scope="session")
+def backend(request) -> str:
+    """tenon, or what TENON_TEST_BACKEND names in order to prove the harness itself."""
+    name = os.environ.get("TENON_TEST_BACKEND", "tenon")
+    if name == "tenon":
+        request.getfixturevalue("tenon")
+    return name
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo():
+    import torch
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
