@@ -1,0 +1,44 @@
+// Executable: a loaded Program that runs. Immutable after creation, shared by any number of threads.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "runtime/code_loader.h"
+#include "runtime/host.h"
+#include "runtime/program.h"
+
+namespace tenon {
+
+struct RunResult {
+  int code = TENON_OK;  // TENON_*
+  std::string error;
+};
+
+class Executable {
+ public:
+  // Validates, loads the code, prepares framework operators, resolves constants. `host` must outlive the executable.
+  // `framework_constants`: memory behind ConstantSpec::kFramework.
+  static absl::StatusOr<std::shared_ptr<Executable>> Create(Program program, CodeLoader* loader, const TenonHost* host,
+                                                            std::vector<TenonTensor> framework_constants = {});
+  ~Executable();
+
+  const Program& program() const;
+  // See tenon_run. Takes a Frame from the pool (at most as many as ran at once are kept; trimmed when idle).
+  RunResult Run(const TenonTensor* inputs, TenonTensor* outputs);
+  // Sizes and strides of fresh output k for these inputs (symbolic programs).
+  absl::Status OutputSizes(const TenonTensor* inputs, int64_t k, std::vector<int64_t>* sizes,
+                           std::vector<int64_t>* strides) const;
+
+  std::string StatsJson(bool reset);
+  std::string InfoJson() const;
+  static void SetProfiling(bool on);
+
+ private:
+  struct Impl;
+  explicit Executable(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tenon
