@@ -1,0 +1,45 @@
+# Every target does all the set-up it needs and is quick when repeated.
+PRESET ?= release
+BUILD := build/$(PRESET)
+PY := .venv/bin/python
+PHASE := tools/dev/phase.sh
+
+.PHONY: help demo test test-slow test-models bench build setup clean format
+
+help:
+	@echo "make demo         a transformer and a CNN, eager against tenon"
+	@echo "make test         C++ tests, Python tests, include arrows"
+	@echo "make test-slow    the tests marked slow     make test-models  every model"
+	@echo "make bench        benchmarks against peers  make format       clang-format"
+	@echo "make build        PRESET=release|debug|asan-ubsan|tsan|ci     make clean"
+
+demo: build
+	@$(PHASE) demo $(PY) examples/demo.py
+
+test: build
+	@tools/dev/test.sh $(PRESET)
+
+test-slow: build
+	@$(PHASE) ctest-slow ctest --test-dir $(BUILD) -L slow --output-on-failure
+	@TENON_REQUIRE_EXTENSION=1 $(PHASE) pytest-slow $(PY) -m pytest tests -m slow
+
+test-models: build
+	@TENON_REQUIRE_EXTENSION=1 $(PHASE) models $(PY) -m pytest tests -m models
+
+bench: build
+	@$(PHASE) bench $(PY) benchmarks/run.py
+
+build: setup
+	@$(PHASE) configure cmake --preset $(PRESET)
+	@$(PHASE) build cmake --build --preset $(PRESET) --parallel $$(nproc)
+	@$(PY) tools/dev/dev_install.py $(BUILD)/python
+
+setup:
+	@mkdir -p build && rm -f build/phases.log
+	@tools/dev/bootstrap.sh
+
+format:
+	@git ls-files '*.cc' '*.h' | xargs $$(command -v clang-format-22 || echo clang-format) -i
+
+clean:
+	rm -rf build

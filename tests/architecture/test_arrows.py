@@ -1,0 +1,96 @@
+"""Includes point one way (DESIGN, arrows); the checker catches every kind of planted violation."""
+
+import importlib.util
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def _load_checker():
+    spec = importlib.util.spec_from_file_location("check_arrows", ROOT / "tools/dev/check_arrows.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+check_arrows = _load_checker()
+
+# A small project in which every arrow points the right way.
+CLEAN = {
+    "hlo/check.h": "",
+    "hlo/dim.h": '#include "hlo/check.h"\n',
+    "hlo/instruction.h": '#include "hlo/dim.h"\n',
+    "hlo/eval/evaluator.h": '#include "hlo/instruction.h"\n',
+    "passes/pass.h": '#include "hlo/instruction.h"\n',
+    "runtime/program.h": '#include "hlo/dim.h"\n#include "absl/status/status.h"\n',
+    "backends/compile.h": '#include "passes/pass.h"\n#include "runtime/program.h"\n',
+    "backends/constant_folding.cc": '#include "hlo/eval/evaluator.h"\n',
+    "backends/cpu/kernel.h": '#include "llvm/IR/Module.h"\n',
+    "backends/gpu/kernel.h": '#include <llvm/IR/Module.h>\n',
+    "torch_plugin/aten/graph.h": '#include "hlo/dim.h"\n#include "runtime/program.h"\n',
+    "torch_plugin/executor/run.cc": '#include <torch/csrc/utils.h>\n#include <Python.h>\n',
+    "tests/hlo/eval_test.cc": '#include "hlo/eval/evaluator.h"\n',
+    "tools/hlo-run/main.cc": '#include "hlo/eval/evaluator.h"\n#include "backends/compile.h"\n',
+}
+
+# (file, line added to it, what the checker must say)
+PLANTED = [
+    ("hlo/instruction.h", '#include "passes/pass.h"', 'hlo/ may not include "passes/pass.h"'),
+    ("hlo/instruction.h", '#include "runtime/program.h"', "hlo/ may not include"),
+    ("hlo/instruction.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
+    ("hlo/eval/evaluator.h", '#include "backends/compile.h"', "hlo/eval/ may not include"),
+    ("passes/pass.h", '#include "backends/compile.h"', "passes/ may not include"),
+    ("passes/pass.h", '#include "runtime/program.h"', "passes/ may not include"),
+    ("passes/pass.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
+    ("passes/pass.h", "#include <llvm/IR/Module.h>", "LLVM header"),
+    ("runtime/program.h", '#include "hlo/instruction.h"', "runtime/ may not include"),
+    ("runtime/program.h", '#include "backends/compile.h"', "runtime/ may not include"),
+    ("runtime/program.h", '#  include "llvm-c/Core.h"', "LLVM header"),
+    ("backends/compile.h", '#include "torch_plugin/aten/graph.h"', "backends/ may not include"),
+    ("backends/compile.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
+    ("backends/cpu/kernel.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for"),
+    ("backends/cpu/kernel.h", '#include "backends/gpu/kernel.h"', "backends/cpu/ may not include"),
+    ("backends/cpu/kernel.h", "#include <ATen/ATen.h>", "torch header"),
+    ("torch_plugin/aten/graph.h", "#include <c10/core/ScalarType.h>", "torch header"),
+    ("torch_plugin/aten/graph.h", '#include "backends/compile.h"', "torch_plugin/aten/ may not"),
+    ("torch_plugin/executor/run.cc", "#include <llvm/IR/Module.h>", "LLVM header"),
+    ("torch_plugin/executor/run.cc", '#include "hlo/eval/evaluator.h"', "the evaluator is for"),
+    ("tools/hlo-run/main.cc", "#include <torch/torch.h>", "torch header"),
+    ("tests/hlo/eval_test.cc", '#include "torch/script.h"', "torch header"),
+    ("passes/pass.h", '#include "absl/log/log.h"', "has no absl/log"),
+    ("hlo/instruction.h", '#include "dim.h"', "write includes from the project root"),
+]
+
+
+def write_tree(root, files):
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+
+
+def test_this_project():
+    assert len(check_arrows.source_files(ROOT)) > 20
+    assert check_arrows.violations(ROOT) == []
+
+
+def test_clean_tree(tmp_path):
+    write_tree(tmp_path, CLEAN)
+    assert check_arrows.violations(tmp_path) == []
+
+
+@pytest.mark.parametrize("path, line, message", PLANTED)
+def test_planted_violation(tmp_path, path, line, message):
+    write_tree(tmp_path, CLEAN | {path: CLEAN[path] + line + "\n"})
+    found = check_arrows.violations(tmp_path)
+    where = f"{path}:{CLEAN[path].count(chr(10)) + 1}: "
+    assert len(found) == 1 and found[0].startswith(where) and message in found[0], found
+
+
+def test_exit_status_and_text(tmp_path, capsys):
+    write_tree(tmp_path, CLEAN)
+    assert check_arrows.main([str(tmp_path)]) == 0
+    write_tree(tmp_path, {"passes/bad.cc": '#include "backends/compile.h"\n'})
+    assert check_arrows.main([str(tmp_path)]) == 1
+    assert 'passes/bad.cc:1: passes/ may not include "backends/compile.h"' in capsys.readouterr().out

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# test.sh PRESET: ctest, pytest, the arrows; goes on after a failure; ends with the phases' times and
+# the closing lines of both runners.
+set -u
+cd "$(dirname "$0")/../.."
+preset=${1:-release}
+logs=build/logs
+mkdir -p "$logs"
+failed=0
+
+run() {  # run NAME COMMAND...: a phase with its output kept
+  local name=$1
+  shift
+  tools/dev/phase.sh "$name" "$@" 2>&1 | tee "$logs/$name.log"
+  [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
+}
+
+# A missing extension is a failure here, not a reason to skip.
+export TENON_REQUIRE_EXTENSION=1
+
+run arrows .venv/bin/python tools/dev/check_arrows.py
+run ctest ctest --preset "$preset" -j "$(nproc)"
+run pytest .venv/bin/python -m pytest tests
+
+printf '\n== time of each phase\n'
+cat build/phases.log
+printf '\n'
+grep -E '^[0-9]+% tests passed|^No tests were found' "$logs/ctest.log"
+grep -E '^=+ .*(passed|failed|error|no tests ran).* =+$' "$logs/pytest.log" | tail -n 1
+exit $failed
