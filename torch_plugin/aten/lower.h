@@ -14,35 +14,11 @@
 
 #include "absl/status/statusor.h"
 #include "hlo/module.h"
+#include "runtime/binding.h"
 #include "runtime/program.h"
 #include "torch_plugin/aten/graph.h"
 
 namespace tenon::aten {
-
-// How the HLO module's parameters and root tuple stand for the graph's inputs and outputs.
-struct Binding {
-  struct Input {                 // per HLO parameter
-    enum class Kind : uint8_t { kInput, kConstant } kind = Kind::kInput;
-    int64_t index = 0;           // graph input / constant number
-    std::vector<Dim> sizes, strides;  // what the caller brings. If not dense, the HLO parameter is the flat storage extent
-    bool flat_storage = false;        // (rank 1, from the lowest address) and the graph's value an indexed view of it.
-  };
-  std::vector<Input> parameters;
-  std::vector<InputSpec> inputs;  // all graph inputs in order
-  struct Output {
-    OutputKind kind = OutputKind::kFresh;
-    int64_t index = 0;            // kInput/kConstant: which
-    int64_t root_index = -1;      // kFresh/kSlot: element of the root tuple
-    PrimitiveType dtype = PrimitiveType::kF32;
-    std::vector<Dim> sizes, strides;  // eager's exact meta. Dims with stride 0 have size 1 in the root element.
-    Dim symint = 0;
-  };
-  std::vector<Output> outputs;
-  // Element `root_index` of the root tuple is written into graph input `input` at the end (copy_ / in-graph mutation).
-  struct Mutation { int64_t input = 0; int64_t root_index = 0; };
-  std::vector<Mutation> mutations;
-  std::vector<CheckSpec> checks;  // custom-call "tenon.check"(pred any shape: true = error), backend_config={"check":k}
-};
 
 struct LowerOptions {
   bool excess_precision = true;
@@ -51,7 +27,7 @@ struct LowerOptions {
 };
 struct Lowered {
   std::unique_ptr<Module> module;
-  Binding binding;
+  Binding binding;  // runtime/binding.h
   std::vector<std::string> remarks;  // JSON objects: one for each op that became a framework call, with the reason
 };
 
