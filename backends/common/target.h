@@ -1,0 +1,26 @@
+// CpuTarget: the instruction set that code is generated for; found at run time, lowered on request.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tenon {
+
+struct CpuTarget {
+  std::string isa;        // "avx512", "avx2", "sse4" (x86-64-v4/v3/v2), "generic"; plus what was found
+  std::string cpu;        // LLVM cpu name used for scheduling ("x86-64-v4" ...); never beyond `features`
+  std::string features;   // LLVM feature string, effective (goes into the cache key)
+  std::string triple;
+  int vector_bytes = 32;  // 64, 32, 16
+  int num_vector_registers = 16;
+  bool has_fma = false, has_f16c = false, has_avx512_bf16 = false, has_avx512_fp16 = false;
+  std::string Key() const { return isa + "|" + cpu + "|" + features; }
+};
+
+// isa "" : the host's best. A higher ISA than the host's is refused (InvalidArgument, unless compile_only).
+absl::StatusOr<CpuTarget> MakeCpuTarget(std::string_view isa, bool compile_only = false);
+
+}  // namespace tenon

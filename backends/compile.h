@@ -1,0 +1,44 @@
+// Compile: the one way from an HLO module to something that runs.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "hlo/module.h"
+#include "passes/pipeline.h"
+#include "runtime/binding.h"
+#include "runtime/code_loader.h"
+#include "runtime/program.h"
+
+namespace tenon {
+
+struct CompileOptions {
+  std::string isa;                 // "" host's best; "avx512", "avx2", "sse4"
+  bool excess_precision = true;
+  std::vector<std::string> passes, disable_passes;
+  std::string stop_after;
+  bool verify_passes = false;
+  int threads = 0;                 // what fusion and grains assume; 0: number of cores
+  int compile_threads = 0;         // 0: min(3, cores)
+  std::string dump_dir;            // "": nothing. hlo, plans, llvm, assembly per module
+  std::string dump_prefix;
+  // Tests: "invalid-ir", "fatal-error", "unresolved-symbol", "pass-crash": the failure to inject.
+  std::string inject_fault;
+  // What distinguishes two compilations of one module, printed canonically (goes into the cache key).
+  std::string Key() const;
+};
+
+// Module -> Program with its object code. The module is consumed. What fails is a Status that names the stage; an LLVM fatal error
+// is caught (the compiling thread's context is abandoned) and reported as kInternal.
+absl::StatusOr<Program> CompileToProgram(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options);
+
+// The JITLink loader of this process. Never null; thread-safe.
+CodeLoader* NativeCodeLoader();
+
+// Version of everything that generated code depends on: library build, LLVM.
+std::string CompilerBuildId();
+
+}  // namespace tenon

@@ -1,0 +1,35 @@
+// The form that the pipeline leaves for the backends. CheckFusedForm() asserts it.
+//
+// In the entry computation (and in while/conditional computations reachable from it) every instruction is one of
+//   parameter, constant, tuple, get-tuple-element, while, conditional, copy,
+//   a *view op*: bitcast, or reshape / transpose / slice / broadcast / reverse-free movement that is a pure re-stride of its
+//     operand's buffer (the backend turns it into a View; copy insertion has put `copy` where it cannot be one),
+//   dot (library or generated contraction, with bias folding left to the backend), convolution,
+//   custom-call "aten.*" (framework step), custom-call "tenon.check" only inside fusions,
+//   fusion: everything else, even a single instruction. kind=kLoop/kInput/kCustom as XLA, and
+//     backend_config={"tenon":{"kind":"loop|row|column|transpose|reduce|gather|scatter|window|concat"}}
+//     row: reductions over the minor-most dims of one common row shape, elementwise around them (softmax, layer norm, rms norm,
+//     mean...), several reductions in sequence allowed. column: reductions over outer dims, minor dim kept. reduce: any other.
+// A multi-output fusion's root is a tuple. Fused computations contain no tuples otherwise (except variadic reduce + gte), no
+// nested fusions, no array constants above 16 elements (those are operands), no effects but tenon.check and no control edges.
+// Every array instruction at this level has a layout. instructions() is the schedule (is_scheduled = true).
+#pragma once
+
+#include "absl/status/status.h"
+#include "hlo/module.h"
+
+namespace tenon {
+
+enum class FusionForm : uint8_t { kLoop, kRow, kColumn, kTranspose, kReduce, kGather, kScatter, kWindow, kConcat };
+std::string_view FusionFormName(FusionForm form);
+// Reads backend_config. Error if absent or unknown.
+absl::StatusOr<FusionForm> FusionFormOf(const Instruction& fusion);
+void SetFusionForm(Instruction* fusion, FusionForm form);
+
+// True if `op` only re-strides its operand's buffer given that buffer's layout (bitcast, transpose, dense reshape, slice,
+// broadcast): the result is a View. Shared by copy insertion, buffer planning and the backend.
+bool IsViewOp(const Instruction& op);
+
+absl::Status CheckFusedForm(const Module& module);
+
+}  // namespace tenon

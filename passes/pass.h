@@ -1,0 +1,61 @@
+// What a pass is. One pass: one pair of files <name>.{h,cc}, one row in passes.def, one text test tests/passes/<name>.hlo.
+//
+// A pass changes a module and says whether it did. The pipeline verifies after each pass that said yes and compares the
+// canonical print before and after in debug and tests, so that a pass that misreports is named. Passes never print: every
+// decision worth knowing is a Remark.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "hlo/literal.h"
+#include "hlo/module.h"
+
+namespace tenon {
+
+// What the passes may know of the machine. Filled in by the backend.
+struct TargetInfo {
+  std::string name = "cpu";
+  int vector_bytes = 32;
+  int threads = 1;
+  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 32 << 20;
+  double bytes_per_ns = 12;        // streaming, one thread
+  double flops_per_ns = 32;        // f32, one thread
+  double kernel_overhead_ns = 50;  // a step more in the program
+  int64_t max_fusion_instructions = 200;  // emitted instructions grow with it; more splits the fusion
+};
+
+struct Remark {
+  std::string pass, instruction, kind, reason;  // kind: "fused", "not-fused", "copied", "fallback", "split", ...
+  std::vector<std::pair<std::string, double>> numbers;
+  std::string source;  // provenance
+  std::string ToJson() const;
+};
+
+struct PassContext {
+  TargetInfo target;
+  bool excess_precision = true;
+  std::vector<Remark>* remarks = nullptr;  // may be null
+  // Constant folding: the evaluator, injected by whoever links it. Null: no folding.
+  std::function<absl::StatusOr<Literal>(const Instruction&, absl::Span<const Literal>)> evaluate;
+  // For layout-sensitive decisions about framework calls: is the operand allowed to be a strided view? Default yes.
+  int64_t max_folded_elements = 1 << 16;
+  void Note(std::string_view pass, std::string_view kind, const Instruction& at, std::string reason,
+            std::vector<std::pair<std::string, double>> numbers = {}) const;
+};
+
+using PassFn = absl::StatusOr<bool> (*)(Module&, PassContext&);
+
+struct PassInfo {
+  std::string_view name;  // "sink-transpose"
+  PassFn run;
+  std::string_view doc;
+};
+absl::Span<const PassInfo> AllPasses();  // the rows of passes.def
+const PassInfo* FindPass(std::string_view name);
+
+}  // namespace tenon
