@@ -1,5 +1,6 @@
 """Shared fixtures: which backend is under test, and what happens without the extension."""
 
+import importlib.util
 import os
 import pathlib
 import sys
@@ -8,6 +9,10 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+if importlib.util.find_spec("torch_tenon") is None:
+    # Not installed: torch_tenon.testing works from the source tree, the rest reports its absence.
+    sys.path.append(str(ROOT / "torch_plugin" / "python"))
+
 
 
 def _import_error():

@@ -103,6 +103,17 @@ class Report:
             raise AssertionError(f"accuracy rule not met:\n{head}\n{self}")
         return self
 
+    def summary(self, limit: int = 6) -> str:
+        """The failing rows and the `limit` rows that use most of their bound."""
+        good = sorted(
+            (row for row in self.rows if row.ok),
+            key=lambda row: -1.0 if math.isnan(row.used) else row.used,
+            reverse=True,
+        )
+        rows = [row for row in self.rows if not row.ok] + good[:limit]
+        rest = len(self.rows) - len(rows)
+        return _table(rows) + (f"\n... and {rest} more leaves, all ok" if rest else "")
+
     def __str__(self) -> str:
         return _table(self.rows)
 

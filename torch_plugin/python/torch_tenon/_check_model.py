@@ -75,13 +75,19 @@ class ModelReport(Report):
                 problems.append(f"{mine} {what}, {self.baseline} has {theirs}")
         return problems
 
+    def summary(self, limit: int = 6) -> str:
+        return "\n".join([self._head(), super().summary(limit)])
+
     def __str__(self) -> str:
+        return "\n".join([self._head(), super().__str__()])
+
+    def _head(self) -> str:
         seconds = ", ".join(f"{s:.2f}" for s in self.call_seconds)
         head = (
             f"{self.backend}: {self.capture.graphs} graphs, {self.capture.breaks} breaks, "
             f"{self.coverage:.1%} of {self.eager_ops} eager ops inside, calls took {seconds} s"
         )
-        return "\n".join([head, *self.notes, super().__str__()])
+        return "\n".join([head, *self.notes])
 
 
 def check_model(
@@ -99,7 +105,7 @@ def check_model(
     baseline: str | None = "aot_eager",
     vacuous_ok: bool = False,
     check_strides: bool = True,
-    on_measured_call: Callable[[], None] | None = None,
+    measure: contextlib.AbstractContextManager | None = None,
 ) -> ModelReport:
     """Runs `model` in eager, float64 and under `backend`; returns the judged report.
 
@@ -107,8 +113,7 @@ def check_model(
     (default: the output's `.loss`, else a fixed random projection of every float output) and
     compares the gradient of every parameter and of every input that requires one. Train or
     eval *mode* is the caller's business. The compiled model is called `calls` times from the same
-    state and the last call is judged; `on_measured_call` runs right before it (say, to reset
-    counters). A `backend` may be a callable, as for torch.compile.
+    state and the last call, made inside `measure`, is judged. A `backend` may be a callable, as for torch.compile.
     Graph and break counts must equal those of `baseline` (None: not compared).
     """
     if calls < 2:
@@ -119,11 +124,12 @@ def check_model(
     notes: list[str] = []
     reference = _reference_run(setup, notes)
     candidate, capture, seconds = _compiled_run(
-        setup, backend, options, dynamic, calls, on_measured_call
+        setup, backend, options, dynamic, calls, measure or contextlib.nullcontext()
     )
     baseline_capture = None
     if baseline is not None:
-        baseline_capture = _compiled_run(setup, baseline, None, dynamic, calls, None)[1]
+        nothing = contextlib.nullcontext()
+        baseline_capture = _compiled_run(setup, baseline, None, dynamic, calls, nothing)[1]
     return ModelReport(
         rows=_judge(candidate, eager, reference, vacuous_ok, check_strides),
         backend=backend if isinstance(backend, str) else getattr(backend, "__name__", "backend"),
@@ -327,7 +333,7 @@ def _hiding(backend: str | Callable, options: dict | None) -> Callable:
     return compile_graph
 
 
-def _compiled_run(setup, backend, options, dynamic, calls, on_measured_call):
+def _compiled_run(setup, backend, options, dynamic, calls, measure):
     """Runs `calls` steps, each from the starting state; the last is counted and returned."""
     torch._dynamo.reset()
     counters.clear()
@@ -337,8 +343,6 @@ def _compiled_run(setup, backend, options, dynamic, calls, on_measured_call):
     counter, seconds = _OpCounter(), []
     for index in range(calls):
         last = index == calls - 1
-        if last and on_measured_call is not None:
-            on_measured_call()
         with torch.no_grad():
             for name, tensor in _state(model, (), {}).items():
                 tensor.copy_(initial[name])
@@ -346,9 +350,9 @@ def _compiled_run(setup, backend, options, dynamic, calls, on_measured_call):
             model.zero_grad(set_to_none=True)
         _, args, kwargs = setup.fresh()
         began = time.perf_counter()
-        run = setup.step(
-            compiled, model, args, kwargs, counter if last else contextlib.nullcontext()
-        )
+        with measure if last else contextlib.nullcontext():
+            around = counter if last else contextlib.nullcontext()
+            run = setup.step(compiled, model, args, kwargs, around)
         seconds.append(time.perf_counter() - began)
     breaks = counters["graph_break"]
     capture = Capture(
