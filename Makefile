@@ -30,7 +30,7 @@ bench: build
 	@$(PHASE) bench $(PY) benchmarks/run.py
 
 build: setup
-	@$(PHASE) configure cmake --preset $(PRESET)
+	@$(PHASE) configure cmake --preset $(PRESET) -DTENON_REQUIRE_TORCH=ON
 	@$(PHASE) build cmake --build --preset $(PRESET) --parallel $$(nproc)
 	@$(PY) tools/dev/dev_install.py $(BUILD)/python
 

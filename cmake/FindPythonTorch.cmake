@@ -34,6 +34,8 @@ endif()
 list(GET tenon_probe_out 0 TENON_TORCH_VERSION)
 list(GET tenon_probe_out 1 tenon_torch_dir)
 list(GET tenon_probe_out 2 tenon_torch_abi)
+# Another torch in the same place means another configuration.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${tenon_torch_dir}/version.py")
 if(TENON_TORCH_VERSION VERSION_LESS 2.11)
   set(TENON_TORCH_MESSAGE "torch ${TENON_TORCH_VERSION} is older than 2.11")
   return()
