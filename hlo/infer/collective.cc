@@ -1,0 +1,215 @@
+// Shape inference of collectives, point-to-point transfers and host input/output.
+//
+// Group sizes are not looked at (replica_groups is kept as text), so what they determine is taken from the declared
+// shape and checked for divisibility.
+#include "hlo/infer/context.h"
+
+namespace tenon::infer {
+namespace {
+
+std::vector<Shape> OperandList(const Inference& in) {
+  std::vector<Shape> shapes;
+  for (const Instruction* i : in.operands) shapes.push_back(i->shape());
+  return shapes;
+}
+
+absl::StatusOr<Shape> DeclaredCollective(const Inference& in) {
+  const std::string_view name = OpcodeName(in.opcode);
+  TENON_WANT(in.declared != nullptr, "declared_c4",
+             absl::StrCat("a declared result shape of ", absl::string_view(name.data(), name.size())), "none");
+  return *in.declared;
+}
+
+absl::Status CheckArrays(const Inference& in) {
+  for (int64_t i = 0; i < in.count(); ++i) {
+    TENON_WANT(in.shape(i).is_array(), "collective_c1", "array operands", OperandShapes(in));
+  }
+  return absl::OkStatus();
+}
+
+// One dimension may differ between operand and result, and there one size divides the other.
+absl::Status CheckScaledDim(const Shape& small, const Shape& large, int64_t dim, const Inference& in) {
+  TENON_WANT(small.is_array() && large.is_array() && small.element_type() == large.element_type() &&
+                 small.rank() == large.rank() && dim >= 0 && dim < small.rank(),
+             "collective_c2", "operand and result of one type and rank, with the dimension", small.ToString(), " and ",
+             large.ToString());
+  for (int64_t i = 0; i < small.rank(); ++i) {
+    if (i == dim) {
+      TENON_WANT(Divides(small.dim(i), large.dim(i)) != Ternary::kNo, "collective_c3",
+                 absl::StrCat("sizes that divide in dimension ", i), small.ToString(), " and ", large.ToString());
+    } else {
+      TENON_WANT(KnownEqual(small.dim(i), large.dim(i)), "collective_c4", absl::StrCat("equal sizes in dimension ", i),
+                 small.ToString(), " and ", large.ToString());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> OneDim(const Inference& in) {
+  const std::vector<int64_t> dims = in.ints(Attr::kDimensions);
+  TENON_WANT(dims.size() == 1, "collective_c5", "one dimension", Ints(dims));
+  return dims[0];
+}
+
+// `result` of `operands` gathered (or scattered: the roles swapped) along the dimension.
+absl::Status CheckGathered(const Inference& in, const Shape& result, bool gathered) {
+  TENON_RETURN_IF_ERROR(CheckArrays(in));
+  TENON_ASSIGN_OR_RETURN(const int64_t dim, OneDim(in));
+  const std::vector<Shape> results = result.is_tuple()
+                                         ? std::vector<Shape>(result.elements().begin(), result.elements().end())
+                                         : std::vector<Shape>{result};
+  TENON_WANT(static_cast<int64_t>(results.size()) == in.count(), "collective_c6",
+             absl::StrCat(in.count(), " results"), result.ToString());
+  for (int64_t i = 0; i < in.count(); ++i) {
+    TENON_RETURN_IF_ERROR(gathered ? CheckScaledDim(in.shape(i), results[i], dim, in)
+                                   : CheckScaledDim(results[i], in.shape(i), dim, in));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Shape> Reduced(const Inference& in) {
+  TENON_RETURN_IF_ERROR(CheckArrays(in));
+  const Computation* reducer = in.comp(Attr::kToApply);
+  TENON_WANT(reducer != nullptr && reducer->parameters().size() == 2, "collective_c7",
+             "a reducer of two parameters", reducer == nullptr ? 0 : reducer->parameters().size());
+  std::vector<Shape> results;
+  for (int64_t i = 0; i < in.count(); ++i) results.push_back(WithType(in.shape(i), in.shape(i).element_type()));
+  return OneOrTuple(std::move(results));
+}
+
+// The result part of a start op's tuple (operands, result, contexts...).
+absl::StatusOr<Shape> StartedResult(const Inference& in) {
+  const Shape& s = in.shape(0);
+  TENON_WANT(s.is_tuple() && s.elements().size() >= 2, "collective_c8", "the tuple of a start op", s.ToString());
+  return s.element(1);
+}
+
+// (data, u32[], token) of send and recv.
+Shape TransferState(const Shape& data) {
+  return Shape::Tuple({data, Shape::Scalar(PrimitiveType::kU32), Shape::Token()});
+}
+
+absl::Status CheckToken(const Inference& in, int64_t operand) {
+  TENON_WANT(in.shape(operand).element_type() == PrimitiveType::kToken, "transfer_c1",
+             absl::StrCat("a token as operand ", operand), OperandShapes(in));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Shape> TransferData(const Inference& in) {
+  const Shape& s = in.shape(0);
+  TENON_WANT(s.is_tuple() && s.elements().size() == 3, "transfer_c2", "a tuple (data, u32[], token)", s.ToString());
+  return s.element(0);
+}
+
+}  // namespace
+
+TENON_INFER(kAllGather) {
+  TENON_ASSIGN_OR_RETURN(const Shape result, DeclaredCollective(in));
+  TENON_RETURN_IF_ERROR(CheckGathered(in, result, /*gathered=*/true));
+  return result;
+}
+
+TENON_INFER(kAllGatherStart) {
+  TENON_ASSIGN_OR_RETURN(const Shape state, DeclaredCollective(in));
+  TENON_WANT(state.is_tuple() && state.elements().size() >= 2, "all_gather_start_c1", "a tuple (operands, results)",
+             state.ToString());
+  TENON_RETURN_IF_ERROR(CheckGathered(in, state.element(1), /*gathered=*/true));
+  return state;
+}
+
+TENON_INFER(kAllGatherDone) { return StartedResult(in); }
+TENON_INFER(kAllReduce) { return Reduced(in); }
+TENON_INFER(kAllReduceStart) { return Reduced(in); }
+TENON_INFER(kAllReduceDone) { return in.shape(0); }
+TENON_INFER(kCollectiveReduce) { return Reduced(in); }
+
+TENON_INFER(kReduceScatter) {
+  TENON_ASSIGN_OR_RETURN(const Shape result, DeclaredCollective(in));
+  TENON_RETURN_IF_ERROR(CheckGathered(in, result, /*gathered=*/false));
+  return result;
+}
+
+// The array form splits and concatenates one dimension, the tuple form exchanges whole operands.
+TENON_INFER(kAllToAll) {
+  TENON_RETURN_IF_ERROR(CheckArrays(in));
+  if (!in.ints(Attr::kDimensions).empty() && in.count() == 1) {
+    TENON_ASSIGN_OR_RETURN(const int64_t dim, OneDim(in));
+    TENON_WANT(dim >= 0 && dim < in.shape(0).rank(), "all_to_all_c1",
+               absl::StrCat("a dimension in [0, ", in.shape(0).rank(), ")"), dim);
+    if (in.declared == nullptr || !in.declared->is_tuple()) return in.shape(0);
+  }
+  return Shape::Tuple(OperandList(in));
+}
+
+TENON_INFER(kCollectiveBroadcast) {
+  TENON_RETURN_IF_ERROR(CheckArrays(in));
+  return OneOrTuple(OperandList(in));
+}
+
+// With four operands the second is the buffer that is written into.
+TENON_INFER(kCollectivePermute) {
+  if (in.count() == 4 && in.attrs.has(Attr::kSliceSizes)) return in.shape(1);
+  return OneOrTuple(OperandList(in));
+}
+
+TENON_INFER(kCollectivePermuteStart) {
+  TENON_ASSIGN_OR_RETURN(const Shape state, DeclaredCollective(in));
+  TENON_WANT(state.is_tuple() && state.elements().size() >= 2, "collective_permute_start_c1",
+             "a tuple (operand, result, ...)", state.ToString());
+  return state;
+}
+
+TENON_INFER(kCollectivePermuteDone) { return StartedResult(in); }
+TENON_INFER(kPartitionId) { return Shape::Scalar(PrimitiveType::kU32); }
+TENON_INFER(kReplicaId) { return Shape::Scalar(PrimitiveType::kU32); }
+
+TENON_INFER(kRaggedAllToAll) {
+  const Shape &x = in.shape(0), &out = in.shape(1);
+  TENON_WANT(x.is_array() && out.is_array() && x.element_type() == out.element_type() && x.rank() == out.rank() &&
+                 x.rank() >= 1,
+             "ragged_all_to_all_c1", "operand and output of one type and rank", OperandShapes(in));
+  for (int64_t i = 2; i < in.count(); ++i) {
+    TENON_WANT(IsIntegral(in.shape(i).element_type()) && KnownSameDims(in.shape(i), in.shape(2)),
+               "ragged_all_to_all_c2", "offsets and sizes as integer arrays of equal dimensions", OperandShapes(in));
+  }
+  return WithType(out, out.element_type());
+}
+
+TENON_INFER(kSend) {
+  TENON_RETURN_IF_ERROR(CheckToken(in, 1));
+  return TransferState(in.shape(0));
+}
+
+TENON_INFER(kSendDone) {
+  TENON_RETURN_IF_ERROR(TransferData(in).status());
+  return Shape::Token();
+}
+
+TENON_INFER(kRecv) {
+  TENON_ASSIGN_OR_RETURN(const Shape state, DeclaredCollective(in));
+  TENON_RETURN_IF_ERROR(CheckToken(in, 0));
+  TENON_WANT(state.is_tuple() && state.elements().size() == 3, "recv_c1", "a tuple (data, u32[], token)",
+             state.ToString());
+  return TransferState(state.element(0));
+}
+
+TENON_INFER(kRecvDone) {
+  TENON_ASSIGN_OR_RETURN(const Shape data, TransferData(in));
+  return Shape::Tuple({data, Shape::Token()});
+}
+
+TENON_INFER(kInfeed) {
+  TENON_ASSIGN_OR_RETURN(const Shape result, DeclaredCollective(in));
+  TENON_RETURN_IF_ERROR(CheckToken(in, 0));
+  TENON_WANT(result.is_tuple() && result.elements().size() == 2 &&
+                 result.element(1).element_type() == PrimitiveType::kToken,
+             "infeed_c1", "a result (data, token)", result.ToString());
+  return result;
+}
+
+TENON_INFER(kOutfeed) {
+  TENON_RETURN_IF_ERROR(CheckToken(in, 1));
+  return Shape::Token();
+}
+
+}  // namespace tenon::infer
