@@ -47,7 +47,9 @@ struct BufferPlanOptions {
   std::function<bool(const Instruction& op, int64_t leaf)> in_slot;
   // Root leaves that may be written directly into output memory (fresh outputs, each memory once).
   std::function<bool(int64_t root_leaf)> direct_output;
-  // Bytes of the buffer of an output leaf if its strides are not dense; default byte_size().
+  // Is the result a View of operand 0's buffer? Default IsViewOp (passes/fused_form.h). An op of which it says no and that is
+  // no fusion gets its own buffer.
+  std::function<bool(const Instruction& op)> is_view;
   bool in_place = true;
 };
 absl::StatusOr<BufferPlan> PlanBuffers(const Module& module, const BufferPlanOptions& options);

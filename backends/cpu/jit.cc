@@ -1,0 +1,273 @@
+#include "backends/cpu/jit.h"
+
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/container/flat_hash_set.h"
+#include "hlo/check.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ELFObjectFile.h"
+#include "llvm/Object/ObjectFile.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/CrashRecoveryContext.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Utils/Cloning.h"
+
+namespace tenon {
+namespace {
+
+thread_local std::string fatal_message;
+
+void OnFatalError(void*, const char* reason, bool) {
+  fatal_message = reason;
+  // Inside CrashRecoveryContext::RunSafely: unwinds to it. Elsewhere LLVM exits the process, as it would without us.
+  if (llvm::CrashRecoveryContext* crc = llvm::CrashRecoveryContext::GetCurrent()) crc->HandleExit(1);
+}
+
+void InitializeLlvmOnce() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    llvm::install_fatal_error_handler(OnFatalError);
+    // LoopStrengthReduce costs 8 % of compile time and gains nothing on our loops. It has no other switch.
+    auto& options = llvm::cl::getRegisteredOptions();
+    if (auto it = options.find("disable-lsr"); it != options.end()) {
+      static_cast<llvm::cl::opt<bool>*>(it->second)->setValue(true);
+    }
+  });
+}
+
+// Handlers for crash signals are process-wide: installed only while some thread compiles.
+class CrashGuard {
+ public:
+  CrashGuard() {
+    std::lock_guard lock(mutex_);
+    if (users_++ == 0) llvm::CrashRecoveryContext::Enable();
+  }
+  ~CrashGuard() {
+    std::lock_guard lock(mutex_);
+    if (--users_ == 0) llvm::CrashRecoveryContext::Disable();
+  }
+
+ private:
+  static inline std::mutex mutex_;
+  static inline int users_ = 0;
+};
+
+absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeTargetMachine(const CpuTarget& target) {
+  std::string error;
+  const llvm::Triple triple(target.triple);
+  const llvm::Target* t = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (t == nullptr) return absl::InternalError(absl::StrCat("LLVM has no target for ", target.triple, ": ", error));
+  llvm::TargetOptions options;
+  options.FunctionSections = true;  // an undefined symbol is traced back to its kernel by section
+  std::unique_ptr<llvm::TargetMachine> tm(t->createTargetMachine(triple, target.cpu, target.features, options,
+                                                                 llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                                                 llvm::CodeGenOptLevel::Default, /*JIT=*/true));
+  if (tm == nullptr) return absl::InternalError("LLVM made no target machine");
+  return tm;
+}
+
+// Target machines are dear (1-3 ms) and single-threaded: lent out, kept when given back, dropped after a crash.
+class TargetMachinePool {
+ public:
+  static TargetMachinePool& Get() {
+    static auto* pool = new TargetMachinePool;
+    return *pool;
+  }
+  absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> Take(const CpuTarget& target) {
+    {
+      std::lock_guard lock(mutex_);
+      for (auto it = idle_.begin(); it != idle_.end(); ++it) {
+        if (it->first != target.Key()) continue;
+        std::unique_ptr<llvm::TargetMachine> tm = std::move(it->second);
+        idle_.erase(it);
+        return tm;
+      }
+    }
+    return MakeTargetMachine(target);
+  }
+  void Give(const CpuTarget& target, std::unique_ptr<llvm::TargetMachine> tm) {
+    std::lock_guard lock(mutex_);
+    if (idle_.size() < 16) idle_.emplace_back(target.Key(), std::move(tm));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<std::string, std::unique_ptr<llvm::TargetMachine>>> idle_;
+};
+
+void Optimize(llvm::Module& module, llvm::TargetMachine* tm) {
+  llvm::LoopAnalysisManager lam;
+  llvm::FunctionAnalysisManager fam;
+  llvm::CGSCCAnalysisManager cgam;
+  llvm::ModuleAnalysisManager mam;
+  llvm::PassBuilder builder(tm);
+  builder.registerModuleAnalyses(mam);
+  builder.registerCGSCCAnalyses(cgam);
+  builder.registerFunctionAnalyses(fam);
+  builder.registerLoopAnalyses(lam);
+  builder.crossRegisterProxies(lam, fam, cgam, mam);
+  llvm::FunctionPassManager fpm;
+  fpm.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/false));
+  fpm.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  for (llvm::Function& f : module) {
+    if (!f.isDeclaration()) fpm.run(f, fam);
+  }
+}
+
+absl::Status Generate(llvm::Module& module, llvm::TargetMachine* tm, llvm::CodeGenFileType type,
+                      llvm::SmallVectorImpl<char>* out) {
+  llvm::raw_svector_ostream stream(*out);
+  llvm::legacy::PassManager pm;
+  if (tm->addPassesToEmitFile(pm, stream, nullptr, type, /*DisableVerify=*/true)) {
+    return absl::InternalError("LLVM cannot emit this file type for the target");
+  }
+  pm.run(module);
+  return absl::OkStatus();
+}
+
+const absl::flat_hash_set<std::string>& AllowedImports() {
+  static const auto* set = new absl::flat_hash_set<std::string>{
+#define TENON_IMPORT(s) #s,
+#include "runtime/imports.def"
+  };
+  return *set;
+}
+
+// Undefined symbols that are not on the list, each with the kernels (text sections) whose relocations want it.
+absl::Status CheckImports(llvm::StringRef object_bytes, const std::string& name) {
+  auto buffer = llvm::MemoryBufferRef(object_bytes, name);
+  llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> object = llvm::object::ObjectFile::createObjectFile(buffer);
+  if (!object) return absl::InternalError(absl::StrCat("unreadable object: ", llvm::toString(object.takeError())));
+  for (const llvm::object::SectionRef& section : (*object)->sections()) {
+    for (const llvm::object::RelocationRef& relocation : section.relocations()) {
+      const auto symbol = relocation.getSymbol();
+      if (symbol == (*object)->symbol_end()) continue;
+      llvm::Expected<uint32_t> flags = symbol->getFlags();
+      llvm::Expected<llvm::StringRef> symbol_name = symbol->getName();
+      if (!flags || !symbol_name) {
+        llvm::consumeError(flags.takeError());
+        llvm::consumeError(symbol_name.takeError());
+        continue;
+      }
+      if ((*flags & llvm::object::SymbolRef::SF_Undefined) == 0 || AllowedImports().contains(symbol_name->str())) continue;
+      std::string from = name;
+      if (auto relocated = section.getRelocatedSection(); relocated && *relocated != (*object)->section_end()) {
+        if (llvm::Expected<llvm::StringRef> n = (*relocated)->getName()) from = n->str();
+        else llvm::consumeError(n.takeError());
+      }
+      return absl::InternalError(absl::StrCat("generated code of ", from, " imports \"", symbol_name->str(),
+                                              "\", which is not in runtime/imports.def"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What one compile owns. Abandoned whole after a crash.
+struct Work {
+  std::unique_ptr<llvm::LLVMContext> context = std::make_unique<llvm::LLVMContext>();
+  std::unique_ptr<llvm::Module> module;
+  std::unique_ptr<llvm::TargetMachine> tm;
+  absl::Status status;
+  llvm::SmallVector<char, 0> object;
+};
+
+absl::Status DoCompile(const ObjectRequest& request, Work& w) {
+  w.module = std::make_unique<llvm::Module>(request.name, *w.context);
+  w.module->setTargetTriple(llvm::Triple(request.target.triple));
+  w.module->setDataLayout(w.tm->createDataLayout());
+  TENON_RETURN_IF_ERROR(request.emit(*w.module));
+  if (request.inject_fault == "invalid-ir") {  // a block without a terminator
+    llvm::Function* f = llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getVoidTy(*w.context), false),
+                                               llvm::Function::ExternalLinkage, "injected", *w.module);
+    llvm::BasicBlock::Create(*w.context, "entry", f);
+  }
+  std::string error;
+  llvm::raw_string_ostream stream(error);
+  if (llvm::verifyModule(*w.module, &stream)) return absl::InternalError(absl::StrCat("invalid LLVM IR: ", error));
+  if (request.inject_fault == "fatal-error") llvm::report_fatal_error("injected fatal error");
+  if (request.inject_fault == "llvm-crash") *static_cast<volatile int*>(nullptr) = 0;
+  Optimize(*w.module, w.tm.get());
+  if (request.llvm_ir != nullptr) {
+    llvm::raw_string_ostream ir(*request.llvm_ir);
+    w.module->print(ir, nullptr);
+  }
+  if (request.assembly != nullptr) {  // code generation changes the module: on a copy
+    std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*w.module);
+    llvm::SmallVector<char, 0> text;
+    TENON_RETURN_IF_ERROR(Generate(*copy, w.tm.get(), llvm::CodeGenFileType::AssemblyFile, &text));
+    request.assembly->assign(text.begin(), text.end());
+  }
+  TENON_RETURN_IF_ERROR(Generate(*w.module, w.tm.get(), llvm::CodeGenFileType::ObjectFile, &w.object));
+  return CheckImports(llvm::StringRef(w.object.data(), w.object.size()), request.name);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<uint8_t>> CompileToObject(const ObjectRequest& request) {
+  InitializeLlvmOnce();
+  auto work = std::make_unique<Work>();
+  TENON_ASSIGN_OR_RETURN(work->tm, TargetMachinePool::Get().Take(request.target));
+  fatal_message.clear();
+  std::string exception;
+  bool survived;
+  {
+    CrashGuard guard;
+    llvm::CrashRecoveryContext crc;
+    survived = crc.RunSafely([&] {
+      try {
+        work->status = DoCompile(request, *work);
+      } catch (const std::exception& e) {
+        exception = e.what();
+      }
+    });
+  }
+  if (!survived) {
+    (void)work.release();
+    return absl::InternalError(absl::StrCat("LLVM failed on ", request.name, ": ",
+                                            fatal_message.empty() ? "crash in a pass" : fatal_message));
+  }
+  if (!exception.empty()) return absl::InternalError(exception);
+  if (!work->status.ok()) return work->status;
+  std::vector<uint8_t> bytes(work->object.begin(), work->object.end());
+  work->module.reset();
+  TargetMachinePool::Get().Give(request.target, std::move(work->tm));
+  return bytes;
+}
+
+void AppendObject(std::vector<uint8_t>* image, std::span<const uint8_t> object) {
+  for (int i = 0; i < 8; ++i) image->push_back(static_cast<uint8_t>(uint64_t{object.size()} >> (8 * i)));
+  image->insert(image->end(), object.begin(), object.end());
+}
+
+absl::StatusOr<std::vector<std::span<const uint8_t>>> SplitImage(std::span<const uint8_t> image) {
+  std::vector<std::span<const uint8_t>> objects;
+  while (!image.empty()) {
+    uint64_t size = 0;
+    if (image.size() < 8) return absl::DataLossError("code image: truncated size");
+    for (int i = 0; i < 8; ++i) size |= uint64_t{image[i]} << (8 * i);
+    image = image.subspan(8);
+    if (size > image.size()) {
+      return absl::DataLossError(absl::StrCat("code image: an object of ", size, " bytes, ", image.size(), " left"));
+    }
+    objects.push_back(image.subspan(0, size));
+    image = image.subspan(size);
+  }
+  return objects;
+}
+
+}  // namespace tenon
