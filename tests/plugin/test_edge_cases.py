@@ -1,0 +1,409 @@
+"""Tensors and graphs at the edge of what PyTorch allows, each against eager."""
+
+import os
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from plugin.checking import same_as_eager
+
+FLOATS = [torch.float32, torch.bfloat16]
+
+
+def _pointwise(x):
+    return torch.tanh(x * 2 + 1) - x.abs()
+
+
+# --- shapes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0, 2)])
+def test_empty(shape, backend):
+    x = torch.randn(shape)
+    same_as_eager(_pointwise, x, backend=backend)
+    same_as_eager(lambda t: (t.sum(), t.sum(-1), t.mean(0, keepdim=True)), x, backend=backend)
+    same_as_eager(lambda t: torch.cat([t, t + 1], 0).contiguous(), x, backend=backend)
+    same_as_eager(lambda t: F.softmax(t, -1), x, backend=backend)
+
+
+def test_empty_contraction(backend):
+    same_as_eager(lambda a, b: a @ b + 1, torch.randn(3, 0), torch.randn(0, 4), backend=backend)
+
+
+def test_max_of_an_empty_dimension_raises_as_eager(backend):
+    compiled = torch.compile(lambda t: t.amax(1), backend=backend)
+    with pytest.raises(Exception) as eager:
+        torch.randn(3, 0).amax(1)
+    with pytest.raises(Exception, match="amax"):
+        compiled(torch.randn(3, 0))
+    assert "amax" in str(eager.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+def test_zero_dimensional(dtype, backend):
+    x = torch.tensor(1).to(dtype)
+    same_as_eager(lambda t: (t + 1, t * 2.5, t.float().exp(), t.sum()), x, backend=backend)
+
+
+def test_zero_dimensional_tensors_do_not_promote(backend):
+    half, single = torch.randn(4).bfloat16(), torch.tensor(1.5)
+    ints = torch.arange(4, dtype=torch.int32)
+    same_as_eager(lambda a, s: a * s + 1.25, half, single, backend=backend)
+    same_as_eager(lambda a, s: (a * s, a / 2, a // 2, a + True), ints, single, backend=backend)
+
+
+def test_size_one_dimensions_with_odd_strides(backend):
+    for size, stride in [((1, 4), (99, 1)), ((4, 1), (1, 7)), ((1, 1, 3), (0, 5, 2))]:
+        x = torch.empty_strided(size, stride).uniform_(-1, 1)
+        same_as_eager(_pointwise, x, backend=backend)
+        same_as_eager(lambda t: t.reshape(-1) + 1, x, backend=backend)
+        same_as_eager(lambda t: t.sum(0), x, backend=backend)
+
+
+# --- layouts --------------------------------------------------------------------------------
+
+
+def test_offset_and_misaligned(backend):
+    base = torch.randn(67)
+    for start in range(4):
+        same_as_eager(_pointwise, base[start : start + 61], backend=backend)
+
+
+def test_one_graph_serves_aligned_and_misaligned_inputs(backend):
+    base = torch.randn(1, 257)
+    compiled = torch.compile(lambda t: torch.tanh(t) + 1, backend=backend)
+    for offset in (0, 1, 3):
+        x = base[0, offset : offset + 250]
+        torch.testing.assert_close(compiled(x), torch.tanh(x) + 1)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_overlapping_input(backend):
+    base = torch.randn(16)
+    window = base.as_strided((5, 4), (1, 1))
+    same_as_eager(_pointwise, window, backend=backend)
+    same_as_eager(lambda t: (t.sum(0), t.sum(1), t.t() @ t), window, backend=backend)
+    same_as_eager(lambda t: t.unfold(0, 4, 2) * 2, base, backend=backend)
+
+
+def test_two_inputs_that_share_memory(backend):
+    base = torch.randn(12)
+    same_as_eager(lambda a, b: a * 2 + b, base[:8], base[4:], backend=backend)
+
+
+def test_mutating_an_input_that_another_overlaps(backend):
+    base = torch.randn(12)
+
+    def mutate(a, b):
+        a.mul_(2)
+        return b + 1
+
+    same_as_eager(mutate, base[:8], base[4:], backend=backend)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_expanded(dtype, backend):
+    row = torch.randn(1, 5).to(dtype).expand(3, 5)
+    same_as_eager(_pointwise, row, backend=backend)
+    same_as_eager(lambda t: (t.sum(0), t.sum(1), t + t.t()[0, 0]), row, backend=backend)
+    same_as_eager(lambda t: t.expand(4, 3, 5) * 2, row, backend=backend)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_channels_last(dtype, backend):
+    x = torch.randn(2, 6, 5, 4).to(dtype).to(memory_format=torch.channels_last)
+    same_as_eager(_pointwise, x, backend=backend)
+    same_as_eager(lambda t: (t.mean((2, 3)), t.sum(1), t + t.contiguous()), x, backend=backend)
+    same_as_eager(lambda t: F.max_pool2d(F.relu(t), 2), x, backend=backend)
+
+
+def test_channels_last_convolution(backend):
+    layer = nn.Sequential(nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.SiLU()).eval()
+    x = torch.randn(2, 8, 9, 9).to(memory_format=torch.channels_last)
+    same_as_eager(layer, x, backend=backend)
+
+
+def test_transposed_and_strided_views(backend):
+    x = torch.randn(6, 8, 10)
+    for view in (x.transpose(0, 2), x.permute(1, 2, 0), x[::2, 1::3], x[:, ::4].transpose(0, 1)):
+        same_as_eager(_pointwise, view, backend=backend)
+        same_as_eager(lambda t: (t.sum(-1), t.reshape(-1) + 1), view, backend=backend)
+
+
+def test_conj_and_neg_views(backend):
+    z = torch.complex(torch.randn(5), torch.randn(5))
+    same_as_eager(lambda t: t.real * 2, z.conj(), backend=backend)
+    same_as_eager(lambda t: t * t + 1, z.conj(), backend=backend)
+    same_as_eager(lambda t: t.exp() + 1, z.conj().imag, backend=backend)
+
+
+# --- graphs ---------------------------------------------------------------------------------
+
+
+def test_input_returned_as_output(backend):
+    x = torch.randn(4)
+    compiled = torch.compile(lambda t: (t, t + 1), backend=backend)
+    out = compiled(x)
+    assert out[0] is x
+    same_as_eager(lambda t: (t, t + 1), x, backend=backend)
+
+
+def test_view_of_input_returned(backend):
+    x = torch.randn(4, 6)
+    view, _ = torch.compile(lambda t: (t.t()[1:], t + 1), backend=backend)(x)
+    assert view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    same_as_eager(lambda t: (t.t()[1:], t.view(-1), t + 1), x, backend=backend)
+
+
+def test_mutated_input_returned(backend):
+    same_as_eager(lambda t: t.add_(1), torch.randn(4), backend=backend)
+    x = torch.randn(4)
+    assert torch.compile(lambda t: t.add_(1), backend=backend)(x) is x
+
+
+def test_same_tensor_twice(backend):
+    x = torch.randn(4)
+    same_as_eager(lambda a, b: a * b + a, x, x, backend=backend)
+
+    def twice(t):
+        y = t + 1
+        return y, y, y.view(2, 2)
+
+    same_as_eager(twice, x, backend=backend)
+    a, b, c = torch.compile(twice, backend=backend)(x)
+    assert a.data_ptr() == b.data_ptr() == c.data_ptr()
+
+
+def test_mutating_one_of_two_equal_inputs(backend):
+    x = torch.randn(4)
+
+    def mutate(a, b):
+        a.add_(1)
+        return a * b
+
+    same_as_eager(mutate, x, x, backend=backend)
+
+
+def test_none_outputs(backend):
+    same_as_eager(lambda t: (None, t + 1, [None]), torch.randn(4), backend=backend)
+
+
+def test_no_outputs_but_a_mutation(backend):
+    def mutate(t):
+        t.mul_(2)
+
+    same_as_eager(mutate, torch.randn(4), backend=backend)
+
+
+def test_constants(backend):
+    table = torch.tensor([1.0, 2.0, 3.0])
+    same_as_eager(lambda t: t * torch.tensor([1.0, 2.0, 3.0]), torch.randn(3), backend=backend)
+    same_as_eager(lambda t: t * table + torch.tensor(2), torch.randn(3), backend=backend)
+
+
+def test_a_mutated_constant_is_fresh_in_each_call(backend):
+    def accumulate(t):
+        total = torch.tensor([1.0, 2.0, 3.0])
+        total.add_(t)
+        return total
+
+    x = torch.randn(3)
+    compiled = torch.compile(accumulate, backend=backend)
+    first, second = compiled(x).clone(), compiled(x)
+    assert torch.equal(first, second) and torch.equal(first, accumulate(x))
+
+
+def test_outputs_of_two_calls_do_not_share_memory(backend):
+    compiled = torch.compile(_pointwise, backend=backend)
+    x, y = torch.randn(64), torch.randn(64)
+    first = compiled(x)
+    kept = first.clone()
+    second = compiled(y)
+    assert torch.equal(first, kept) and first.data_ptr() != second.data_ptr()
+
+
+@pytest.mark.skipif(
+    os.environ.get("TENON_TEST_HUGE") != "1",
+    reason="needs 6 GiB of memory; set TENON_TEST_HUGE=1",
+)
+def test_more_than_2_to_the_31_elements(backend):
+    x = torch.zeros(2**31 + 16, dtype=torch.int8)
+    x[-1] = 5
+    compiled = torch.compile(lambda t: (t + 1, (t * 2)[-3:]), backend=backend)
+    with torch.no_grad():
+        out, tail = compiled(x)
+    assert out[-1] == 6 and out[2**31 - 1] == 1 and out[0] == 1
+    assert tail.tolist() == [0, 0, 10]
+
+
+# --- mutation, randomness -------------------------------------------------------------------
+
+
+class _Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x):
+        self.count += 1
+        self.seen[1:3].mul_(0.5).add_(x.mean(0)[1:3])
+        return x + self.seen * self.count
+
+
+def test_buffers_are_mutated(backend):
+    same_as_eager(_Counting(), torch.randn(3, 4), backend=backend)
+    eager, model = _Counting(), _Counting()
+    compiled = torch.compile(model, backend=backend)
+    for _ in range(3):
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(compiled(x), eager(x))
+    assert model.count == 3
+    torch.testing.assert_close(model.seen, eager.seen)
+
+
+def test_inputs_are_mutated(backend):
+    def write(x, index, value):
+        x[1:, ::2] = value
+        x.t()[0].add_(1)
+        index.add_(2)
+        return x * 2
+
+    x, value = torch.randn(4, 6), torch.randn(3, 3)
+    same_as_eager(write, x, torch.arange(3), value, backend=backend)
+    same_as_eager(write, torch.randn(6, 4).t(), torch.arange(3), value, backend=backend)
+
+
+def test_batch_norm_statistics(backend):
+    layer = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).train()
+    same_as_eager(layer, torch.randn(2, 3, 8, 8), backend=backend)
+
+
+def _bit_equal(function, *args, backend):
+    compiled = torch.compile(function, backend=backend)
+    compiled(*args)
+    torch.manual_seed(7)
+    wanted = function(*args)
+    torch.manual_seed(7)
+    found = compiled(*args)
+    for w, f in zip(wanted, found):
+        assert torch.equal(w, f)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_random_numbers_are_eagers(grad, backend):
+    with torch.set_grad_enabled(grad):
+        x = torch.ones(1000, requires_grad=grad)
+        _bit_equal(lambda t: (F.dropout(t, 0.3),), x, backend=backend)
+        _bit_equal(lambda t: (torch.rand_like(t), torch.randn(7), torch.rand(3)), x, backend=backend)
+        _bit_equal(lambda t: (torch.rand_like(t), torch.rand_like(t)), x, backend=backend)
+    x = torch.ones(1000)
+    first, second = torch.compile(lambda t: (torch.rand_like(t), torch.rand_like(t)),
+                                  backend=backend)(x)  # fmt: skip
+    assert not torch.equal(first, second)
+
+
+def test_dropout_in_training(backend):
+    model = nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.5), nn.GELU(), nn.Linear(32, 8)).train()
+    same_as_eager(model, torch.randn(64, 16), backend=backend, train=True)
+
+
+# --- training -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_gradients(dtype, backend):
+    model = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 8))
+    x = torch.randn(64, 16).to(dtype).requires_grad_()
+    same_as_eager(model.to(dtype), x, backend=backend, train=True)
+
+
+def test_unused_and_frozen_parameters(backend):
+    class Partial(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = nn.Linear(4, 4), nn.Linear(4, 4)
+            self.frozen = nn.Linear(4, 4).requires_grad_(False)
+
+        def forward(self, x):
+            return self.frozen(self.used(x)), x.detach() * 2, None
+
+    same_as_eager(Partial(), torch.randn(3, 4), backend=backend, train=True)
+
+
+def test_backward_twice_through_a_retained_graph(backend):
+    x = torch.randn(8, requires_grad=True)
+    out = torch.compile(lambda t: torch.tanh(t * 2).exp(), backend=backend)(x).sum()
+    (first,) = torch.autograd.grad(out, x, retain_graph=True)
+    (second,) = torch.autograd.grad(out, x)
+    assert torch.equal(first, second)
+    (eager,) = torch.autograd.grad(torch.tanh(x * 2).exp().sum(), x)
+    torch.testing.assert_close(first, eager)
+
+
+def test_mutation_under_training(backend):
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)
+
+        def forward(self, x):
+            return F.relu(self.norm(self.conv(x)), inplace=True)
+
+    same_as_eager(Norm().train(), torch.randn(4, 3, 8, 8), backend=backend, train=True)
+
+
+def test_embedding_and_cross_entropy(backend):
+    class Classify(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = nn.Embedding(50, 16), nn.Linear(16, 10)
+
+        def forward(self, ids):
+            return F.cross_entropy(self.out(self.embed(ids)).flatten(0, 1), ids.flatten() % 10)
+
+    same_as_eager(Classify(), torch.randint(0, 50, (4, 7)), backend=backend, train=True)
+
+
+# --- dynamic shapes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_changing_sizes(dynamic, backend):
+    def scale(x):
+        y = F.softmax(x, -1) * x.shape[0]
+        return y, y.reshape(-1)[: x.shape[1]], x.shape[0] + 1
+
+    compiled = torch.compile(scale, backend=backend, dynamic=dynamic)
+    for rows, columns in [(3, 5), (4, 5), (7, 9), (2, 33), (1, 5), (5, 1), (0, 5), (7, 9)]:
+        x = torch.randn(rows, columns)
+        wanted, found = scale(x), compiled(x)
+        torch.testing.assert_close(found[0], wanted[0])
+        torch.testing.assert_close(found[1], wanted[1])
+        assert found[2] == wanted[2]
+
+
+def test_changing_sizes_in_training(backend):
+    model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.Tanh())
+    compiled = torch.compile(model, backend=backend, dynamic=True)
+    for rows in (2, 3, 17, 4):
+        x = torch.randn(rows, 8)
+        model.zero_grad()
+        compiled(x).square().sum().backward()
+        found = [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        model(x).square().sum().backward()
+        for f, p in zip(found, model.parameters()):
+            torch.testing.assert_close(f, p.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_size_that_comes_from_a_stride(backend):
+    compiled = torch.compile(_pointwise, backend=backend)
+    base = torch.randn(40, 40)
+    for width in (8, 12, 20, 31):
+        x = base[:4, :width]
+        torch.testing.assert_close(compiled(x), _pointwise(x))
+        x = base.t()[:4, :width]
+        torch.testing.assert_close(compiled(x), _pointwise(x))
