@@ -10,6 +10,7 @@
 // Symbols are integers >= 0 unless their range says otherwise. Constants lie in [-2^62, 2^62).
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,7 +33,8 @@ enum class Ternary : uint8_t { kNo, kYes, kUnknown };
 class Dim {
  public:
   constexpr Dim() = default;                                                  // zero
-  constexpr Dim(int64_t value) : bits_((static_cast<uint64_t>(value) << 1) | 1) {}  // NOLINT: a number is a Dim
+  template <std::integral T>
+  constexpr Dim(T value) : bits_((static_cast<uint64_t>(value) << 1) | 1) {}  // NOLINT: a number is a Dim
 
   bool is_constant() const { return (bits_ & 1) != 0; }
   int64_t constant() const {
@@ -53,7 +55,8 @@ class Dim {
 
  private:
   friend class DimTable;
-  explicit Dim(const DimExpr* e) : bits_(reinterpret_cast<uint64_t>(e)) {}
+  // Two arguments, so that Dim(0) is a number and not a null pointer.
+  Dim(const DimExpr* e, DimTable*) : bits_(reinterpret_cast<uint64_t>(e)) {}
   uint64_t bits_ = 1;
 };
 static_assert(sizeof(Dim) == 8);
