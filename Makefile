@@ -29,8 +29,11 @@ test-models: build
 bench: build
 	@$(PHASE) bench $(PY) benchmarks/run.py
 
-build: setup
+$(BUILD)/build.ninja: CMakePresets.json | setup
 	@$(PHASE) configure cmake --preset $(PRESET) -DTENON_REQUIRE_TORCH=ON
+
+# ninja configures again by itself when a CMake file, the set of sources or torch changes.
+build: setup $(BUILD)/build.ninja
 	@$(PHASE) build cmake --build --preset $(PRESET) --parallel $$(nproc)
 	@$(PY) tools/dev/dev_install.py $(BUILD)/python
 
