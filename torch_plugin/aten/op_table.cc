@@ -1,0 +1,55 @@
+#include "torch_plugin/aten/op_table.h"
+
+#include <unordered_map>
+
+#include "torch_plugin/aten/lower/lowerings.h"
+
+namespace tenon::aten {
+namespace {
+
+constexpr OpRow kRows[] = {
+#define ATEN_OP(overload, function, promotion, rule) \
+  {overload, RowKind::kLowered, &Lower##function, Promotion::promotion, ResultRule::rule, Effect::kPure},
+#define ATEN_LIBRARY(overload, rule, effect) \
+  {overload, RowKind::kLibrary, nullptr, Promotion::kKeep, ResultRule::rule, Effect::effect},
+#define ATEN_STEP(overload, rule, effect) \
+  {overload, RowKind::kStep, nullptr, Promotion::kKeep, ResultRule::rule, Effect::effect},
+#include "torch_plugin/aten/aten.def"
+};
+
+}  // namespace
+
+absl::Span<const OpRow> Rows() { return kRows; }
+
+const OpRow* FindRow(std::string_view overload) {
+  static const auto* const index = [] {
+    auto* map = new std::unordered_map<std::string_view, const OpRow*>;
+    for (const OpRow& row : kRows) map->emplace(row.overload, &row);
+    return map;
+  }();
+  auto it = index->find(overload);
+  return it == index->end() ? nullptr : it->second;
+}
+
+bool IsInPlace(std::string_view overload) {
+  size_t last = overload.rfind('.');
+  if (last == std::string_view::npos) return false;
+  std::string_view name = overload.substr(0, last);
+  name = name.substr(name.rfind('.') + 1);
+  if (name.starts_with("__")) return name.starts_with("__i") && name != "__invert__";
+  return name.ends_with('_');
+}
+
+ResultRule RuleOf(std::string_view overload) {
+  const OpRow* row = FindRow(overload);
+  return row != nullptr ? row->rule : ResultRule::kView;
+}
+
+Effect EffectOf(std::string_view overload) {
+  if (const OpRow* row = FindRow(overload)) return row->effect;
+  // A Python callable may do anything; so may an operator of another library, but its schema says when it mutates.
+  if (IsInPlace(overload) || overload.starts_with("python.")) return Effect::kMutates;
+  return Effect::kPure;
+}
+
+}  // namespace tenon::aten
