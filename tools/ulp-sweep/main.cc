@@ -1,0 +1,180 @@
+// ulp-sweep: measures the float math bodies against double-precision references over all 2^32 inputs.
+//
+//   ulp-sweep [--fn=exp,tanh] [--sample=N] [--threads=N] [--cpu=x86-64-v3] [--markdown | --write-docs]
+//
+// Exit status 1: a claim of math_functions.def is exceeded or a special value is wrong. 2: bad usage or a failed compile.
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "backends/common/math/math.h"
+#include "tools/ulp-sweep/sweep.h"
+
+namespace tenon::ulp_sweep {
+namespace {
+
+constexpr int64_t kFullPairs = int64_t{1} << 28;
+
+constexpr char kUsage[] =
+    "usage: ulp-sweep [--fn=NAME,...] [--sample=N] [--threads=N] [--cpu=NAME] [--width=N] [--markdown | --write-docs]\n"
+    "  --sample=N    one of N neighbouring inputs, chosen with a fixed seed (default 1: all 2^32)\n"
+    "  --cpu=NAME    compile for this CPU instead of the host, e.g. x86-64-v3\n"
+    "  --markdown    print the table of docs/accuracy.md; --write-docs writes it there\n";
+
+struct Arguments {
+  std::vector<math::Fn> functions;
+  SweepOptions sweep;
+  JitOptions jit;
+  bool markdown = false, write_docs = false;
+};
+
+struct Row {
+  math::FnInfo info;
+  SweepResult result;
+  double ns;
+  int instructions;
+  bool ok() const { return result.mismatches == 0 && result.worst.ulp <= info.max_ulp; }
+};
+
+absl::StatusOr<Arguments> Parse(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    std::pair<std::string, std::string> flag = absl::StrSplit(argv[i], absl::MaxSplits('=', 1));
+    auto& [name, value] = flag;
+    int number = 0;
+    bool is_number = absl::SimpleAtoi(value, &number) && number > 0;
+    if (name == "--fn") {
+      for (const std::string& fn : std::vector<std::string>(absl::StrSplit(value, ','))) {
+        auto found = math::FindFunction(fn);
+        if (!found) return absl::InvalidArgumentError(absl::StrCat("no function named ", fn));
+        arguments.functions.push_back(*found);
+      }
+    } else if (name == "--sample" && is_number) {
+      arguments.sweep.stride = number;
+    } else if (name == "--threads" && is_number) {
+      arguments.sweep.threads = number;
+    } else if (name == "--width" && is_number) {
+      arguments.jit.width = number;
+    } else if (name == "--cpu" && !value.empty()) {
+      arguments.jit.cpu = value;
+    } else if (name == "--markdown" && value.empty()) {
+      arguments.markdown = true;
+    } else if (name == "--write-docs" && value.empty()) {
+      arguments.markdown = arguments.write_docs = true;
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat("can't read ", argv[i]));
+    }
+  }
+  if (arguments.functions.empty()) {
+    for (const math::FnInfo& info : math::Functions()) arguments.functions.push_back(info.fn);
+  }
+  arguments.sweep.pairs = kFullPairs / arguments.sweep.stride;
+  return arguments;
+}
+
+std::string CpuModel() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string line, name = "unknown", family, model;
+  while (std::getline(in, line) && !line.empty()) {
+    std::pair<std::string, std::string> field = absl::StrSplit(line, absl::MaxSplits(": ", 1));
+    if (field.first.starts_with("model name")) name = field.second;
+    if (field.first.starts_with("cpu family")) family = field.second;
+    if (field.first.starts_with("model\t\t")) model = field.second;
+  }
+  return absl::StrCat(name, " (family ", family, ", model ", model, "; LLVM calls it ", llvm::sys::getHostCPUName().str(), ")");
+}
+
+absl::StatusOr<Row> Measure(math::Fn fn, const Arguments& arguments) {
+  const math::FnInfo& info = math::Info(fn);
+  auto body = JitBody::Create(
+      info.arity, [fn](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) { return math::Emit(b, fn, args); },
+      arguments.jit);
+  if (!body.ok()) return body.status();
+  SweepOptions sweep = arguments.sweep;
+  if (isatty(STDERR_FILENO)) {
+    sweep.progress = [&](double done) { absl::FPrintF(stderr, "\r%-9s %3.0f %%", info.name, done * 100); };
+  }
+  const Reference& reference = ReferenceFor(fn);
+  double ns = MeasureSpeed(*body, reference);
+  SweepResult result = Sweep(*body, reference, sweep);
+  if (sweep.progress) absl::FPrintF(stderr, "\r%20s\r", "");
+  return Row{info, result, std::min(ns, MeasureSpeed(*body, reference)), body->instructions()};
+}
+
+std::string Where(const Row& row, const Worst& worst) {
+  std::string at = absl::StrFormat("%a", worst.a);
+  if (row.info.arity == 2) absl::StrAppendFormat(&at, ", %a", worst.b);
+  return at;
+}
+
+void PrintRow(const Row& row) {
+  const Worst& worst = row.result.worst;
+  absl::PrintF("%-9s max %.3f ULP (claimed %.2f) at %s: got %a, want %.17g; %.2f ns/elem, %d IR instructions, %d inputs%s\n",
+               row.info.name, worst.ulp, row.info.max_ulp, Where(row, worst), worst.got, worst.want, row.ns, row.instructions,
+               row.result.inputs, row.ok() ? "" : "  FAILED");
+  if (row.result.mismatches > 0) {
+    const Worst& first = row.result.first_mismatch;
+    absl::PrintF("          %d special values wrong, one at %s: got %a, want %.17g\n", row.result.mismatches, Where(row, first),
+                 first.got, first.want);
+  }
+  std::fflush(stdout);
+}
+
+std::string Markdown(const std::vector<Row>& rows, const Arguments& arguments) {
+  std::string out =
+      "# Accuracy of the math functions\n\n"
+      "Written by `ulp-sweep --write-docs`; do not edit. Each float (f32) body is compared with glibc's double function, one-operand\n"
+      "functions over all 2^32 inputs (NaNs, infinities, subnormals and signed zeros included), two-operand functions over the\n"
+      "number of pairs shown, half of them drawn from hard regions, and all pairs of special values. An error of 0.5 is correct\n"
+      "rounding. The build fails in CI when a claim is exceeded. Nothing is flushed to zero; special values are those of C's libm.\n"
+      "double is computed by libm, lane by lane; bf16 and f16 go through float.\n\n";
+  absl::StrAppendFormat(&out, "Measured on: %s, %d lanes, one core, 16K elements in cache; the machine was shared, so take ns as an\n"
+                        "upper bound.\n\n", CpuModel(), arguments.jit.width ? arguments.jit.width : HostWidth(arguments.jit.cpu));
+  if (arguments.sweep.stride > 1) absl::StrAppendFormat(&out, "**Sampled: one input in %d.**\n\n", arguments.sweep.stride);
+  out += "| function | max ULP | claimed | worst input | inputs | ns/element | IR instructions | method |\n|---|---|---|---|---|---|---|---|\n";
+  for (const Row& row : rows) {
+    absl::StrAppendFormat(&out, "| %s | %.3f | %.2f | `%s` | %s | %.2f | %d | %s |\n", row.info.name, row.result.worst.ulp,
+                          row.info.max_ulp, Where(row, row.result.worst),
+                          row.result.inputs >= int64_t{1} << 32 ? "all" : absl::StrCat(row.result.inputs), row.ns,
+                          row.instructions, row.info.notes);
+  }
+  return out;
+}
+
+int Main(int argc, char** argv) {
+  auto arguments = Parse(argc, argv);
+  if (!arguments.ok()) {
+    absl::FPrintF(stderr, "ulp-sweep: %s\n%s", std::string(arguments.status().message()), kUsage);
+    return 2;
+  }
+  std::vector<Row> rows;
+  bool ok = true;
+  for (math::Fn fn : arguments->functions) {
+    auto row = Measure(fn, *arguments);
+    if (!row.ok()) {
+      absl::FPrintF(stderr, "ulp-sweep: %s: %s\n", math::Info(fn).name, std::string(row.status().message()));
+      return 2;
+    }
+    if (!arguments->markdown || arguments->write_docs) PrintRow(*row);
+    ok = ok && row->ok();
+    rows.push_back(*row);
+  }
+  if (arguments->write_docs) {
+    std::ofstream(TENON_SOURCE_DIR "/docs/accuracy.md") << Markdown(rows, *arguments);
+  } else if (arguments->markdown) {
+    std::cout << Markdown(rows, *arguments);
+  }
+  return ok ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tenon::ulp_sweep
+
+int main(int argc, char** argv) { return tenon::ulp_sweep::Main(argc, argv); }
