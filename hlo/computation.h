@@ -57,6 +57,9 @@ class Computation {
   std::string ToString() const;
 
  private:
+  void Erase(Instruction* instruction);
+  void Reorder(absl::Span<Instruction* const> order);
+
   std::string name_, execution_thread_;
   Module* module_;
   std::list<std::unique_ptr<Instruction>> instructions_;

@@ -90,6 +90,8 @@ class Instruction {
 
   // Same opcode, shape (layouts too), attributes, literal, called computations (structurally); operands pointer-equal.
   static bool Identical(const Instruction& a, const Instruction& b);
+  // The same without the operands (whose number must agree).
+  static bool IdenticalIgnoringOperands(const Instruction& a, const Instruction& b);
 
   // A detached copy with other operands; called computations are shared (the caller clones them if needed).
   std::unique_ptr<Instruction> Clone(absl::Span<Instruction* const> new_operands) const;
@@ -99,6 +101,12 @@ class Instruction {
 
  private:
   friend class Computation;
+  void AddUse(Instruction* operand);
+  void DropUse(Instruction* operand);
+  bool Uses(const Instruction* operand) const;
+  void LinkOperands();
+  void UnlinkOperands();
+
   Opcode opcode_;
   Shape shape_;
   std::string name_;

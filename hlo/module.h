@@ -68,5 +68,6 @@ class Module {
 
 // Structural equality: same graph up to names and ids (metadata ignored). On a difference `why` says where.
 bool StructurallyEqual(const Module& a, const Module& b, std::string* why = nullptr);
+bool StructurallyEqual(const Computation& a, const Computation& b, std::string* why = nullptr);
 
 }  // namespace tenon
