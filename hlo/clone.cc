@@ -82,6 +82,7 @@ std::unique_ptr<Module> Module::Clone() const {
   }
   clone->computations_ = std::move(ordered);
   if (entry_ != nullptr) clone->entry_ = map.at(entry_);
+  for (const auto& [key, c] : scalar_computations_) clone->scalar_computations_[key] = map.at(c);
   clone->is_scheduled = is_scheduled;
   clone->aliases = aliases;
   clone->entry_layout = entry_layout;

@@ -71,9 +71,26 @@ std::vector<Computation*> Module::computations() const {
   return order;
 }
 
+Computation* Module::ScalarComputation(Opcode opcode, PrimitiveType type) {
+  Computation*& c = scalar_computations_[{opcode, type}];
+  if (c == nullptr) {
+    c = AddComputation(absl::StrCat(std::string(OpcodeName(opcode)), ".",
+                                    std::string(PrimitiveTypeName(type))));
+    Instruction* a = c->AddParameter(0, Shape::Scalar(type));
+    Instruction* b = c->AddParameter(1, Shape::Scalar(type));
+    c->set_root(c->Add(opcode, Shape::Scalar(type), {a, b}));
+  }
+  return c;
+}
+
 void Module::RemoveComputation(Computation* computation) {
   TENON_CHECK(computation != entry_, computation->name());
+  Forget([computation](const Computation* c) { return c == computation; });
   std::erase_if(computations_, [&](const auto& c) { return c.get() == computation; });
+}
+
+void Module::Forget(absl::FunctionRef<bool(const Computation*)> dies) {
+  absl::erase_if(scalar_computations_, [&](const auto& entry) { return dies(entry.second); });
 }
 
 int64_t Module::RemoveUnreachableComputations() {
@@ -88,6 +105,7 @@ int64_t Module::RemoveUnreachableComputations() {
       }
     }
   }
+  Forget([&reachable](const Computation* c) { return !reachable.contains(c); });
   return std::erase_if(computations_, [&](const auto& c) { return !reachable.contains(c.get()); });
 }
 

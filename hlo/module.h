@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "hlo/computation.h"
 
 namespace tenon {
@@ -36,6 +37,8 @@ class Module {
   Computation* AddComputation(std::string name);  // the name is made unique
   // Callees before callers, entry last; unreachable ones included.
   std::vector<Computation*> computations() const;
+  // The shared two-parameter scalar computation of `opcode` over `type`, made on first use ("add.f32").
+  Computation* ScalarComputation(Opcode opcode, PrimitiveType type);
   void RemoveComputation(Computation* computation);
   int64_t RemoveUnreachableComputations();
   int64_t instruction_count() const;
@@ -58,12 +61,15 @@ class Module {
   std::string ToString() const;
 
  private:
+  void Forget(absl::FunctionRef<bool(const Computation*)> dies);
+
   std::string name_;
   std::shared_ptr<DimTable> dims_;
   std::vector<std::unique_ptr<Computation>> computations_;
   Computation* entry_ = nullptr;
   int64_t next_id_ = 0;
   absl::flat_hash_map<std::string, int64_t> instruction_names_, computation_names_;
+  absl::flat_hash_map<std::pair<Opcode, PrimitiveType>, Computation*> scalar_computations_;
 };
 
 // Structural equality: same graph up to names and ids (metadata ignored). On a difference `why` says where.
