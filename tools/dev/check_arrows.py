@@ -8,40 +8,44 @@ import pathlib
 import re
 import sys
 
-HLO = ["hlo/"]
+# These are not given by a row that names their parent: who may include them names them.
+ISLANDS = ("hlo/eval/", "backends/cpu/", "backends/gpu/")
+
 # runtime knows sizes and shapes, not instructions: programs outlive the modules they came from.
 HLO_VALUES = [f"hlo/{name}" for name in (
     "check.h", "dim.h", "layout.h", "literal.h", "primitive_type.h", "shape.h", "types.def")]
-NO_TORCH = ["hlo/", "passes/", "runtime/", "backends/", "torch_plugin/aten/"]
-EVERYTHING = NO_TORCH + ["hlo/eval/"]
+PRODUCT = ["hlo/", "passes/", "runtime/", "backends/", "torch_plugin/aten/"]
+WITHOUT_TORCH = PRODUCT + list(ISLANDS)
 
-# Folder (or file) -> what it may include. Only listing "hlo/eval/" gives the evaluator: it defines
-# the ops, and a product that could call it would sooner or later compute with it.
+# Folder (or the start of a file's path) -> what it may include besides itself. Few may include the
+# evaluator: it defines the ops, and a product that could call it would in the end compute with it.
 ARROWS = {
-    "hlo/": HLO,
-    "hlo/eval/": HLO + ["hlo/eval/"],
-    "passes/": HLO + ["passes/"],
-    "runtime/": HLO_VALUES + ["runtime/"],
-    "backends/": HLO + ["passes/", "runtime/", "backends/"],
-    "backends/constant_folding.cc": HLO + ["passes/", "backends/", "hlo/eval/"],
-    "backends/common/": HLO + ["passes/", "runtime/", "backends/common/"],
-    "backends/cpu/": HLO + ["passes/", "runtime/", "backends/common/", "backends/cpu/"],
-    "backends/gpu/": HLO + ["passes/", "runtime/", "backends/common/", "backends/gpu/"],
-    "torch_plugin/aten/": HLO + ["runtime/", "torch_plugin/aten/"],
-    "torch_plugin/libtenon/": NO_TORCH + ["torch_plugin/libtenon/"],
-    "torch_plugin/executor/": NO_TORCH + ["torch_plugin/libtenon/", "torch_plugin/executor/"],
-    "torch_plugin/device/": NO_TORCH + [
-        "torch_plugin/libtenon/", "torch_plugin/executor/", "torch_plugin/device/"],
-    "tools/": EVERYTHING + ["tools/"],
-    "benchmarks/": EVERYTHING + ["benchmarks/"],
-    "tests/": EVERYTHING + ["tests/", "tools/"],
+    "hlo/": [],
+    "hlo/eval/": ["hlo/"],
+    "passes/": ["hlo/"],
+    "runtime/": HLO_VALUES,
+    # Ties a module's parameters to a program's inputs, so it must see both.
+    "runtime/binding.": HLO_VALUES + ["hlo/module.h", "runtime/"],
+    "backends/": ["hlo/", "passes/", "runtime/", "backends/cpu/", "backends/gpu/"],
+    "backends/constant_folding.": ["hlo/", "hlo/eval/", "passes/", "backends/"],
+    "backends/common/": ["hlo/", "passes/", "runtime/"],
+    "backends/cpu/": ["hlo/", "passes/", "runtime/", "backends/"],
+    "backends/gpu/": ["hlo/", "passes/", "runtime/", "backends/"],
+    "torch_plugin/aten/": ["hlo/", "runtime/"],
+    "torch_plugin/libtenon/": PRODUCT,
+    "torch_plugin/executor/": PRODUCT + ["torch_plugin/libtenon/"],
+    "torch_plugin/device/": PRODUCT + ["torch_plugin/libtenon/", "torch_plugin/executor/"],
+    "tools/": WITHOUT_TORCH,
+    "benchmarks/": WITHOUT_TORCH,
+    "tests/": WITHOUT_TORCH + ["tools/"],
 }
 
 # Foreign headers -> the folders that may include them.
 FOREIGN = {
     "torch": (re.compile(r"(torch|ATen|c10|caffe2|pybind11)/|Python\.h$"),
               ("torch_plugin/executor/", "torch_plugin/device/")),
-    "LLVM": (re.compile(r"llvm(-c)?/"), ("backends/", "tests/backends/")),
+    # ulp-sweep runs the math bodies alone, with no kernel around them.
+    "LLVM": (re.compile(r"llvm(-c)?/"), ("backends/", "tests/backends/", "tools/ulp-sweep/")),
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
@@ -77,13 +81,18 @@ def problem(root, path, quote, header):
     owner = longest_match(path, ARROWS)
     if owner is None:
         return f"{path} is in a folder without a row in ARROWS"
-    # The most specific rule about the header decides: "hlo/" does not give "hlo/eval/".
-    granted = [f for f in ARROWS[owner] if header.startswith(f)]
-    if not granted:
-        return f'{owner} may not include "{header}"'
-    if header.startswith("hlo/eval/") and "hlo/eval/" not in granted:
-        return f'{owner} may not include "{header}": the evaluator is for tests and tools'
+    if not may_include(owner, header):
+        why = ": the evaluator is for tests and tools" if header.startswith("hlo/eval/") else ""
+        return f'{owner} may not include "{header}"{why}'
     return None
+
+
+def may_include(owner, header):
+    granted = ARROWS[owner] + ([owner] if owner.endswith("/") else [])
+    island = longest_match(header, ISLANDS)
+    if island is not None:
+        return island in granted
+    return any(header.startswith(folder) for folder in granted)
 
 
 def violations(root):
