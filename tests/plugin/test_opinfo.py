@@ -1,0 +1,202 @@
+"""Every row of aten.def against PyTorch's own samples.
+
+For each row: recorded calls (see aten_calls.py) in float32, bfloat16, int64 and bool, dense and
+strided, are compiled with fallback="error", several in one graph, and compared with eager by the
+accuracy rule; integers and bools exactly. A row fails
+
+* if any result is wrong or an input was changed,
+* if a dtype that has samples has no sample that ran natively (unless NOT_NATIVE says why),
+* if it has no native sample at all.
+
+Samples the compiler refuses are counted and shown. ATEN_STEP rows run with fallback="allow".
+"""
+
+import dataclasses
+import os
+
+import pytest
+import torch
+
+from plugin import aten_calls
+from plugin.aten_calls import Call
+from torch_tenon.testing import compare
+
+# (overload, dtype) -> why no sample of it needs to be native.
+NOT_NATIVE: dict[tuple[str, torch.dtype], str] = {}
+# Overloads whose values PyTorch leaves open: only dtype, shape and strides are compared.
+UNSPECIFIED = {
+    "aten.empty.memory_format", "aten.empty_like.default", "aten.empty_strided.default",
+    "aten.empty_permuted.default", "aten.new_empty.default", "aten.new_empty_strided.default",
+}  # fmt: skip
+
+ROWS = aten_calls.table_rows()
+_HARNESS_ROWS = {  # what proves the harness while TENON_TEST_BACKEND is not tenon
+    name: "ATEN_OP"
+    for name in (
+        "aten.add.Tensor", "aten.gelu.default", "aten.native_layer_norm.default", "aten.where.self",
+        "aten.gelu_backward.default", "aten.cat.default", "aten.expand.default", "aten.max.dim",
+        "aten.native_layer_norm_backward.default", "aten.split.Tensor", "aten.full.default",
+    )
+}  # fmt: skip
+STAND_IN = os.environ.get("TENON_TEST_BACKEND", "tenon") != "tenon"
+if STAND_IN:
+    ROWS = {**_HARNESS_ROWS, **ROWS}
+
+
+def _extra(*overloads_and_args) -> dict[str, list[Call]]:
+    calls: dict[str, list[Call]] = {}
+    for overload, *args in overloads_and_args:
+        calls.setdefault(str(overload), []).append(Call(overload, tuple(args), {}, "by hand"))
+    return calls
+
+
+def _by_hand() -> dict[str, list[Call]]:
+    """Overloads that AOTAutograd emits and no OpInfo dispatches."""
+    aten, x = torch.ops.aten, torch.randn(3, 4)
+    return _extra(
+        (aten.lift_fresh_copy.default, x),
+        (aten.copy.default, x, torch.randn(4).bfloat16()),
+        (aten._unsafe_view.default, x, [4, 3]),
+        (aten.detach.default, x),
+        (aten.alias.default, x),
+        (aten._softmax_backward_data.default, x, x.softmax(1), 1, torch.float32),
+        (aten._log_softmax_backward_data.default, x, x.log_softmax(1), 1, torch.float32),
+    )
+
+
+@pytest.fixture(scope="session")
+def calls() -> dict[str, list[Call]]:
+    recorded = aten_calls.record(set(ROWS))
+    for name, extra in _by_hand().items():
+        recorded.setdefault(name, []).extend(extra)
+    return recorded
+
+
+@pytest.fixture(scope="session")
+def compile_graph(request):
+    """torch_tenon.compile_graph, or an interpreter that stands in to prove the harness."""
+    if STAND_IN:
+        return lambda module, inputs, fallback: lambda values: module(*values)
+    return request.getfixturevalue("tenon").compile_graph
+
+
+@dataclasses.dataclass
+class Outcome:
+    native: int = 0
+    refused: list[str] = dataclasses.field(default_factory=list)
+    wrong: list[str] = dataclasses.field(default_factory=list)
+
+
+def replay(calls: list[Call], compile_graph, fallback: str) -> Outcome:
+    """Compiles the calls as one graph; if that is refused, each alone."""
+    try:
+        module, inputs, counts = aten_calls.graph_of(calls)
+        run = compile_graph(module, inputs, fallback=fallback)
+    except Exception as error:
+        if len(calls) > 1:
+            halves = calls[: len(calls) // 2], calls[len(calls) // 2 :]
+            first, second = (replay(half, compile_graph, fallback) for half in halves)
+            return Outcome(
+                first.native + second.native,
+                first.refused + second.refused,
+                first.wrong + second.wrong,
+            )
+        reason = str(error).strip().splitlines()
+        return Outcome(refused=[f"{calls[0]}: {reason[0] if reason else type(error).__name__}"])
+    torch.manual_seed(11)
+    before = [value.clone() for value in inputs]
+    found = list(run(list(inputs)))
+    outcome = Outcome()
+    torch.manual_seed(11)
+    for call, count in zip(calls, counts):
+        mine, found = found[:count], found[count:]
+        if problem := judge(call, mine):
+            outcome.wrong.append(f"{call}: {problem}")
+        else:
+            outcome.native += 1
+    for index, (value, old) in enumerate(zip(inputs, before)):
+        if not torch.equal(value.nan_to_num(), old.nan_to_num()):
+            outcome.wrong.append(f"input {index} of {calls[0].overload} was changed")
+    return outcome
+
+
+def judge(call: Call, found: list) -> str:
+    """Empty if `found` meets the rule, else what is wrong."""
+    eager = call.run()
+    if str(call.overload) in UNSPECIFIED:
+        blank = lambda values: [torch.zeros_like(v, dtype=v.dtype) for v in values]
+        found, eager = blank(found), blank(eager)
+    default = torch.get_default_dtype()
+    seeded = torch.Tag.nondeterministic_seeded in call.overload.tags
+    try:
+        torch.set_default_dtype(torch.float64)
+        reference = None if seeded else call.run(aten_calls.widen)
+        if reference is not None and [r is None for r in reference] != [e is None for e in eager]:
+            reference = None
+    except Exception:  # no float64 kernel: eager stands in
+        reference = None
+    finally:
+        torch.set_default_dtype(default)
+    return "; ".join(compare(found, eager, reference, vacuous_ok=True).failures)
+
+
+@pytest.mark.parametrize("row", ROWS or [pytest.param("", marks=pytest.mark.skip("no aten.def"))])
+def test_row(row, calls, compile_graph, capsys):
+    mine = calls.get(row, [])
+    assert mine, f"{row}: no sample; add one to _by_hand"
+    fallback = "allow" if ROWS[row] == "ATEN_STEP" else "error"
+    problems, shown = [], []
+    for dtype in sorted({call.dtype for call in mine}, key=str):
+        group = [call for call in mine if call.dtype == dtype]
+        outcome = replay(group, compile_graph, fallback)
+        shown.append(f"{str(dtype)[6:]} {outcome.native}/{len(group)}")
+        problems += outcome.wrong
+        if outcome.native == 0 and (row, dtype) not in NOT_NATIVE:
+            problems.append(f"{dtype}: no native sample: {outcome.refused[:1]}")
+        elif outcome.refused:
+            shown.append(f"(refused: {outcome.refused[0]})")
+    print(row, ", ".join(shown))
+    assert not problems, "\n".join(problems)
+
+
+# --- the harness fails when it should ---------------------------------------------------------
+
+
+def _example() -> list[Call]:
+    return _extra((torch.ops.aten.add.Tensor, torch.randn(3, 4), torch.randn(4)))["aten.add.Tensor"]
+
+
+def _interpreter_with(change):
+    return lambda module, inputs, fallback: lambda values: change(list(module(*values)), values)
+
+
+def test_honest_results_pass():
+    outcome = replay(_example() * 3, _interpreter_with(lambda out, _: out), "error")
+    assert outcome.native == 3 and not outcome.wrong
+
+
+def test_planted_wrong_results_are_caught():
+    def nudge(out, _values):
+        return [out[0] * 1.001]
+
+    def restride(out, _values):
+        return [out[0].t().contiguous().t()]
+
+    def clobber(out, values):
+        values[0].add_(1)
+        return out
+
+    for plant in (nudge, restride, clobber):
+        assert replay(_example(), _interpreter_with(plant), "error").wrong, plant
+
+
+def test_refusals_are_attributed_to_the_call():
+    good, bad = _example()[0], _extra((torch.ops.aten.erf.default, torch.randn(3)))
+
+    def refusing(module, inputs, fallback):
+        if any(node.target == torch.ops.aten.erf.default for node in module.graph.nodes):
+            raise NotImplementedError("aten.erf.default has no lowering")
+        return lambda values: module(*values)
+
+    outcome = replay([good, good, *bad["aten.erf.default"]], refusing, "error")
+    assert outcome.native == 2 and len(outcome.refused) == 1 and "erf" in outcome.refused[0]
