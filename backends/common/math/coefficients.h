@@ -8,7 +8,7 @@ inline constexpr double kLog2E = 0x1.71547652b82fep+0;
 inline constexpr double kLn2 = 0x1.62e42fefa39efp-1;
 inline constexpr double kLog10Of2 = 0x1.34413509f79ffp-2;
 inline constexpr double kPi = 0x1.921fb54442d18p+1;
-inline constexpr double kTwoOverSqrtPi = 0x1.20dd750429b6dp+0;
+inline constexpr float kExpShiftF = 0x1.5c01a40000000p-4f;
 inline constexpr float kLn2FHi = 0x1.62e4000000000p-1f;
 inline constexpr float kLn2FLo = 0x1.7f7d1c0000000p-20f;
 
@@ -16,10 +16,10 @@ inline constexpr float kLn2FLo = 0x1.7f7d1c0000000p-20f;
 inline constexpr double kTwoOverPiHi[] = {0x1.45f306dc9c883p-1, -0x1.236377d5ac07bp-25, 0x1.529fc2757d1f5p-52, -0x1.505c1596447e5p-81};
 inline constexpr double kTwoOverPiLo[] = {-0x1.6b01ec5417056p-55, -0x1.505c1596447e5p-81, 0x1.a6ee06db14acdp-107, 0x1.b14acc9e21c82p-135};
 
-// (e^r - 1 - r) / r^2, |r| <= ln2/2, relative to e^r; 2^-28.0
+// (e^r - 1 - r) / r^2, 3/4 <= e^r <= 3/2, relative to e^r; 2^-27.8
 inline constexpr float kExpF[] = {
-    0x1.fffffc0000000p-2f, 0x1.5554920000000p-3f, 0x1.5558f20000000p-5f, 0x1.123a1e0000000p-7f,
-    0x1.6a23ce0000000p-10f,};
+    0x1.0000060000000p-1f, 0x1.5554d60000000p-3f, 0x1.5543a00000000p-5f, 0x1.11f1b80000000p-7f,
+    0x1.800edc0000000p-10f,};
 
 inline constexpr float kExp2FHi = 0x1.62e4300000000p-1f;
 // (2^r - 1) / r - kExp2FHi, |r| <= 1/2, relative to 2^r; 2^-28.6
@@ -42,15 +42,15 @@ inline constexpr float kTanhF[] = {
     -0x1.5555480000000p-2f, 0x1.110c5e0000000p-3f, -0x1.b905c40000000p-5f, 0x1.5812900000000p-6f,
     -0x1.945fa40000000p-8f,};
 
-// erf(x)/x - 1 in x^2, |x| <= 0.93, relative to erf(x)/x; 2^-25.7
+// erf(x)/x - 1 in x^2, |x| <= 0.81, relative to erf(x)/x; 2^-27.9
 inline constexpr float kErfSmallF[] = {
-    0x1.06eba60000000p-3f, -0x1.8126e20000000p-2f, 0x1.ce19840000000p-4f, -0x1.b67bce0000000p-6f,
-    0x1.46d86c0000000p-8f, -0x1.386e120000000p-11f,};
+    0x1.06eba80000000p-3f, -0x1.8127300000000p-2f, 0x1.ce28000000000p-4f, -0x1.b769920000000p-6f,
+    0x1.4d05cc0000000p-8f, -0x1.55121e0000000p-11f,};
 
-// -log(erfc(t))/t - 1, 0.92 <= t <= 4, weighted by what it does to erf; 2^-30.2
+// -log(erfc(t))/t - 1, 0.8 <= t <= 4, weighted by what it does to erf; 2^-28.8
 inline constexpr float kErfLargeF[] = {
-    0x1.0778dc0000000p-3f, 0x1.45328e0000000p-1f, 0x1.b325680000000p-4f, -0x1.8551240000000p-6f,
-    0x1.dd6bc40000000p-9f, -0x1.5279bc0000000p-12f, 0x1.78d1040000000p-17f,};
+    0x1.0755c80000000p-3f, 0x1.4557ac0000000p-1f, 0x1.b126ac0000000p-4f, -0x1.7e2f1c0000000p-6f,
+    0x1.c17ccc0000000p-9f, -0x1.19b4e60000000p-12f, 0x1.7b95d80000000p-18f,};
 
 // (log(1+f) - f + f^2/2) / f^3, sqrt(1/2) <= 1+f <= sqrt(2), relative to log(1+f); 2^-28.2
 inline constexpr float kLogF[] = {

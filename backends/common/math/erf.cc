@@ -14,7 +14,7 @@ V EmitErf(V x) {
   ExpParts e = ReduceExp(-Fma(b, Polynomial(b, kErfLargeF), b), 127, kExpF);
   V s = PowerOfTwo(e.biased);
   V large = Fma(-s, e.p, 1 - s);
-  return CopySign(Select(a < 0.925, small, large), x);
+  return CopySign(Select(a < 0.8, small, large), x);
 }
 
 }  // namespace tenon::math

@@ -9,6 +9,7 @@ from remez import minimax, to_f32
 
 LN2 = mp.log(2)
 HALF_LN2 = LN2 / 2 * mp.mpf("1.0005")  # a little over: round(x * log2 e) is not exact
+EXP_LO, EXP_HI = mp.log(mp.mpf("0.7498")), mp.log(mp.mpf("1.5003"))
 LOG_LO, LOG_HI = 1 / mp.sqrt(2) - 1, mp.sqrt(2) - 1
 SMALL = mp.mpf(10) ** -12
 
@@ -73,14 +74,14 @@ def main():
     scalar("kLn2", LN2)
     scalar("kLog10Of2", mp.log10(2))
     scalar("kPi", mp.pi)
-    scalar("kTwoOverSqrtPi", 2 / mp.sqrt(mp.pi))
+    scalar("kExpShiftF", mp.log(mp.mpf("1.5"), 2) - mp.mpf("0.5"), "float")
     hi_lo("kLn2F", LN2, 16)
     print("\n// 2/pi for arguments below 2^48, in [2^48, 2^75), [2^75, 2^102), from 2^102 on.")
     two_over_pi_buckets()
     one = lambda x: mp.mpf(1)
 
-    row("kExpF", "(e^r - 1 - r) / r^2, |r| <= ln2/2, relative to e^r", lambda r: (mp.expm1(r) - r) / r**2, 5, -HALF_LN2,
-        HALF_LN2, lambda r: r**2 / mp.exp(r), 24)
+    row("kExpF", "(e^r - 1 - r) / r^2, 3/4 <= e^r <= 3/2, relative to e^r", lambda r: (mp.expm1(r) - r) / r**2, 5, EXP_LO,
+        EXP_HI, lambda r: r**2 / mp.exp(r), 24)
     scalar("kExp2FHi", LN2, "float")
     row("kExp2F", "(2^r - 1) / r - kExp2FHi, |r| <= 1/2, relative to 2^r", lambda r: mp.expm1(r * LN2) / r - to_f32(LN2), 6,
         mp.mpf("-0.5001"), mp.mpf("0.5001"), lambda r: abs(r) / 2**r, 24)
@@ -91,11 +92,11 @@ def main():
     row("kTanhF", "(tanh(x)/x - 1) / x^2 in x^2, |x| <= 0.56, relative to tanh(x)/x",
         lambda u: (mp.tanh(mp.sqrt(u)) / mp.sqrt(u) - 1) / u, 5, SMALL, mp.mpf("0.56") ** 2,
         lambda u: u * mp.sqrt(u) / mp.tanh(mp.sqrt(u)), 24)
-    row("kErfSmallF", "erf(x)/x - 1 in x^2, |x| <= 0.93, relative to erf(x)/x",
-        lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, 6, SMALL, mp.mpf("0.93") ** 2,
+    row("kErfSmallF", "erf(x)/x - 1 in x^2, |x| <= 0.81, relative to erf(x)/x",
+        lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1, 6, SMALL, mp.mpf("0.81") ** 2,
         lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)), 24)
-    row("kErfLargeF", "-log(erfc(t))/t - 1, 0.92 <= t <= 4, weighted by what it does to erf",
-        lambda t: -mp.log(mp.erfc(t)) / t - 1, 7, mp.mpf("0.92"), mp.mpf("4.0"), lambda t: t * mp.erfc(t) / mp.erf(t), 24)
+    row("kErfLargeF", "-log(erfc(t))/t - 1, 0.8 <= t <= 4, weighted by what it does to erf",
+        lambda t: -mp.log(mp.erfc(t)) / t - 1, 7, mp.mpf("0.8"), mp.mpf("4.0"), lambda t: t * mp.erfc(t) / mp.erf(t), 24)
     row("kLogF", "(log(1+f) - f + f^2/2) / f^3, sqrt(1/2) <= 1+f <= sqrt(2), relative to log(1+f)",
         lambda f: (mp.log1p(f) - f + f * f / 2) / f**3, 9, LOG_LO, LOG_HI, lambda f: abs(f**3 / mp.log1p(f)), 24)
     row("kLog1p", "log(1+f) / f, same interval, relative", lambda f: mp.log1p(f) / f, 12, LOG_LO, LOG_HI,

@@ -1,0 +1,217 @@
+// The math bodies: accuracy on a sample (the tool ulp-sweep runs the same code on all inputs), special values, every width,
+// and that the check notices a wrong coefficient.
+#include "backends/common/math/math.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "backends/common/math/bodies.h"
+#include "backends/common/math/coefficients.h"
+#include "tools/ulp-sweep/sweep.h"
+
+namespace tenon::math {
+namespace {
+
+using ulp_sweep::JitBody;
+using ulp_sweep::JitOptions;
+
+JitBody Compile(Fn fn, JitOptions options = {}) {
+  auto body = JitBody::Create(
+      Info(fn).arity, [fn](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) { return Emit(b, fn, args); }, options);
+  if (!body.ok()) throw std::runtime_error(std::string(body.status().message()));
+  return std::move(*body);
+}
+
+ulp_sweep::SweepOptions Sampled() {
+  ulp_sweep::SweepOptions options;
+  options.stride = 4096;
+  options.pairs = 1 << 19;
+  return options;
+}
+
+std::string Describe(const ulp_sweep::Worst& worst) {
+  std::ostringstream out;
+  out << std::hexfloat << "at " << worst.a << ", " << worst.b << ": got " << worst.got << ", want " << worst.want;
+  return out.str();
+}
+
+class MathFunction : public testing::TestWithParam<Fn> {};
+
+TEST_P(MathFunction, IsAsAccurateAsClaimed) {
+  const FnInfo& info = Info(GetParam());
+  ulp_sweep::SweepResult result = Sweep(Compile(GetParam()), ulp_sweep::ReferenceFor(GetParam()), Sampled());
+  EXPECT_GT(result.inputs, 500'000);
+  EXPECT_LE(result.worst.ulp, info.max_ulp) << Describe(result.worst);
+  EXPECT_EQ(result.mismatches, 0) << Describe(result.first_mismatch);
+  EXPECT_GE(result.worst.ulp, 0.49) << "no measurement finds less than half a unit";
+}
+
+// AVX2 and narrower vectors give the bits that the host's widest vectors give.
+TEST_P(MathFunction, HasTheSameBitsAtEveryWidth) {
+  JitBody wide = Compile(GetParam());
+  std::vector<float> a, b;
+  for (float x : ulp_sweep::SpecialValues()) {
+    for (float y : ulp_sweep::SpecialValues()) {
+      a.push_back(x);
+      b.push_back(y);
+    }
+  }
+  for (uint64_t i = 0; i < 20000; ++i) {
+    auto [x, y] = ulp_sweep::RandomPair(i, 7);
+    a.push_back(x);
+    b.push_back(y);
+  }
+  a.resize(a.size() / 16 * 16);
+  std::vector<float> want(a.size()), got(a.size());
+  wide.Run(a.data(), b.data(), want.data(), a.size());
+  for (JitOptions options : {JitOptions{.width = 1}, JitOptions{.width = 4}, JitOptions{.width = 8},
+                             JitOptions{.width = 8, .cpu = "x86-64-v3"}, JitOptions{.width = 1, .cpu = "x86-64-v3"}}) {
+    Compile(GetParam(), options).Run(a.data(), b.data(), got.data(), a.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (std::isnan(want[i]) && std::isnan(got[i])) continue;
+      ASSERT_EQ(std::bit_cast<uint32_t>(want[i]), std::bit_cast<uint32_t>(got[i]))
+          << "width " << options.width << " " << options.cpu << " at " << a[i] << ", " << b[i];
+    }
+  }
+}
+
+TEST_P(MathFunction, CallsLibmForDouble) {
+  const ulp_sweep::Reference& reference = ulp_sweep::ReferenceFor(GetParam());
+  llvm::LLVMContext context;
+  if (!HasBody(GetParam(), llvm::Type::getDoubleTy(context))) GTEST_SKIP() << "no double body";
+  for (int width : {1, 4}) {
+    JitBody body = Compile(GetParam(), {.width = width, .is_double = true});
+    std::vector<double> a = {0.0, -0.0, 0.5, -0.75, 1.0, 3.25, -17.0, INFINITY}, b = {1.0, 2.0, -0.5, 3.0, NAN, 0.0, -1.0, 2.0};
+    std::vector<double> y(a.size());
+    body.Run(a.data(), b.data(), y.data(), a.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      double want = reference.unary ? reference.unary(a[i]) : reference.binary(a[i], b[i]);
+      if (std::isnan(want)) {
+        EXPECT_TRUE(std::isnan(y[i])) << a[i];
+      } else {
+        EXPECT_EQ(want, y[i]) << a[i];
+      }
+    }
+  }
+}
+
+// Float bodies call nothing but LLVM's own fma, fabs, copysign, sqrt and trunc; double bodies call what is listed.
+// A builder with fast-math flags set gives no instruction any.
+TEST_P(MathFunction, ImportsOnlyWhatIsListedAndIgnoresFastMathFlags) {
+  for (bool is_double : {false, true}) {
+    llvm::LLVMContext context;
+    llvm::Module module("m", context);
+    llvm::IRBuilder<> b(context);
+    b.setFastMathFlags(llvm::FastMathFlags::getFast());
+    llvm::Type* type = llvm::FixedVectorType::get(is_double ? b.getDoubleTy() : b.getFloatTy(), 8);
+    if (!HasBody(GetParam(), type)) continue;
+    std::vector<llvm::Type*> params(Info(GetParam()).arity, type);
+    auto* function =
+        llvm::Function::Create(llvm::FunctionType::get(type, params, false), llvm::Function::ExternalLinkage, "f", module);
+    b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function));
+    std::vector<llvm::Value*> args;
+    for (llvm::Argument& arg : function->args()) args.push_back(&arg);
+    b.CreateRet(Emit(b, GetParam(), args));
+    EXPECT_TRUE(b.getFastMathFlags().isFast()) << "the caller's flags are put back";
+    EXPECT_EQ(function->size(), 1u) << "straight-line code";
+
+    std::set<std::string_view> listed(ImportedSymbols().begin(), ImportedSymbols().end());
+    std::set<std::string_view> intrinsics = {"fma", "fabs", "copysign", "sqrt", "trunc"};
+    for (const llvm::Function& callee : module) {
+      if (&callee == function) continue;
+      std::string name = callee.getName().str();
+      if (callee.isIntrinsic()) {
+        EXPECT_TRUE(intrinsics.contains(name.substr(5, name.find('.', 5) - 5))) << name;
+      } else {
+        EXPECT_TRUE(is_double && listed.contains(name)) << name;
+      }
+    }
+    for (const llvm::Instruction& instruction : function->getEntryBlock()) {
+      if (const auto* op = llvm::dyn_cast<llvm::FPMathOperator>(&instruction)) {
+        EXPECT_TRUE(op->getFastMathFlags().none());
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MathFunction, testing::ValuesIn([] {
+                           std::vector<Fn> all;
+                           for (const FnInfo& info : Functions()) all.push_back(info.fn);
+                           return all;
+                         }()),
+                         [](const auto& info) { return std::string(Info(info.param).name); });
+
+TEST(Math, TableIsConsistent) {
+  for (const FnInfo& info : Functions()) {
+    EXPECT_EQ(FindFunction(info.name), info.fn);
+    EXPECT_EQ(ulp_sweep::ReferenceFor(info.fn).fn, info.fn);
+    EXPECT_EQ(ulp_sweep::ReferenceFor(info.fn).unary != nullptr, info.arity == 1);
+  }
+  EXPECT_FALSE(FindFunction("exponential"));
+  EXPECT_TRUE(std::is_sorted(ImportedSymbols().begin(), ImportedSymbols().end()));
+}
+
+TEST(Math, RefusesOtherTypes) {
+  llvm::LLVMContext context;
+  EXPECT_FALSE(HasBody(Fn::kExp, llvm::Type::getHalfTy(context)));
+  EXPECT_FALSE(HasBody(Fn::kExp, llvm::Type::getInt32Ty(context)));
+  EXPECT_FALSE(HasBody(Fn::kExp, llvm::ScalableVectorType::get(llvm::Type::getFloatTy(context), 4)));
+  EXPECT_TRUE(HasVectorBody(Fn::kExp, llvm::Type::getFloatTy(context)));
+  EXPECT_FALSE(HasVectorBody(Fn::kExp, llvm::Type::getDoubleTy(context)));
+}
+
+// Instructions are compile time: about 30 us each.
+TEST(Math, StaysWithinItsInstructionBudget) {
+  const std::pair<Fn, int> kBudgets[] = {{Fn::kExp, 26}, {Fn::kLogistic, 36}, {Fn::kTanh, 40}, {Fn::kErf, 40}, {Fn::kLog, 40}};
+  for (auto [fn, budget] : kBudgets) EXPECT_LE(Compile(fn).instructions(), budget) << Info(fn).name;
+}
+
+// Planted bug: exp's third-order coefficient off by 2^-18 of itself. The sample must find that the claim is broken.
+TEST(UlpSweep, CatchesAWrongCoefficient) {
+  auto measure = [](double factor) {
+    std::vector<float> c(std::begin(coefficients::kExpF), std::end(coefficients::kExpF));
+    c[1] = static_cast<float>(c[1] * factor);
+    auto body = JitBody::Create(
+        1, [&](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) { return EmitExpWith(V{&b, args[0]}, c).v; }, {});
+    EXPECT_TRUE(body.ok());
+    return Sweep(*body, ulp_sweep::ReferenceFor(Fn::kExp), Sampled()).worst.ulp;
+  };
+  EXPECT_LE(measure(1), Info(Fn::kExp).max_ulp);
+  EXPECT_GT(measure(1 + 0x1p-18), Info(Fn::kExp).max_ulp);
+}
+
+// Planted bug: a body right everywhere but at one special value, which a sparse sample would miss.
+TEST(UlpSweep, CatchesAWrongSpecialValue) {
+  auto body = JitBody::Create(
+      1,
+      [](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) {
+        llvm::Value* y = Emit(b, Fn::kTanh, args);
+        return b.CreateFAdd(y, llvm::ConstantFP::get(y->getType(), 0.0));  // -0 becomes +0
+      },
+      {});
+  ASSERT_TRUE(body.ok());
+  ulp_sweep::SweepResult result = Sweep(*body, ulp_sweep::ReferenceFor(Fn::kTanh), Sampled());
+  EXPECT_EQ(result.mismatches, 1);
+  EXPECT_TRUE(result.first_mismatch.a == 0 && std::signbit(result.first_mismatch.a));
+}
+
+TEST(UlpSweep, MeasuresUlps) {
+  EXPECT_EQ(ulp_sweep::UlpError(1.0f, 1.0), 0);
+  EXPECT_EQ(ulp_sweep::UlpError(1.0f, 1.0 + 0x1p-24), 0.5);
+  EXPECT_EQ(ulp_sweep::UlpError(0x1p-149f, 0x1p-148), 1);
+  EXPECT_EQ(ulp_sweep::UlpError(0.0f, 0x1p-149), 1);
+  EXPECT_EQ(ulp_sweep::UlpError(INFINITY, 1e300), 0);
+  EXPECT_EQ(ulp_sweep::UlpError(INFINITY, 0x1.fffffep127), 1);
+  EXPECT_EQ(ulp_sweep::UlpError(NAN, NAN), 0);
+  for (auto [got, want] : std::vector<std::pair<float, double>>{
+           {NAN, 1.0}, {1.0f, NAN}, {-0.0f, 0.0}, {0.0f, -0.0}, {INFINITY, 1.0}, {INFINITY, -INFINITY}, {1.0f, INFINITY}}) {
+    EXPECT_TRUE(std::isinf(ulp_sweep::UlpError(got, want))) << got << " " << want;
+  }
+}
+
+}  // namespace
+}  // namespace tenon::math
