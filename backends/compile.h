@@ -25,7 +25,7 @@ struct CompileOptions {
   int compile_threads = 0;         // 0: min(3, cores)
   std::string dump_dir;            // "": nothing. hlo, plans, llvm, assembly per module
   std::string dump_prefix;
-  // Tests: "invalid-ir", "fatal-error", "unresolved-symbol", "pass-crash": the failure to inject.
+  // Tests: "invalid-ir", "fatal-error", "llvm-crash", "unresolved-symbol", "pass-crash": the failure to inject.
   std::string inject_fault;
   // What distinguishes two compilations of one module, printed canonically (goes into the cache key).
   std::string Key() const;

@@ -42,7 +42,8 @@ struct PassContext {
   std::vector<Remark>* remarks = nullptr;  // may be null
   // Constant folding: the evaluator, injected by whoever links it. Null: no folding.
   std::function<absl::StatusOr<Literal>(const Instruction&, absl::Span<const Literal>)> evaluate;
-  // For layout-sensitive decisions about framework calls: is the operand allowed to be a strided view? Default yes.
+  // Can the backend generate code for this instruction (opcode, types)? What it cannot is not fused. Null: everything.
+  std::function<bool(const Instruction&)> can_generate;
   int64_t max_folded_elements = 1 << 16;
   void Note(std::string_view pass, std::string_view kind, const Instruction& at, std::string reason,
             std::vector<std::pair<std::string, double>> numbers = {}) const;

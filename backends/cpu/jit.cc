@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/container/flat_hash_set.h"
 #include "hlo/check.h"
+#include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
@@ -195,6 +196,13 @@ absl::Status DoCompile(const ObjectRequest& request, Work& w) {
     llvm::Function* f = llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getVoidTy(*w.context), false),
                                                llvm::Function::ExternalLinkage, "injected", *w.module);
     llvm::BasicBlock::Create(*w.context, "entry", f);
+  }
+  if (request.inject_fault == "unresolved-symbol") {
+    llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getVoidTy(*w.context), false);
+    llvm::Function* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "injected", *w.module);
+    llvm::IRBuilder<> b(llvm::BasicBlock::Create(*w.context, "entry", f));
+    b.CreateCall(w.module->getOrInsertFunction("tenon_injected_unlisted_symbol", type));
+    b.CreateRetVoid();
   }
   std::string error;
   llvm::raw_string_ostream stream(error);

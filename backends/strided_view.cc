@@ -1,0 +1,131 @@
+#include "backends/strided_view.h"
+
+namespace tenon {
+
+StridedView DenseView(BufferKey key, const Shape& shape) {
+  StridedView view{.buffer = key};
+  view.dims.assign(shape.dims().begin(), shape.dims().end());
+  view.strides = shape.strides();
+  return view;
+}
+
+std::optional<DimVector> ReshapeStrides(absl::Span<const Dim> dims, absl::Span<const Dim> strides,
+                                        absl::Span<const Dim> new_dims) {
+  // Walks both shapes from the minor end, matching chunks of old dims that are contiguous among themselves with new dims.
+  DimVector result(new_dims.size(), Dim(0));
+  for (Dim d : dims) {
+    if (KnownEqual(d, 0)) {  // nothing is ever read: any strides do
+      Dim stride = 1;
+      for (int64_t i = static_cast<int64_t>(new_dims.size()) - 1; i >= 0; --i) {
+        result[i] = stride;
+        stride *= Max(new_dims[i], 1);
+      }
+      return result;
+    }
+  }
+  int64_t next = static_cast<int64_t>(new_dims.size()) - 1;
+  int64_t i = static_cast<int64_t>(dims.size()) - 1;
+  while (i >= 0) {
+    Dim chunk = dims[i], base = strides[i];
+    int64_t top = i;
+    bool base_known = !KnownOne(dims[i]);
+    while (top > 0) {
+      const Dim outer = dims[top - 1];
+      if (KnownOne(outer)) {
+        --top;
+        continue;
+      }
+      if (!base_known) {
+        base = strides[top - 1];
+        base_known = true;
+      } else if (!KnownEqual(strides[top - 1], chunk * base)) {
+        break;
+      }
+      chunk *= outer;
+      --top;
+    }
+    Dim filled = 1;
+    while (next >= 0 && (!KnownEqual(filled, chunk) || KnownOne(new_dims[next]))) {
+      result[next] = filled * base;
+      filled *= new_dims[next];
+      --next;
+    }
+    if (!KnownEqual(filled, chunk)) return std::nullopt;
+    i = top - 1;
+  }
+  for (; next >= 0; --next) {
+    if (!KnownOne(new_dims[next])) return std::nullopt;
+    result[next] = 1;
+  }
+  return result;
+}
+
+namespace {
+
+std::optional<StridedView> Reshaped(const Instruction& op, const StridedView& operand) {
+  std::optional<DimVector> strides = ReshapeStrides(operand.dims, operand.strides, op.shape().dims());
+  if (!strides) return std::nullopt;
+  StridedView view = operand;
+  view.dims.assign(op.shape().dims().begin(), op.shape().dims().end());
+  view.strides = *strides;
+  return view;
+}
+
+StridedView Transposed(const Instruction& op, const StridedView& operand) {
+  StridedView view = operand;
+  for (int64_t i = 0; i < op.shape().rank(); ++i) {
+    view.dims[i] = operand.dims[op.dimensions()[i]];
+    view.strides[i] = operand.strides[op.dimensions()[i]];
+  }
+  return view;
+}
+
+StridedView Broadcasted(const Instruction& op, const StridedView& operand) {
+  StridedView view{.buffer = operand.buffer, .offset = operand.offset};
+  view.dims.assign(op.shape().dims().begin(), op.shape().dims().end());
+  view.strides.assign(view.dims.size(), Dim(0));
+  for (size_t i = 0; i < op.dimensions().size(); ++i) view.strides[op.dimensions()[i]] = operand.strides[i];
+  return view;
+}
+
+StridedView Sliced(const Instruction& op, const StridedView& operand) {
+  const SliceSpec& slice = op.attrs().get<SliceSpec>(Attr::kSlice);
+  StridedView view = operand;
+  for (int64_t i = 0; i < op.shape().rank(); ++i) {
+    view.offset += slice.starts[i] * operand.strides[i];
+    view.dims[i] = op.shape().dim(i);
+    view.strides[i] = operand.strides[i] * slice.strides[i];
+  }
+  return view;
+}
+
+}  // namespace
+
+std::optional<StridedView> ApplyViewOp(const Instruction& op, const StridedView& operand) {
+  switch (op.opcode()) {
+    case Opcode::kReshape: return Reshaped(op, operand);
+    case Opcode::kTranspose: return Transposed(op, operand);
+    case Opcode::kBroadcast: return Broadcasted(op, operand);
+    case Opcode::kSlice: return Sliced(op, operand);
+    default: return std::nullopt;
+  }
+}
+
+std::optional<std::pair<Dim, Dim>> MergeDims(const StridedView& view, absl::Span<const int64_t> group) {
+  Dim size = 1, stride = 0;
+  bool first = true;
+  for (auto it = group.rbegin(); it != group.rend(); ++it) {
+    const Dim d = view.dims[*it], s = view.strides[*it];
+    if (KnownOne(d)) continue;
+    if (first) {
+      stride = s;
+      first = false;
+    } else if (!KnownEqual(s, size * stride)) {
+      return std::nullopt;
+    }
+    size *= d;
+  }
+  return std::make_pair(size, stride);
+}
+
+}  // namespace tenon

@@ -1,0 +1,80 @@
+#include "passes/pipeline.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "hlo/check.h"
+#include "hlo/text/text.h"
+#include "hlo/verifier.h"
+
+namespace tenon {
+
+const std::vector<std::string>& DefaultPipeline() {
+  static const std::vector<std::string> pipeline = {
+      "dce",
+      "cse",
+      "assign-layout",
+      "fuse",
+      "dce",
+      "schedule",
+  };
+  return pipeline;
+}
+
+namespace {
+
+absl::Status Known(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (FindPass(name) != nullptr) continue;
+    std::string known;
+    for (const PassInfo& pass : AllPasses()) absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(pass.name));
+    return absl::InvalidArgumentError(absl::StrCat("unknown pass \"", name, "\"; known: ", known));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Named(const std::string& pass, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("pass ", pass, ": ", std::string(status.message())));
+}
+
+// Runs one pass; with `verify`, finds lies about "changed" and broken modules.
+absl::StatusOr<bool> RunOne(const PassInfo& pass, Module& module, PassContext& context, bool verify) {
+  const std::string name(pass.name);
+  std::string before;
+  if (verify) before = Print(module);
+  absl::StatusOr<bool> changed = pass.run(module, context);
+  if (!changed.ok()) return Named(name, changed.status());
+  if (!verify) return changed;
+  const bool really = before != Print(module);
+  if (really && !*changed) return absl::InternalError(absl::StrCat("pass ", name, " changed the module and said it did not"));
+  if (*changed && !really) return absl::InternalError(absl::StrCat("pass ", name, " said it changed the module and did not"));
+  if (*changed) {
+    if (absl::Status s = Verify(module, {.scheduled = module.is_scheduled}); !s.ok()) return Named(name, s);
+  }
+  return changed;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> RunPipeline(Module& module, PassContext& context, const PipelineOptions& options,
+                                 std::vector<PassTiming>* timings) {
+  const std::vector<std::string>& passes = options.passes.empty() ? DefaultPipeline() : options.passes;
+  TENON_RETURN_IF_ERROR(Known(passes));
+  TENON_RETURN_IF_ERROR(Known(options.disable));
+  if (!options.stop_after.empty()) TENON_RETURN_IF_ERROR(Known({options.stop_after}));
+  bool any = false;
+  for (int i = 0; i < static_cast<int>(passes.size()); ++i) {
+    if (std::find(options.disable.begin(), options.disable.end(), passes[i]) != options.disable.end()) continue;
+    const auto start = std::chrono::steady_clock::now();
+    TENON_ASSIGN_OR_RETURN(const bool changed, RunOne(*FindPass(passes[i]), module, context, options.verify));
+    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (timings != nullptr) timings->push_back({passes[i], ms, changed});
+    if (changed && options.dump) options.dump(passes[i], i, module);
+    any |= changed;
+    if (passes[i] == options.stop_after) break;
+  }
+  return any;
+}
+
+}  // namespace tenon
