@@ -1,10 +1,13 @@
-/* tenon_c.h: the seam between libtenon and a framework. C only: opaque handles, plain structs, a table of functions.
+/* tenon_c.h: the seam between libtenon and a framework. C only: opaque handles, plain structs, a
+ * table of functions.
  *
- * No exception and no C++ library type crosses it. libtenon is built once for every framework version; the framework side
- * (for PyTorch: a thin extension) is compiled against whichever version is present.
+ * No exception and no C++ library type crosses it. libtenon is built once for every framework
+ * version; the framework side (for PyTorch: a thin extension) is compiled against whichever version
+ * is present.
  *
- * Threads: compile and run may be called from any thread at any time; one executable may be run by many threads at once.
- * Strings passed in are UTF-8 with a length; strings passed out belong to libtenon until tenon_string_free. */
+ * Threads: compile and run may be called from any thread at any time; one executable may be run by
+ * many threads at once. Strings passed in are UTF-8 with a length; strings passed out belong to
+ * libtenon until tenon_string_free. */
 #ifndef TENON_C_H_
 #define TENON_C_H_
 
@@ -18,9 +21,12 @@ extern "C" {
 #define TENON_ABI_VERSION 1
 #define TENON_API __attribute__((visibility("default")))
 
-/* ---- data ------------------------------------------------------------------------------------------------------- */
-/* A tensor as the run sees it. `tensor` is the framework's own object when there is one (an at::Tensor* for PyTorch),
- * else NULL. dtype: tenon::PrimitiveType's number (tenon_dtype_from_name). Sizes and strides in elements. */
+/* ---- data
+ * -------------------------------------------------------------------------------------------------------
+ */
+/* A tensor as the run sees it. `tensor` is the framework's own reference-counted object when there
+ * is one (a c10::TensorImpl* for PyTorch), else NULL. dtype: tenon::PrimitiveType's number
+ * (tenon_dtype_from_name). Sizes and strides in elements. */
 typedef struct TenonTensor {
   void* tensor;
   void* data;
@@ -30,7 +36,8 @@ typedef struct TenonTensor {
   int32_t ndim;
 } TenonTensor;
 
-/* An argument of a framework operator (runtime/framework_arg.h), as a tree. kind: FrameworkArg::Kind's number. */
+/* An argument of a framework operator (runtime/framework_arg.h), as a tree. kind:
+ * FrameworkArg::Kind's number. */
 typedef struct TenonArg {
   int32_t kind;
   int32_t dtype;
@@ -43,94 +50,123 @@ typedef struct TenonArg {
 
 /* One framework operator call site, given to op_prepare once per executable. */
 typedef struct TenonOpSpec {
-  const char* overload;         /* "aten.convolution.default"; "aten.bmm.out" for rule 0; "python.3" for a Python callable */
+  const char* overload; /* "aten.convolution.default"; "aten.bmm.out" for rule 0; "python.3" for a
+                           Python callable */
   const TenonArg* args;
   int64_t num_args;
-  int32_t rule;                 /* tenon::ResultRule: 0 out, 1 owned, 2 view */
+  int32_t rule; /* tenon::ResultRule: 0 out, 1 owned, 2 view */
   int32_t num_operands, num_results;
-  const TenonTensor* operands;  /* expected metas (data and tensor NULL); sizes may be NULL when symbolic */
-  const TenonTensor* results;   /* expected metas; dtype -1: result not used */
+  const TenonTensor*
+      operands; /* expected metas (data and tensor NULL); sizes may be NULL when symbolic */
+  const TenonTensor* results; /* expected metas; dtype -1: result not used */
 } TenonOpSpec;
 
 /* One call of a prepared operator. */
 typedef struct TenonOpCall {
-  void* op;                       /* from op_prepare */
-  const TenonTensor* operands;    /* current pointers; `tensor` set when the operand is exactly a whole framework tensor;
-                                     data NULL and ndim -1: absent (None) */
-  TenonTensor* results;           /* rule out: the memory to write. Else filled in by the host: tensor (a new reference,
-                                     released by tensor_release), data, sizes, strides, dtype, ndim; sizes/strides valid
-                                     until the tensor is released */
-  void** cache;                   /* one pointer per operand, then per `out` result, kept with this frame for the host's
-                                     own wrappers; NULL at first; each non-NULL is given to cache_release at frame end */
+  void* op;                    /* from op_prepare */
+  const TenonTensor* operands; /* current pointers; `tensor` set when the operand is exactly a whole
+                                  framework tensor; data NULL and ndim -1: absent (None) */
+  TenonTensor* results; /* rule out: the memory to write. Else filled in by the host: tensor (a new
+                           reference, released by tensor_release), data, sizes, strides, dtype,
+                           ndim; sizes/strides valid until the tensor is released */
+  void**
+      cache; /* one pointer per operand, then per `out` result, kept with this frame for the host's
+                own wrappers; NULL at first; each non-NULL is given to cache_release at frame end */
 } TenonOpCall;
 
-/* ---- what a framework provides ------------------------------------------------------------------------------------ */
+/* ---- what a framework provides
+ * ------------------------------------------------------------------------------------ */
 typedef struct TenonHost {
-  uint32_t size;     /* sizeof(TenonHost) of the caller */
-  uint32_t version;  /* TENON_ABI_VERSION */
+  uint32_t size;    /* sizeof(TenonHost) of the caller */
+  uint32_t version; /* TENON_ABI_VERSION */
   void* context;
   /* Arena memory, 64-byte aligned, from the framework's allocator. NULL: out of memory. */
   void* (*allocate)(void* context, size_t bytes);
   void (*deallocate)(void* context, void* memory, size_t bytes);
-  /* Runs fn(arg, b, e) over pieces of [begin, end), each at least `grain` long, on the framework's pool; returns when all
-   * are done. fn never throws. */
-  void (*parallel_for)(void* context, int64_t begin, int64_t end, int64_t grain, void (*fn)(void*, int64_t, int64_t),
-                       void* arg);
+  /* Runs fn(arg, b, e) over pieces of [begin, end), each at least `grain` long, on the framework's
+   * pool; returns when all are done. fn never throws. */
+  void (*parallel_for)(void* context, int64_t begin, int64_t end, int64_t grain,
+                       void (*fn)(void*, int64_t, int64_t), void* arg);
   int (*num_threads)(void* context);
-  /* Resolves an operator. Returns NULL and sets *error (malloc'ed; libtenon frees it) if it does not exist. */
+  /* Resolves an operator. Returns NULL and sets *error (malloc'ed; libtenon frees it) if it does
+   * not exist. */
   void* (*op_prepare)(void* context, const TenonOpSpec* spec, char** error);
   void (*op_release)(void* context, void* op);
-  /* 0: done. 1: the framework raised; the host keeps the exception and rethrows it when tenon_run returns TENON_HOST_ERROR.
+  /* 0: done. 1: the framework raised; the host keeps the exception and rethrows it when tenon_run
+   * returns TENON_HOST_ERROR.
    */
   int (*op_call)(void* context, TenonOpCall* call);
   void (*tensor_release)(void* context, void* tensor);
+  void (*tensor_retain)(void* context, void* tensor);
+  /* A new tensor with memory of its own: same dtype, sizes, strides, values. Replaces *tensor and
+   * gives the old reference back. 0: done; 1: as op_call. */
+  int (*tensor_clone)(void* context, TenonTensor* tensor);
   void (*cache_release)(void* context, void* wrapper);
   /* A line for the user's log ("TORCH_LOGS=tenon"); level 0 debug, 1 info, 2 warning. */
   void (*log)(void* context, int level, const char* text);
 } TenonHost;
 
-/* ---- compiling ------------------------------------------------------------------------------------------------------ */
+/* ---- compiling
+ * ------------------------------------------------------------------------------------------------------
+ */
 typedef struct TenonExecutable TenonExecutable;
 
-/* `graph`: aten::Graph text. `options`: JSON object (see runtime/options.md in docs; unknown keys are refused).
- * `constants`: tensors of the graph's `constant k` values, in order; their memory is borrowed, and the caller keeps it alive and
- * unchanged while the executable lives. Returns NULL and *error on a bad request only: what fails inside falls back to the eager
- * program, whose reason tenon_executable_info tells. */
-TENON_API TenonExecutable* tenon_compile(const char* graph, size_t graph_size, const char* options, size_t options_size,
-                                         const TenonTensor* constants, int64_t num_constants, const TenonHost* host,
+/* `graph`: aten::Graph text. `options`: JSON object (see runtime/options.md in docs; unknown keys
+ * are refused). `constants`: tensors of the graph's `constant k` values, in order; their memory is
+ * borrowed, and the caller keeps it alive and unchanged while the executable lives. Returns NULL
+ * and *error on a bad request only: what fails inside falls back to the eager program, whose reason
+ * tenon_executable_info tells. */
+TENON_API TenonExecutable* tenon_compile(const char* graph, size_t graph_size, const char* options,
+                                         size_t options_size, const TenonTensor* constants,
+                                         int64_t num_constants, const TenonHost* host,
                                          char** error);
 TENON_API void tenon_executable_retain(TenonExecutable*);
 TENON_API void tenon_executable_release(TenonExecutable*);
 
-/* JSON: tier, reason, inputs, outputs, kernels, steps, memory plan, compile_ms, remarks. Free with tenon_string_free. */
+/* JSON: tier, reason, inputs, outputs, kernels, steps, memory plan, compile_ms, remarks. Free with
+ * tenon_string_free. */
 TENON_API char* tenon_executable_info(const TenonExecutable*);
-/* JSON: counters of calls, per framework step {op, count, ns, reason}, kernels' ns when profiling is on. */
+/* JSON: counters of calls, per framework step {op, count, ns, reason}, kernels' ns when profiling
+ * is on. */
 TENON_API char* tenon_executable_stats(const TenonExecutable*, int reset);
-TENON_API void tenon_set_profiling(int on); /* per-step timing of kernels too (framework steps are always timed) */
+TENON_API void tenon_set_profiling(
+    int on); /* per-step timing of kernels too (framework steps are always timed) */
 
 typedef struct TenonOutput {
-  int32_t kind;   /* tenon::OutputKind */
+  int32_t kind; /* tenon::OutputKind */
   int32_t dtype;
-  int64_t index;  /* kInput, kConstant: which; kSymInt: filled per run into TenonTensor.data of `outputs` as the number */
+  int64_t index; /* kInput, kConstant: which; kSymInt: filled per run into TenonTensor.data of
+                    `outputs` as the number */
   int32_t ndim;
-  const int64_t* sizes;    /* NULL: depends on the inputs' sizes; ask tenon_output_sizes */
+  const int64_t* sizes; /* NULL: depends on the inputs' sizes; ask tenon_output_sizes */
   const int64_t* strides;
 } TenonOutput;
 TENON_API int64_t tenon_num_inputs(const TenonExecutable*);
 TENON_API int64_t tenon_num_outputs(const TenonExecutable*);
 TENON_API const TenonOutput* tenon_outputs(const TenonExecutable*);
 
-/* ---- running -------------------------------------------------------------------------------------------------------- */
+/* ---- running
+ * --------------------------------------------------------------------------------------------------------
+ */
 enum { TENON_OK = 0, TENON_HOST_ERROR = 1, TENON_CHECK_ERROR = 2, TENON_ERROR = 3 };
 
 /* inputs: one per graph input (SymInt inputs: the number in `data` cast to pointer size, ndim -1).
- * outputs: kFresh: `data` is the memory the caller allocated with tenon_outputs' sizes and strides. kSlot: filled in with
- * `tensor` (ownership passes to the caller). Others: untouched.
- * Metas of inputs are checked against what was compiled (dtype, sizes, strides): TENON_ERROR with a message.
- * TENON_CHECK_ERROR: *error is "IndexError: ..." etc: exception name, colon, message. */
-TENON_API int tenon_run(TenonExecutable*, const TenonTensor* inputs, TenonTensor* outputs, char** error);
+ * outputs: kFresh: `data` is the memory the caller allocated with tenon_outputs' sizes and strides.
+ * kSlot: filled in with `tensor` (ownership passes to the caller). Others: untouched. Inputs of
+ * kind kOther: `tensor` only, ndim -1. Metas of inputs are checked against what was compiled
+ * (dtype, sizes, strides): TENON_ERROR with a message. TENON_CHECK_ERROR: *error is "IndexError:
+ * ..." etc: exception name, colon, message. */
+TENON_API int tenon_run(TenonExecutable*, const TenonTensor* inputs, TenonTensor* outputs,
+                        char** error);
+/* The same, but where owned[i] != 0 the reference inputs[i].tensor passes to libtenon, which gives
+ * it back at the input's last use, at the latest on return (errors included). An input that is an
+ * output too must not be owned. */
+TENON_API int tenon_run_owned(TenonExecutable*, const TenonTensor* inputs, const uint8_t* owned,
+                              TenonTensor* outputs, char** error);
 
-/* ---- the rest --------------------------------------------------------------------------------------------------------- */
+/* ---- the rest
+ * ---------------------------------------------------------------------------------------------------------
+ */
 TENON_API void tenon_string_free(char*);
 TENON_API int32_t tenon_dtype_from_name(const char* name); /* -1: unknown */
 TENON_API const char* tenon_dtype_name(int32_t dtype);

@@ -1,0 +1,170 @@
+#include "runtime/cache/memory_cache.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/fork.h"
+
+namespace tenon {
+namespace {
+
+struct Registry {
+  absl::Mutex mutex;
+  absl::flat_hash_set<MemoryCache*> caches;
+};
+Registry& TheRegistry() {
+  static Registry* registry = new Registry;
+  return *registry;
+}
+
+int64_t SizeOf(const CacheKey& key, const Executable& executable) {
+  const Program& p = executable.program();
+  int64_t bytes = static_cast<int64_t>(key.text().size() + p.object.size());
+  for (const ConstantSpec& c : p.constants) {
+    if (c.kind == ConstantSpec::Kind::kLiteral) bytes += c.literal.size_bytes();
+  }
+  return bytes;
+}
+
+std::vector<std::string> Differences(const CacheKey& a, const CacheKey& b) {
+  std::vector<std::string> names;
+  for (size_t k = 0; k < std::max(a.parts().size(), b.parts().size()); ++k) {
+    const bool both = k < a.parts().size() && k < b.parts().size();
+    if (both && a.parts()[k] == b.parts()[k]) continue;
+    names.push_back(k < a.parts().size() ? a.parts()[k].first : b.parts()[k].first);
+  }
+  return names;
+}
+
+}  // namespace
+
+CacheKey& CacheKey::Add(std::string name, std::string value) {
+  absl::StrAppend(&text_, name, ":", value.size(), ":", value, ";");
+  parts_.emplace_back(std::move(name), std::move(value));
+  return *this;
+}
+
+MemoryCache::MemoryCache(size_t capacity) : capacity_(std::max<size_t>(capacity, 1)) {
+  InstallForkHandlers();
+  Registry& registry = TheRegistry();
+  absl::MutexLock lock(&registry.mutex);
+  registry.caches.insert(this);
+}
+
+MemoryCache::~MemoryCache() {
+  Registry& registry = TheRegistry();
+  absl::MutexLock lock(&registry.mutex);
+  registry.caches.erase(this);
+}
+
+absl::StatusOr<std::shared_ptr<Executable>> MemoryCache::GetOrCompile(const CacheKey& key,
+                                                                      const CompileFn& compile) {
+  std::shared_ptr<Flight> flight;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (const auto found = index_.find(key.text()); found != index_.end()) {
+      ++counters_.hits;
+      order_.splice(order_.begin(), order_, found->second);
+      return found->second->executable;
+    }
+    if (const auto found = flights_.find(key.text()); found != flights_.end()) {
+      ++counters_.waits;
+      flight = found->second;
+      mutex_.Await(absl::Condition(&flight->done));
+      return flight->result;
+    }
+    ++counters_.misses;
+    ++counters_.compiles;
+    last_miss_ = DiffToNearest(key);
+    flight = flights_[key.text()] = std::make_shared<Flight>();
+  }
+  try {
+    absl::StatusOr<std::shared_ptr<Executable>> result = compile();
+    Land(key, flight, result);
+    return result;
+  } catch (const std::exception& e) {
+    Land(key, flight, absl::InternalError(e.what()));
+    throw;
+  } catch (...) {
+    Land(key, flight, absl::InternalError("the compile threw something unknown"));
+    throw;
+  }
+}
+
+void MemoryCache::Land(const CacheKey& key, const std::shared_ptr<Flight>& flight,
+                       absl::StatusOr<std::shared_ptr<Executable>> result) {
+  std::vector<std::shared_ptr<Executable>> evicted;  // destroyed without the lock
+  absl::MutexLock lock(&mutex_);
+  flights_.erase(key.text());
+  if (result.ok()) {
+    order_.push_front({key, *result, SizeOf(key, **result)});
+    index_[key.text()] = order_.begin();
+    counters_.bytes += order_.front().bytes;
+    while (order_.size() > capacity_) {
+      counters_.bytes -= order_.back().bytes;
+      ++counters_.evictions;
+      evicted.push_back(std::move(order_.back().executable));
+      index_.erase(order_.back().key.text());
+      order_.pop_back();
+    }
+  } else {
+    ++counters_.failures;
+  }
+  flight->result = std::move(result);
+  flight->done = true;
+}
+
+std::string MemoryCache::DiffToNearest(const CacheKey& key) const {
+  std::vector<std::string> nearest;
+  for (const Entry& entry : order_) {
+    std::vector<std::string> names = Differences(key, entry.key);
+    if (nearest.empty() || names.size() < nearest.size()) nearest = std::move(names);
+    if (nearest.size() == 1) break;
+  }
+  return absl::StrJoin(nearest, ", ");
+}
+
+MemoryCache::Counters MemoryCache::counters() const {
+  absl::MutexLock lock(&mutex_);
+  Counters c = counters_;
+  c.entries = static_cast<int64_t>(order_.size());
+  return c;
+}
+
+std::string MemoryCache::last_miss() const {
+  absl::MutexLock lock(&mutex_);
+  return last_miss_;
+}
+
+void MemoryCache::Clear() {
+  Order dropped;
+  absl::MutexLock lock(&mutex_);
+  dropped.swap(order_);
+  index_.clear();
+  counters_.bytes = 0;
+}
+
+MemoryCache& MemoryCache::Global() {
+  static MemoryCache* cache = new MemoryCache(512);
+  return *cache;
+}
+
+void MemoryCache::LockAll() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  Registry& registry = TheRegistry();
+  registry.mutex.Lock();
+  for (MemoryCache* cache : registry.caches) cache->mutex_.Lock();
+}
+
+void MemoryCache::UnlockAll(bool in_child) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  Registry& registry = TheRegistry();
+  for (MemoryCache* cache : registry.caches) {
+    // The threads that were compiling exist in the parent only: nobody would ever finish these.
+    if (in_child) cache->flights_.clear();
+    cache->mutex_.Unlock();
+  }
+  registry.mutex.Unlock();
+}
+
+}  // namespace tenon

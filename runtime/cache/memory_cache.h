@@ -1,0 +1,90 @@
+// MemoryCache: compiled executables by key, shared by equal graphs (DESIGN D18).
+//
+// A key is named parts (module, options, target, build); two keys are equal if all parts are.
+// Bounded: least recently used entries go first, and what is in use lives on with its users.
+// Single-flight: threads that ask for one key while it is being compiled wait for that compile; if
+// it fails all of them get its error, and nothing is kept.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "runtime/executable.h"
+
+namespace tenon {
+
+class CacheKey {
+ public:
+  CacheKey& Add(std::string name, std::string value);
+  const std::vector<std::pair<std::string, std::string>>& parts() const { return parts_; }
+  const std::string& text() const { return text_; }  // unambiguous: names and lengths included
+
+ private:
+  std::vector<std::pair<std::string, std::string>> parts_;
+  std::string text_;
+};
+
+class MemoryCache {
+ public:
+  using CompileFn = std::function<absl::StatusOr<std::shared_ptr<Executable>>()>;
+
+  explicit MemoryCache(size_t capacity);
+  ~MemoryCache();
+  MemoryCache(const MemoryCache&) = delete;
+
+  // `compile` runs without a lock held, may throw (the exception reaches the caller, the waiters
+  // get kInternal), and must not ask this cache for the same key.
+  absl::StatusOr<std::shared_ptr<Executable>> GetOrCompile(const CacheKey& key,
+                                                           const CompileFn& compile);
+
+  struct Counters {
+    int64_t entries = 0, bytes = 0, hits = 0, misses = 0, waits = 0, compiles = 0, failures = 0,
+            evictions = 0;
+  };
+  Counters counters() const;
+  // Why the last miss missed: the parts in which its key differed from the nearest entry's, "" if
+  // there was none to compare.
+  std::string last_miss() const;
+  void Clear();
+  size_t capacity() const { return capacity_; }
+
+  // The process's own, for graphs of the plugin.
+  static MemoryCache& Global();
+
+  // Around fork().
+  static void LockAll();
+  static void UnlockAll(bool in_child);
+
+ private:
+  struct Entry {
+    CacheKey key;
+    std::shared_ptr<Executable> executable;
+    int64_t bytes = 0;
+  };
+  struct Flight {
+    bool done = false;
+    absl::StatusOr<std::shared_ptr<Executable>> result = absl::UnknownError("not compiled");
+  };
+  using Order = std::list<Entry>;  // most recently used first
+
+  std::string DiffToNearest(const CacheKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Land(const CacheKey& key, const std::shared_ptr<Flight>& flight,
+            absl::StatusOr<std::shared_ptr<Executable>> result);
+
+  const size_t capacity_;
+  mutable absl::Mutex mutex_;
+  Order order_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, Order::iterator> index_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
+  Counters counters_ ABSL_GUARDED_BY(mutex_);
+  std::string last_miss_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tenon

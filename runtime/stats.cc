@@ -1,0 +1,165 @@
+#include "runtime/stats.h"
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/clock.h"
+
+namespace tenon {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Text of ours may quote a user's bytes; JSON wants UTF-8.
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+uint64_t Read(Counter& counter, bool reset, double* ns) {
+  const uint64_t count = counter.count.load(std::memory_order_relaxed);
+  *ns = TicksToNs(counter.ticks.load(std::memory_order_relaxed));
+  if (reset) counter.Reset();
+  return count;
+}
+
+Json Row(const Step& step, Counter& counter, bool reset) {
+  double ns = 0;
+  const uint64_t count = Read(counter, reset, &ns);
+  return {{"name", step.name},
+          {"source", step.source},
+          {"count", count},
+          {"ns", static_cast<int64_t>(ns)}};
+}
+
+Json Meta(PrimitiveType dtype, const std::vector<SizeRef>& dims,
+          const std::vector<SizeRef>& strides) {
+  return {{"dtype", PrimitiveTypeName(dtype)}, {"dims", dims}, {"strides", strides}};
+}
+
+int64_t OutputBytes(const Program& p) {
+  int64_t bytes = 0;
+  for (const OutputSpec& out : p.outputs) {
+    if (out.kind != OutputKind::kFresh || !IsStatic(out.dims)) continue;
+    int64_t elements = 1;
+    for (int64_t d : out.dims) elements *= d;
+    bytes += elements * ByteWidth(out.dtype);
+  }
+  return bytes;
+}
+
+int64_t ConstantBytes(const Program& p) {
+  int64_t bytes = 0;
+  for (const ConstantSpec& c : p.constants) {
+    if (c.kind == ConstantSpec::Kind::kLiteral) bytes += c.literal.size_bytes();
+  }
+  return bytes;
+}
+
+Json Steps(const BoundProgram& bound) {
+  Json steps = Json::array();
+  for (size_t r = 0; r < bound.regions.size(); ++r) {
+    for (const BoundStep& s : bound.regions[r]) {
+      static constexpr const char* kKinds[] = {"kernel", "call", "copy", "while", "conditional"};
+      Json row = {{"kind", kKinds[static_cast<int>(s.kind)]},
+                  {"name", s.step->name},
+                  {"source", s.step->source},
+                  {"region", r},
+                  {"bytes", s.step->bytes},
+                  {"flops", s.step->flops},
+                  {"estimated_ns", s.step->estimated_ns}};
+      if (s.kind == BoundStep::Kind::kCall) {
+        const FrameworkStep& call = *bound.calls[s.index].step;
+        row["op"] = call.overload;
+        row["reason"] = call.reason;
+        row["rule"] = call.rule == ResultRule::kOut     ? "out"
+                      : call.rule == ResultRule::kOwned ? "owned"
+                                                        : "view";
+      } else if (s.kind == BoundStep::Kind::kKernel) {
+        row["kernel"] = bound.kernels[s.index].step->kernel;
+      }
+      steps.push_back(std::move(row));
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
+std::atomic<bool> profiling{false};
+
+std::string RunCounters::Json(const BoundProgram& bound, bool reset) {
+  tenon::Json out, steps = tenon::Json::array(), kernel_rows = tenon::Json::array(),
+                   copy_rows = tenon::Json::array();
+  for (const auto& region : bound.regions) {
+    for (const BoundStep& s : region) {
+      if (s.kind == BoundStep::Kind::kCall) {
+        const FrameworkStep& call = *bound.calls[s.index].step;
+        tenon::Json row = Row(*s.step, calls[s.index], reset);
+        row["op"] = call.overload;
+        row["reason"] = call.reason;
+        steps.push_back(std::move(row));
+      } else if (s.kind == BoundStep::Kind::kKernel) {
+        tenon::Json row = Row(*s.step, kernels[s.index], reset);
+        row["kernel"] = bound.kernels[s.index].step->kernel;
+        kernel_rows.push_back(std::move(row));
+      } else if (s.kind == BoundStep::Kind::kCopy) {
+        copy_rows.push_back(Row(*s.step, copies[s.index], reset));
+      }
+    }
+  }
+  double ns = 0;
+  out["calls"] = Read(runs, reset, &ns);
+  out["run_ns"] = static_cast<int64_t>(ns);
+  out["steps"] = std::move(steps);
+  out["kernels"] = std::move(kernel_rows);
+  out["copies"] = std::move(copy_rows);
+  return Dump(out);
+}
+
+std::string InfoJson(const BoundProgram& bound) {
+  const Program& p = bound.program;
+  Json out;
+  out["name"] = p.name;
+  out["tier"] = p.tier == Program::Tier::kNative ? "native" : "eager_program";
+  out["reason"] = p.tier_reason;
+  out["inputs"] = Json::array();
+  for (const InputSpec& in : p.inputs) {
+    Json row = Meta(in.dtype, in.dims, in.strides);
+    row["kind"] = static_cast<int>(in.kind);
+    row["name"] = in.name;
+    row["mutated"] = in.mutated;
+    out["inputs"].push_back(std::move(row));
+  }
+  out["outputs"] = Json::array();
+  for (const OutputSpec& o : p.outputs) {
+    Json row = Meta(o.dtype, o.dims, o.strides);
+    row["kind"] = static_cast<int>(o.kind);
+    row["index"] = o.index;
+    out["outputs"].push_back(std::move(row));
+  }
+  out["kernels"] = Json::array();
+  for (const KernelSpec& k : p.kernels) {
+    out["kernels"].push_back({{"symbol", k.symbol},
+                              {"plan", k.plan},
+                              {"scratch_bytes", k.scratch_bytes},
+                              {"fingerprint", k.fingerprint}});
+  }
+  out["steps"] = Steps(bound);
+  const int64_t arena = p.arena_bytes >= 0 ? p.arena_bytes : 0;
+  const int64_t outputs = OutputBytes(p), constants = ConstantBytes(p);
+  out["memory"] = {{"arena", arena},
+                   {"outputs", outputs},
+                   {"constants", constants},
+                   {"planned", arena + outputs + constants}};
+  out["code_bytes"] = p.object.size();
+  out["compile_ms"] = Json::object();
+  for (const auto& [phase, ms] : p.compile_ms)
+    out["compile_ms"][phase] = out["compile_ms"].value(phase, 0.0) + ms;
+  out["remarks"] = Json::array();
+  for (const std::string& remark : p.remarks) {
+    Json parsed = Json::parse(remark, nullptr, /*allow_exceptions=*/false);
+    out["remarks"].push_back(parsed.is_discarded() ? Json(remark) : std::move(parsed));
+  }
+  return Dump(out);
+}
+
+}  // namespace tenon

@@ -1,0 +1,291 @@
+#include "runtime/step_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/clock.h"
+
+namespace tenon {
+namespace {
+
+// One kernel over several threads: piece k computes its share of the range with its own scratch.
+struct Pieces {
+  KernelFn function;
+  void* const* pointers;
+  const int64_t* args;
+  int64_t begin, size, count;
+  char* scratch;
+  int64_t scratch_bytes;
+
+  static void Run(void* self, int64_t first, int64_t last) {
+    const Pieces& p = *static_cast<const Pieces*>(self);
+    for (int64_t k = first; k < last; ++k) {
+      const int64_t b = p.begin + p.size * k / p.count, e = p.begin + p.size * (k + 1) / p.count;
+      p.function(p.pointers, p.args, b, e, p.scratch + k * p.scratch_bytes);
+    }
+  }
+};
+
+class Loop {
+ public:
+  Loop(Frame& frame, RunCounters& counters)
+      : f_(frame),
+        b_(frame.bound),
+        host_(*frame.bound.host),
+        counters_(counters),
+        profile_(profiling.load(std::memory_order_relaxed)) {}
+
+  RunResult Run() {
+    if (!RunRegion(0) || !CheckErrorWord()) return Failure();
+    if (b_.program.commit_region >= 0 &&
+        (!RunRegion(b_.program.commit_region) || !CheckErrorWord()))
+      return Failure();
+    if (!FinishOutputs()) return Failure();
+    return {};
+  }
+
+ private:
+  bool Fail(int code, std::string message = "") {
+    code_ = code;
+    error_ = std::move(message);
+    return false;
+  }
+  RunResult Failure() { return {code_, std::move(error_)}; }
+
+  bool RunRegion(int32_t region) {
+    for (const BoundStep& step : b_.regions[region]) {
+      if (!RunStep(step)) return false;
+      for (int32_t slot : step.step->release_slots) f_.ReleaseSlot(slot);
+      if (f_.owned == nullptr) continue;
+      for (int32_t input : step.step->release_inputs) {
+        if (std::exchange(f_.owned[input], 0))
+          host_.tensor_release(host_.context, f_.inputs[input].tensor);
+      }
+    }
+    return true;
+  }
+
+  bool RunStep(const BoundStep& step) {
+    switch (step.kind) {
+      case BoundStep::Kind::kCall:
+        return Timed(counters_.calls[step.index], [&] { return Call(b_.calls[step.index]); });
+      case BoundStep::Kind::kKernel:
+        if (!profile_) return Kernel(b_.kernels[step.index]);
+        return Timed(counters_.kernels[step.index], [&] { return Kernel(b_.kernels[step.index]); });
+      case BoundStep::Kind::kCopy:
+        if (!profile_) return Copy(b_.copies[step.index]);
+        return Timed(counters_.copies[step.index], [&] { return Copy(b_.copies[step.index]); });
+      case BoundStep::Kind::kWhile:
+        return While(std::get<WhileStep>(step.step->body), b_.predicates[step.index]);
+      case BoundStep::Kind::kConditional:
+        return Conditional(std::get<ConditionalStep>(step.step->body), b_.predicates[step.index]);
+    }
+    return true;
+  }
+
+  template <typename F>
+  bool Timed(Counter& counter, const F& run) {
+    const uint64_t begin = Ticks();
+    const bool ok = run();
+    counter.Add(Ticks() - begin);
+    return ok;
+  }
+
+  bool Kernel(const BoundKernel& k) {
+    void** pointers = f_.pointers.data();
+    for (size_t i = 0; i < k.operands.size(); ++i) {
+      const BoundView& v = k.operands[i];
+      pointers[i] = v.value < 0 ? nullptr : f_.Address(v);
+    }
+    const int64_t* args = k.args.data();
+    int64_t begin = k.begin, end = k.end;
+    if (!k.static_args) {
+      std::copy(k.args.begin(), k.args.end(), f_.args.begin());
+      for (size_t i = 0; i < k.step->args.size(); ++i)
+        f_.args[i] = Resolve(k.step->args[i], f_.dims);
+      args = f_.args.data();
+      begin = Resolve(k.step->begin, f_.dims);
+      end = Resolve(k.step->end, f_.dims);
+    }
+    if (begin >= end) return true;
+    const int64_t pieces = CountPieces((end - begin) / k.step->grain);
+    if (k.scratch_bytes != 0) {
+      if (absl::Status s = f_.ReserveScratch(pieces * k.scratch_bytes); !s.ok()) {
+        return Fail(TENON_ERROR, std::string(s.message()));
+      }
+    }
+    char* scratch = f_.scratch.data();
+    if (pieces == 1) {
+      k.function(pointers, args, begin, end, scratch);
+      return true;
+    }
+    Pieces work{k.function, pointers, args, begin, end - begin, pieces, scratch, k.scratch_bytes};
+    host_.parallel_for(host_.context, 0, pieces, 1, Pieces::Run, &work);
+    return true;
+  }
+
+  int64_t CountPieces(int64_t possible) {
+    if (possible <= 1) return 1;
+    if (f_.num_threads == 0) f_.num_threads = std::max(1, host_.num_threads(host_.context));
+    return std::min<int64_t>(possible, f_.num_threads);
+  }
+
+  const int64_t* Dims(const BoundView& v) const {
+    return v.meta >= 0 ? f_.metas.data() + v.meta : v.view->dims.data();
+  }
+  const int64_t* Strides(const BoundView& v) const {
+    return v.meta >= 0 ? f_.metas.data() + v.meta + v.view->dims.size() : v.view->strides.data();
+  }
+
+  TenonTensor Operand(const BoundView& v) const {
+    TenonTensor t = {};
+    if (v.value < 0) {
+      t.ndim = -1;
+      t.dtype = -1;
+      return t;
+    }
+    const Value& value = b_.program.values[v.value];
+    if (v.whole) {
+      switch (value.kind) {
+        case ValueKind::kInput:
+          return f_.inputs[value.index];
+        case ValueKind::kSlot:
+          return f_.slots[value.index];
+        case ValueKind::kConstant:
+          return b_.framework_constants[b_.program.constants[value.index].index];
+        default:
+          break;
+      }
+    }
+    t.data = f_.Address(v);
+    t.sizes = Dims(v);
+    t.strides = Strides(v);
+    t.dtype = static_cast<int32_t>(v.view->dtype);
+    t.ndim = static_cast<int32_t>(v.view->dims.size());
+    return t;
+  }
+
+  bool Call(const BoundCall& c) {
+    for (size_t i = 0; i < c.operands.size(); ++i) f_.operands[i] = Operand(c.operands[i]);
+    const bool out = c.step->rule == ResultRule::kOut;
+    for (size_t i = 0; i < c.results.size(); ++i)
+      f_.results[i] = out ? Operand(c.results[i]) : TenonTensor{};
+    TenonOpCall call{c.op, f_.operands.data(), f_.results.data(), f_.caches.data() + c.cache};
+    if (host_.op_call(host_.context, &call) != 0) return Fail(TENON_HOST_ERROR);
+    if (out) return true;
+    for (size_t i = 0; i < c.results.size(); ++i) {
+      const TenonTensor& result = f_.results[i];
+      if (result.tensor == nullptr) continue;
+      if (c.result_slots[i] >= 0) {
+        f_.SetSlot(c.result_slots[i], result);
+      } else {
+        host_.tensor_release(host_.context, result.tensor);
+      }
+    }
+    return true;
+  }
+
+  bool Copy(const BoundCopy& c) {
+    StridedCopy(f_.Address(c.to), Strides(c.to), f_.Address(c.from), Strides(c.from), Dims(c.to),
+                static_cast<int>(c.to.view->dims.size()), ByteWidth(c.to.view->dtype));
+    return true;
+  }
+
+  bool While(const WhileStep& loop, const BoundView& predicate) {
+    while (true) {
+      if (!RunRegion(loop.condition)) return false;
+      if (*f_.Address(predicate) == 0) return true;
+      if (!RunRegion(loop.body)) return false;
+    }
+  }
+
+  bool Conditional(const ConditionalStep& branch, const BoundView& index) {
+    const int32_t last = static_cast<int32_t>(branch.branches.size()) - 1;
+    int32_t chosen;
+    if (index.view->dtype == PrimitiveType::kPred) {
+      chosen = *f_.Address(index) != 0 ? 0 : 1;
+    } else {
+      chosen = *reinterpret_cast<const int32_t*>(f_.Address(index));
+      if (chosen < 0 || chosen > last) chosen = last;
+    }
+    return RunRegion(branch.branches[chosen]);
+  }
+
+  bool CheckErrorWord() {
+    const int64_t word = f_.error_word.load(std::memory_order_relaxed);
+    if (word == 0) return true;
+    if (word < 0 || word > static_cast<int64_t>(b_.program.checks.size())) {
+      return Fail(TENON_ERROR,
+                  absl::StrCat("program ", b_.program.name, ": a kernel reported check ", word - 1,
+                               " of ", b_.program.checks.size()));
+    }
+    const CheckSpec& check = b_.program.checks[word - 1];
+    return Fail(TENON_CHECK_ERROR, absl::StrCat(check.exception, ": ", check.message));
+  }
+
+  // Memory that the run doesn't own beyond its end.
+  bool IsBorrowed(const void* data) const {
+    const char* p = static_cast<const char*>(data);
+    if (p >= f_.arena.data() && p < f_.arena.data() + f_.arena.size()) return true;
+    for (size_t i = 0; i < b_.program.inputs.size(); ++i) {
+      const TenonTensor& in = f_.inputs[i];
+      if (b_.program.inputs[i].kind != InputSpec::Kind::kTensor || in.data == nullptr) continue;
+      int64_t last = 0;
+      for (int d = 0; d < in.ndim; ++d)
+        last += in.sizes[d] == 0 ? 0 : (in.sizes[d] - 1) * in.strides[d];
+      const char* begin = static_cast<const char*>(in.data);
+      if (p >= begin && p <= begin + last * ByteWidth(static_cast<PrimitiveType>(in.dtype)))
+        return true;
+    }
+    return false;
+  }
+
+  bool FinishOutputs() {
+    const auto& outputs = b_.program.outputs;
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const OutputSpec& out = outputs[k];
+      if (out.kind == OutputKind::kSymInt) {
+        f_.outputs[k].data = reinterpret_cast<void*>(Resolve(out.size, f_.dims));
+      } else if (out.kind == OutputKind::kSlot && !GiveSlot(k, out.index)) {
+        for (size_t j = 0; j < k; ++j) {
+          if (outputs[j].kind != OutputKind::kSlot) continue;
+          host_.tensor_release(host_.context, std::exchange(f_.outputs[j].tensor, nullptr));
+        }
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // The slot keeps its own reference until Frame::End, so that one slot can be several outputs.
+  bool GiveSlot(size_t output, int64_t slot) {
+    TenonTensor tensor = f_.slots[slot];
+    if (tensor.tensor == nullptr) {
+      return Fail(TENON_ERROR, absl::StrCat("program ", b_.program.name, ": output ", output,
+                                            " was not computed"));
+    }
+    host_.tensor_retain(host_.context, tensor.tensor);
+    if (b_.escaping_slots && IsBorrowed(tensor.data) &&
+        host_.tensor_clone(host_.context, &tensor) != 0) {
+      host_.tensor_release(host_.context, tensor.tensor);
+      return Fail(TENON_HOST_ERROR);
+    }
+    f_.outputs[output] = tensor;
+    return true;
+  }
+
+  Frame& f_;
+  const BoundProgram& b_;
+  const TenonHost& host_;
+  RunCounters& counters_;
+  const bool profile_;
+  int code_ = TENON_OK;
+  std::string error_;
+};
+
+}  // namespace
+
+RunResult RunProgram(Frame& frame, RunCounters& counters) { return Loop(frame, counters).Run(); }
+
+}  // namespace tenon
