@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "backends/strided_view.h"
+#include "passes/memory/strided_view.h"
 
 namespace tenon {
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/dim_slots.h"
 #include "backends/library_call.h"
-#include "backends/strided_view.h"
+#include "passes/memory/strided_view.h"
 #include "hlo/check.h"
 #include "passes/fused_form.h"
 #include "passes/memory/buffer_plan.h"

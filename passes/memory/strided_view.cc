@@ -1,4 +1,4 @@
-#include "backends/strided_view.h"
+#include "passes/memory/strided_view.h"
 
 namespace tenon {
 
@@ -109,6 +109,17 @@ std::optional<StridedView> ApplyViewOp(const Instruction& op, const StridedView&
     case Opcode::kSlice: return Sliced(op, operand);
     default: return std::nullopt;
   }
+}
+
+StridedView ViewByLayout(const Instruction* op) {
+  if (op->family() == Family::kMovement && op->operand_count() > 0) {
+    if (auto view = ApplyViewOp(*op, ViewByLayout(op->operand(0)))) return *view;
+  }
+  if (op->opcode() == Opcode::kGetTupleElement) {
+    const Instruction* from = op->operand(0);
+    return DenseView({from, op->tuple_index()}, op->shape());
+  }
+  return DenseView({op, 0}, op->shape());
 }
 
 std::optional<std::pair<Dim, Dim>> MergeDims(const StridedView& view, absl::Span<const int64_t> group) {

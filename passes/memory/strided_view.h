@@ -25,6 +25,9 @@ std::optional<StridedView> ApplyViewOp(const Instruction& op, const StridedView&
 std::optional<DimVector> ReshapeStrides(absl::Span<const Dim> dims, absl::Span<const Dim> strides,
                                         absl::Span<const Dim> new_dims);
 
+// The value as laid out by the layouts alone: through the chain of view ops up to the instruction that owns the buffer.
+StridedView ViewByLayout(const Instruction* op);
+
 // One dim for a group of dims (each varying faster than the one before it): its size and stride; nullopt if they don't merge.
 // An empty group is (1, 0).
 std::optional<std::pair<Dim, Dim>> MergeDims(const StridedView& view, absl::Span<const int64_t> group);

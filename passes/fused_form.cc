@@ -1,0 +1,95 @@
+#include "passes/fused_form.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "hlo/check.h"
+#include "passes/memory/strided_view.h"
+
+namespace tenon {
+namespace {
+
+constexpr std::array<std::string_view, 9> kNames = {"loop", "row", "column", "transpose", "reduce", "gather", "scatter",
+                                                    "window", "concat"};
+
+bool IsFrameworkCall(const Instruction& op) {
+  return op.opcode() == Opcode::kCustomCall && absl::StartsWith(op.custom_call_target(), "aten.");
+}
+
+bool AllowedOutside(const Instruction& op) {
+  switch (op.opcode()) {
+    case Opcode::kParameter:
+    case Opcode::kConstant:
+    case Opcode::kTuple:
+    case Opcode::kGetTupleElement:
+    case Opcode::kWhile:
+    case Opcode::kConditional:
+    case Opcode::kCopy:
+    case Opcode::kDot:
+    case Opcode::kConvolution:
+    case Opcode::kFusion: return true;
+    case Opcode::kCustomCall: return IsFrameworkCall(op);
+    default: return IsViewOp(op);
+  }
+}
+
+absl::Status CheckFusion(const Instruction& fusion) {
+  TENON_RETURN_IF_ERROR(FusionFormOf(fusion).status());
+  const Instruction* root = fusion.fused_computation()->root();
+  for (const Instruction* op : fusion.fused_computation()->instructions()) {
+    const bool bad = op->opcode() == Opcode::kFusion || (op->opcode() == Opcode::kTuple && op != root) ||
+                     !op->control_predecessors().empty() ||
+                     (op->HasSideEffect() && !(op->opcode() == Opcode::kCustomCall && op->custom_call_target() == "tenon.check")) ||
+                     (op->opcode() == Opcode::kConstant && UpperBound(op->shape().num_elements()) > 16);
+    if (bad) return absl::InternalError(absl::StrCat("fusion ", fusion.name(), " must not contain ", op->ToString()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string_view FusionFormName(FusionForm form) { return kNames[static_cast<size_t>(form)]; }
+
+absl::StatusOr<FusionForm> FusionFormOf(const Instruction& fusion) {
+  const nlohmann::json json = nlohmann::json::parse(fusion.backend_config(), nullptr, false);
+  if (json.is_object() && json.contains("tenon") && json["tenon"].contains("kind")) {
+    const std::string name = json["tenon"]["kind"];
+    for (size_t i = 0; i < kNames.size(); ++i) {
+      if (kNames[i] == name) return static_cast<FusionForm>(i);
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("fusion ", fusion.name(),
+                                                 ": wanted backend_config={\"tenon\":{\"kind\":<form>}}, got \"",
+                                                 fusion.backend_config(), "\""));
+}
+
+void SetFusionForm(Instruction* fusion, FusionForm form) {
+  const bool loop = form == FusionForm::kLoop || form == FusionForm::kTranspose || form == FusionForm::kConcat;
+  const bool input = form == FusionForm::kRow || form == FusionForm::kColumn || form == FusionForm::kReduce;
+  fusion->mutable_attrs().set(Attr::kFusionKind, std::string(loop ? "kLoop" : input ? "kInput" : "kCustom"));
+  fusion->set_backend_config_json(nlohmann::json{{"tenon", {{"kind", std::string(FusionFormName(form))}}}}.dump());
+}
+
+bool IsViewOp(const Instruction& op) {
+  if (op.family() != Family::kMovement || op.operand_count() == 0) return false;
+  return ApplyViewOp(op, ViewByLayout(op.operand(0))).has_value();
+}
+
+absl::Status CheckFusedForm(const Module& module) {
+  if (!module.is_scheduled) return absl::InternalError("fused form: the module is not scheduled");
+  for (const Instruction* op : module.entry()->instructions()) {
+    if (!AllowedOutside(*op)) {
+      return absl::UnimplementedError(absl::StrCat("no CPU code for ", std::string(OpcodeName(op->opcode())), " \"", op->name(),
+                                                   "\" (", op->shape().ToString(), ")"));
+    }
+    if (op->opcode() == Opcode::kFusion) TENON_RETURN_IF_ERROR(CheckFusion(*op));
+    if (op->shape().is_array() && !op->shape().has_layout()) {
+      return absl::InternalError(absl::StrCat("fused form: ", op->name(), " has no layout"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tenon
