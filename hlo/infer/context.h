@@ -44,6 +44,7 @@ std::string Ints(absl::Span<const int64_t> values);
 
 // Largest dimension and attribute number that arithmetic on shapes admits: sums and small products stay below 2^62.
 inline constexpr int64_t kMaxDim = int64_t{1} << 48;
+inline constexpr int64_t kMaxRank = 128;  // recursion over dimensions stays shallow
 // Refuses shapes whose dimensions or bytes are out of range. Zero-sized dimensions don't excuse the others.
 absl::Status CheckShapeSize(const Shape& shape);
 

@@ -28,6 +28,7 @@ absl::Status CheckShapeSize(const Shape& shape) {
     for (const Shape& e : shape.elements()) TENON_RETURN_IF_ERROR(CheckShapeSize(e));
     return absl::OkStatus();
   }
+  TENON_WANT(shape.rank() <= kMaxRank, "shape_c3", absl::StrCat("at most ", kMaxRank, " dimensions"), shape.rank());
   __int128 elements = 1;
   for (Dim d : shape.dims()) {
     const int64_t size = d.constant_or(1);
