@@ -18,6 +18,7 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 
 add_library(tenon_options INTERFACE)
 target_include_directories(tenon_options INTERFACE "${PROJECT_SOURCE_DIR}")
+target_compile_definitions(tenon_options INTERFACE TENON_VERSION="${PROJECT_VERSION}")
 # The evaluator is the definition of every op, so no multiply-add may be contracted behind it.
 target_compile_options(tenon_options INTERFACE
   -Wall -Wextra -Werror=return-type -Wno-unused-parameter -Wno-missing-field-initializers

@@ -27,9 +27,10 @@ CLEAN = {
     "passes/pass.h": '#include "hlo/instruction.h"\n',
     "runtime/program.h": '#include "hlo/dim.h"\n#include "absl/status/status.h"\n',
     "runtime/binding.h": '#include "hlo/module.h"\n#include "runtime/program.h"\n',
-    "backends/compile.cc": '#include "backends/compile.h"\n#include "backends/cpu/kernel.h"\n',
+    "backends/compile.cc":
+        '#include "backends/cpu/kernel.h"\n#include "hlo/eval/evaluator.h"\n'
+        'context.evaluate = [](auto& op) { return EvaluateInstruction(op); };  // Evaluate()\n',
     "backends/compile.h": '#include "passes/pass.h"\n#include "runtime/program.h"\n',
-    "backends/constant_folding.cc": '#include "hlo/eval/evaluator.h"\n',
     "backends/common/plan.h": '#include "hlo/dim.h"\n',
     "backends/cpu/kernel.h":
         '#include "backends/common/plan.h"\n#include "backends/compile.h"\n#include "llvm/IR/Module.h"\n',
@@ -54,6 +55,7 @@ PLANTED = [
     ("runtime/program.h", '#include "backends/compile.h"', "runtime/ may not include"),
     ("runtime/program.h", '#  include "llvm-c/Core.h"', "LLVM header"),
     ("backends/compile.h", '#include "torch_plugin/aten/graph.h"', "backends/ may not include"),
+    ("backends/compile.cc", "  return EvaluateModule(m);", "backends call the evaluator"),
     ("backends/compile.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
     ("backends/cpu/kernel.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for"),
     ("backends/cpu/kernel.h", '#include "backends/gpu/kernel.h"', "backends/cpu/ may not include"),
