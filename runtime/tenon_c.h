@@ -126,6 +126,8 @@ TENON_API void tenon_executable_release(TenonExecutable*);
 /* JSON: tier, reason, inputs, outputs, kernels, steps, memory plan, compile_ms, remarks. Free with
  * tenon_string_free. */
 TENON_API char* tenon_executable_info(const TenonExecutable*);
+/* The program as text, for people. */
+TENON_API char* tenon_executable_text(const TenonExecutable*);
 /* JSON: counters of calls, per framework step {op, count, ns, reason}, kernels' ns when profiling
  * is on. */
 TENON_API char* tenon_executable_stats(const TenonExecutable*, int reset);
@@ -163,6 +165,10 @@ TENON_API int tenon_run(TenonExecutable*, const TenonTensor* inputs, TenonTensor
  * output too must not be owned. */
 TENON_API int tenon_run_owned(TenonExecutable*, const TenonTensor* inputs, const uint8_t* owned,
                               TenonTensor* outputs, char** error);
+
+/* Sizes and strides (ndim of each) of a fresh output whose TenonOutput has none. */
+TENON_API int tenon_output_sizes(TenonExecutable*, const TenonTensor* inputs, int64_t output, int64_t* sizes,
+                                 int64_t* strides, char** error);
 
 /* ---- the rest
  * ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,28 @@
+// What a TenonExecutable* points at.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/executable.h"
+#include "runtime/stats.h"
+
+// Several handles may share one cached Executable; each counts its own runs.
+struct TenonExecutable {
+  explicit TenonExecutable(std::shared_ptr<tenon::Executable> e);
+
+  std::shared_ptr<tenon::Executable> executable;
+  std::shared_ptr<tenon::RunCounters> counters;
+  std::vector<TenonOutput> outputs;
+  std::atomic<int64_t> references{1};
+};
+
+namespace tenon {
+
+// For tenon_string_free.
+inline char* NewString(const std::string& text) { return strdup(text.c_str()); }
+
+}  // namespace tenon

@@ -1,0 +1,32 @@
+// The options of tenon_compile: a JSON object, checked key by key.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "backends/compile.h"
+#include "torch_plugin/aten/lower.h"
+
+namespace tenon {
+
+struct RequestOptions {
+  bool eager_program = false;  // "tier": "native" (default) or "eager_program"
+  std::string reason;          // "reason": why the caller wants the eager program
+  std::vector<std::pair<std::string, int64_t>>
+      symbols;               // "symbols": {"s0": 8}: the graph is specialised to these
+  bool cache = true;         // "cache"
+  std::string repro_dir;     // "repro_dir": "" means TENON_REPRO_DIR, else ~/.cache/tenon/repro
+  aten::LowerOptions lower;  // "disable_lowering": [overloads], "excess_precision"
+  CompileOptions
+      compile;  // "isa", "passes", "disable_passes", "stop_after", "verify_passes", "threads",
+                // "compile_threads", "dump_dir", "dump_prefix", "inject_fault", "excess_precision"
+};
+
+// Errors: not a JSON object, an unknown key (the message lists the known ones), a value of the
+// wrong type.
+absl::StatusOr<RequestOptions> ParseRequestOptions(std::string_view json);
+
+}  // namespace tenon

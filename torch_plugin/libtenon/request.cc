@@ -1,0 +1,95 @@
+#include "torch_plugin/libtenon/request.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hlo/check.h"
+#include "torch_plugin/aten/graph.h"
+#include "torch_plugin/aten/lower.h"
+#include "torch_plugin/libtenon/native.h"
+#include "torch_plugin/libtenon/repro.h"
+
+namespace tenon {
+namespace {
+
+class Stopwatch {
+ public:
+  double Ms() {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double, std::milli>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+void Log(const TenonHost* host, int level, const std::string& text) {
+  host->log(host->context, level, text.c_str());
+}
+
+// Native, or the reason why not.
+absl::StatusOr<std::shared_ptr<Executable>> TryNative(const aten::Graph& graph,
+                                                      std::string_view text,
+                                                      const RequestOptions& options,
+                                                      const std::vector<TenonTensor>& constants,
+                                                      const TenonHost* host) {
+  NativeCompile compile{graph, options, constants, host, ""};
+  absl::Status failure;
+  try {
+    absl::StatusOr<std::shared_ptr<Executable>> native = compile.Run();
+    if (native.ok() || absl::IsUnimplemented(native.status())) return native;
+    failure = native.status();
+  } catch (const std::exception& e) {
+    failure = absl::InternalError(e.what());
+  } catch (...) {
+    failure = absl::InternalError("something unknown was thrown");
+  }
+  const std::string repro =
+      SaveRepro(options.repro_dir, graph.name, failure.ToString(), text, compile.hlo);
+  std::string message = absl::StrCat("the compile failed: ", failure.message());
+  if (!repro.empty()) absl::StrAppend(&message, " (repro: ", repro, ")");
+  Log(host, 2, absl::StrCat("graph ", graph.name, ": ", message));
+  return absl::Status(failure.code(), message);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Executable>> CompileRequest(
+    std::string_view graph_text, const RequestOptions& options,
+    const std::vector<TenonTensor>& constants, const TenonHost* host) {
+  Stopwatch watch;
+  TENON_ASSIGN_OR_RETURN(aten::Graph graph, aten::ParseGraph(graph_text));
+  if (graph.has_symbols()) {
+    TENON_ASSIGN_OR_RETURN(graph, aten::Specialize(graph, options.symbols));
+  }
+  if (graph.constants.size() != constants.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("graph ", graph.name, " has ",
+                                                   graph.constants.size(), " constants, ",
+                                                   constants.size(), " were given"));
+  }
+  if (!options.compile.dump_dir.empty()) {
+    std::error_code ignored;
+    std::filesystem::create_directories(options.compile.dump_dir, ignored);
+    std::ofstream(absl::StrCat(options.compile.dump_dir, "/", options.compile.dump_prefix, ".aten"))
+        << aten::Print(graph);
+  }
+  const double parse_ms = watch.Ms();
+  std::string reason = options.reason;
+  if (!options.eager_program) {
+    absl::StatusOr<std::shared_ptr<Executable>> native =
+        TryNative(graph, graph_text, options, constants, host);
+    if (native.ok()) return native;
+    reason = std::string(native.status().message());
+  }
+  watch.Ms();
+  TENON_ASSIGN_OR_RETURN(Program program, aten::EagerProgram(graph, std::move(reason)));
+  program.compile_ms.emplace_back("parse", parse_ms);
+  program.compile_ms.emplace_back("eager_program", watch.Ms());
+  return Executable::Create(std::move(program), nullptr, host, constants);
+}
+
+}  // namespace tenon

@@ -1,0 +1,22 @@
+// One request to compile an aten::Graph: native if that works, else the eager program with the
+// reason why not.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/executable.h"
+#include "torch_plugin/libtenon/options.h"
+
+namespace tenon {
+
+// Fails only if the request itself is bad (malformed graph or options, an operator the host doesn't
+// know): whatever fails inside the compiler, thrown or returned, becomes the tier_reason of an
+// eager program, after a repro was saved.
+absl::StatusOr<std::shared_ptr<Executable>> CompileRequest(
+    std::string_view graph_text, const RequestOptions& options,
+    const std::vector<TenonTensor>& constants, const TenonHost* host);
+
+}  // namespace tenon
