@@ -48,6 +48,9 @@ V EmitAtanh(V x);
 // log.cc: log2(x) in f64, relative error 2^-40, for positive normal x. Zero, inf and NaN give something finite.
 V Log2F64(V x);
 
+// log.cc: log(1 + v) in f64 for finite v > -1; NaN stays.
+V Log1pF64(V v);
+
 // power.cc
 V EmitRsqrt(V x);
 V EmitCbrt(V x);
@@ -64,5 +67,7 @@ V EmitAtan2(V y, V x);
 
 // erf.cc
 V EmitErf(V x);
+V EmitErfc(V x);
+V EmitErfInv(V x);
 
 }  // namespace tenon::math

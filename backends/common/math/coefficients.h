@@ -99,4 +99,21 @@ inline constexpr double kCosh[] = {
 inline constexpr double kSinh[] = {
     0x1.0000000000005p+0, 0x1.5555555550dafp-3, 0x1.11111123bb153p-7, 0x1.a01994cdada7fp-13, 0x1.72e10a70d6e19p-19,};
 
+// erfc(a) e^(a^2) in (a - 3) / (a + 3), 0 <= a <= 10.5, relative; 2^-30.5
+inline constexpr double kErfc[] = {
+    0x1.6e9827d05c88bp-3, -0x1.4e102bb926db9p-2, 0x1.f6ff219290107p-3, -0x1.336ff2d0cc7dap-3, 0x1.258ad49ad106fp-4,
+    -0x1.8fa9302da8a74p-6, 0x1.17e5b17bc104ep-8, 0x1.75bd63400a8a3p-11, -0x1.3b73dd3d2016cp-11, 0x1.ffc009ce2f6f6p-16,
+    0x1.118226d47cdb3p-14, 0x1.29394880f26fbp-18,};
+
+// erfinv(x)/x in w = -log(1 - x^2), 0 <= w <= 6, relative; 2^-28.5
+inline constexpr double kErfInvCentral[] = {
+    0x1.c5bf892fc383bp-1, 0x1.db29ea2d94490p-3, 0x1.7a7c19c8565e9p-7, -0x1.328ba481809b8p-9, -0x1.ff186e78d0345p-14,
+    0x1.542f6310b0bbfp-15, 0x1.7c77f36646ae6p-18, -0x1.403f0ae7f78bfp-19, 0x1.22afde0a24c10p-22,
+    -0x1.4678a1acb5041p-27, -0x1.fdb737d7475d4p-32, 0x1.30392d9c0dd1cp-35,};
+
+// the same in sqrt(w), 6 <= w <= 16, relative; 2^-28.8
+inline constexpr double kErfInvTail[] = {
+    -0x1.e3d1a5d77baddp-1, 0x1.9e36bf4184900p+2, -0x1.2fa38b167b9aap+3, 0x1.04157db01e0c5p+3, -0x1.0940100d0773dp+2,
+    0x1.596b16987b772p+0, -0x1.23c4380761133p-2, 0x1.36f9ab55a199ep-5, -0x1.7d7d7ec626ea4p-9, 0x1.9bc71c3a7aa8ap-14,};
+
 }  // namespace tenon::math::coefficients

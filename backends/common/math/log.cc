@@ -34,15 +34,15 @@ V ScaledExponent(V field) {
   return SignedToF64(high);
 }
 
-// log(1 + v) in f64 for v > -1 finite. f = 2^-k (1 + v) - 1 is formed from v, so that a tiny v isn't lost in 1 + v.
+}  // namespace
+
+// f = 2^-k (1 + v) - 1 is formed from v, so that a tiny v isn't lost in 1 + v.
 V Log1pF64(V v) {
   V field = ExponentField(1 + v);
   V scale = FromBits(SubInt(field.Int(uint64_t{1023} << 52), field), v.type());
   V f = Fma(v, scale, scale - 1);
   return Fma(ScaledExponent(field), kLn2 * 0x1p-20, f * Polynomial(f, kLog1p));
 }
-
-}  // namespace
 
 V EmitLog(V x) {
   V subnormal = x < 0x1p-126;

@@ -49,6 +49,20 @@ def series(f, x, limit):
     return limit if abs(x) < SMALL else f(x)
 
 
+def scaled_erfinv(w):
+    """erfinv(x) / x as a function of w = -log(1 - x^2)."""
+    if w < SMALL:
+        return mp.sqrt(mp.pi) / 2
+    x = mp.sqrt(-mp.expm1(-w))
+    return mp.erfinv(x) / x
+
+
+def scaled_erfc(t):
+    """erfc(a) e^(a^2) with t = (a - 3) / (a + 3)."""
+    a = 3 * (1 + t) / (1 - t)
+    return mp.erfc(a) * mp.exp(a * a)
+
+
 def two_over_pi_buckets():
     """Payne & Hanek with five words: for |x| in [2^a, 2^(a+27)) x is a multiple of 2^(a-23), so multiples of 4 * 2^-(a-23)
     may be taken off 2/pi: they change x * 2/pi by multiples of 4, whole turns. What is left is a double-double."""
@@ -115,6 +129,12 @@ def main():
         lambda u: 1 / mp.cosh(mp.sqrt(u)))
     row("kSinh", "sinh(r)/r in r^2, |r| <= ln2/2, relative", lambda u: mp.sinh(mp.sqrt(u)) / mp.sqrt(u), 5, SMALL, HALF_LN2**2,
         lambda u: mp.sqrt(u) / mp.sinh(mp.sqrt(u)))
+    row("kErfc", "erfc(a) e^(a^2) in (a - 3) / (a + 3), 0 <= a <= 10.5, relative", scaled_erfc, 12, -1, mp.mpf("7.5") / 13.5,
+        lambda t: 1 / scaled_erfc(t))
+    row("kErfInvCentral", "erfinv(x)/x in w = -log(1 - x^2), 0 <= w <= 6, relative", scaled_erfinv, 12, 0, mp.mpf("6.01"),
+        lambda w: 1 / scaled_erfinv(w))
+    row("kErfInvTail", "the same in sqrt(w), 6 <= w <= 16, relative", lambda v: scaled_erfinv(v * v), 10, mp.sqrt(6) - 0.01, 4,
+        lambda v: 1 / scaled_erfinv(v * v))
     print("}  // namespace tenon::math::coefficients")
 
 
