@@ -44,6 +44,8 @@ struct PassContext {
   std::function<absl::StatusOr<Literal>(const Instruction&, absl::Span<const Literal>)> evaluate;
   // Can the backend generate code for this instruction (opcode, types)? What it cannot is not fused. Null: everything.
   std::function<bool(const Instruction&)> can_generate;
+  // Can the backend make a kernel of this fusion? What it refuses is split into its instructions. Null: yes.
+  std::function<absl::Status(const Instruction& fusion)> try_plan;
   int64_t max_folded_elements = 1 << 16;
   void Note(std::string_view pass, std::string_view kind, const Instruction& at, std::string reason,
             std::vector<std::pair<std::string, double>> numbers = {}) const;

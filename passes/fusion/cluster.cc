@@ -1,0 +1,415 @@
+#include "passes/fusion/cluster.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "hlo/check.h"
+
+namespace tenon {
+namespace {
+
+constexpr int64_t kMaxReachVisits = 4000;
+
+bool IsTupleReduceElement(const Instruction& op) {
+  return op.opcode() == Opcode::kGetTupleElement && op.operand(0)->opcode() == Opcode::kReduce;
+}
+bool IsCheck(const Instruction& op) {
+  return op.opcode() == Opcode::kCustomCall && op.custom_call_target() == "tenon.check";
+}
+Dim ElementsOf(const Shape& shape) {
+  return shape.is_tuple() ? shape.element(0).num_elements() : shape.num_elements();
+}
+const Shape& ArrayShape(const Instruction& op) { return op.shape().is_tuple() ? op.shape().element(0) : op.shape(); }
+
+// Ops that fill their kernel alone: nothing joins them as producer and they join nobody.
+bool Alone(Opcode opcode) {
+  return opcode == Opcode::kScatter || opcode == Opcode::kReduceWindow || opcode == Opcode::kSelectAndScatter ||
+         opcode == Opcode::kDynamicUpdateSlice;
+}
+
+bool LoopLike(FusionForm form) {
+  return form == FusionForm::kLoop || form == FusionForm::kTranspose || form == FusionForm::kConcat || form == FusionForm::kGather;
+}
+
+}  // namespace
+
+FusionForm SingleForm(const Instruction& op) {
+  switch (op.opcode()) {
+    case Opcode::kReduce:
+      switch (KindOfReduce(op)) {
+        case ReduceKind::kRow: return FusionForm::kRow;
+        case ReduceKind::kColumn: return FusionForm::kColumn;
+        case ReduceKind::kGeneral: return FusionForm::kReduce;
+      }
+      return FusionForm::kReduce;
+    case Opcode::kGather:
+    case Opcode::kDynamicSlice: return FusionForm::kGather;
+    case Opcode::kScatter:
+    case Opcode::kSelectAndScatter:
+    case Opcode::kDynamicUpdateSlice: return FusionForm::kScatter;
+    case Opcode::kReduceWindow: return FusionForm::kWindow;
+    case Opcode::kConcatenate: return FusionForm::kConcat;
+    case Opcode::kCopy:
+    case Opcode::kTranspose: return FusionForm::kTranspose;
+    default: return FusionForm::kLoop;
+  }
+}
+
+Clusters::Clusters(Computation* computation, PassContext& context) : computation_(computation), context_(context) {}
+
+void Clusters::Form() {
+  std::vector<Instruction*> order = computation_->PostOrder();
+  for (auto it = order.rbegin(); it != order.rend(); ++it) Place(*it);
+  MergeSiblings();
+}
+
+absl::Span<Cluster* const> Clusters::homes(const Instruction* op) const {
+  auto it = homes_.find(op);
+  return it == homes_.end() ? absl::Span<Cluster* const>() : absl::MakeConstSpan(it->second);
+}
+
+bool Clusters::Fusible(const Instruction& op) const {
+  switch (op.family()) {
+    case Family::kElementwise:
+    case Family::kMovement:
+    case Family::kReduction:
+    case Family::kIndexing: break;
+    default:
+      if (!IsCheck(op)) return false;
+  }
+  if (op.opcode() == Opcode::kConstant) return UpperBound(op.shape().num_elements()) <= 16;
+  if (!op.control_predecessors().empty() || !op.control_successors().empty()) return false;
+  return !context_.can_generate || context_.can_generate(op);
+}
+
+bool Clusters::Cheap(const Instruction& op) const {
+  if (op.opcode() == Opcode::kConstant || op.opcode() == Opcode::kIota || op.opcode() == Opcode::kBroadcast) return true;
+  if (op.opcode() == Opcode::kConvert) {
+    return ByteWidth(op.operand(0)->shape().element_type()) < ByteWidth(op.shape().element_type()) &&
+           op.operand(0)->opcode() == Opcode::kParameter;
+  }
+  return IsViewOp(op);
+}
+
+// Rough instructions per vector of results; what fusion's size limit counts.
+int64_t Clusters::CostOf(const Instruction& op) const {
+  switch (op.opcode()) {
+    case Opcode::kExponential:
+    case Opcode::kLog:
+    case Opcode::kLogistic:
+    case Opcode::kRsqrt:
+    case Opcode::kDivide: return 12;
+    case Opcode::kTanh:
+    case Opcode::kErf:
+    case Opcode::kSine:
+    case Opcode::kCosine:
+    case Opcode::kPower:
+    case Opcode::kAtan2: return 30;
+    case Opcode::kReduce: return 8;
+    case Opcode::kParameter:
+    case Opcode::kConstant:
+    case Opcode::kBroadcast:
+    case Opcode::kReshape:
+    case Opcode::kGetTupleElement: return 0;
+    default: return op.IsElementwise() ? 1 : 3;
+  }
+}
+
+Clusters::Needs Clusters::NeedsOf(const Instruction* op) const {
+  Needs needs;
+  needs.outside = op == computation_->root();
+  for (const Instruction* user : op->users()) {
+    if (IsTupleReduceElement(*user)) {  // placed together with its reduce
+      const Needs inner = NeedsOf(user);
+      needs.outside |= inner.outside;
+      for (Cluster* c : inner.clusters) {
+        if (!absl::c_linear_search(needs.clusters, c)) needs.clusters.push_back(c);
+      }
+      continue;
+    }
+    for (Cluster* c : homes(user)) {
+      if (!absl::c_linear_search(needs.clusters, c)) needs.clusters.push_back(c);
+    }
+    needs.outside |= outside_.contains(user);
+  }
+  return needs;
+}
+
+void Clusters::Place(Instruction* op) {
+  if (IsTupleReduceElement(*op) && Fusible(*op->operand(0))) return;
+  if (!Fusible(*op)) {
+    outside_.insert(op);
+    return;
+  }
+  const Needs needs = NeedsOf(op);
+  if (Cheap(*op) && !Alone(op->opcode())) return PlaceCheap(op, needs);
+  if (needs.clusters.size() == 1 && !needs.outside && TryJoin(op, needs.clusters[0], /*as_result=*/false)) return;
+  for (Cluster* c : needs.clusters) {
+    if (needs.clusters.size() == 1 && !needs.outside) break;
+    if (TryJoin(op, c, /*as_result=*/true)) return;
+  }
+  Start(op, needs.outside || !needs.clusters.empty() || op->HasSideEffect());
+}
+
+void Clusters::PlaceCheap(Instruction* op, const Needs& needs) {
+  bool outside = needs.outside;
+  for (Cluster* c : needs.clusters) {
+    if (!TryJoin(op, c, /*as_result=*/false)) outside = true;
+  }
+  if (!outside) return;
+  if (op->opcode() == Opcode::kConstant || IsViewOp(*op)) outside_.insert(op);
+  else Start(op, /*as_result=*/true);
+}
+
+bool Clusters::TryJoin(Instruction* op, Cluster* c, bool as_result) {
+  std::string why;
+  FusionForm form = c->form;
+  if (!CanJoin(op, *c, as_result, &form, &why)) {
+    context_.Note("fuse", "not-fused", *op, absl::StrCat("with ", c->lead->name(), ": ", why));
+    return false;
+  }
+  if (as_result && WouldCycle(op, c)) {
+    context_.Note("fuse", "not-fused", *op, absl::StrCat("with ", c->lead->name(), ": would make a cycle"));
+    return false;
+  }
+  if (form == FusionForm::kRow && c->form != FusionForm::kRow) c->domain = DomainOfReduce(*op);
+  c->form = form;
+  Add(op, c, as_result);
+  return true;
+}
+
+bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, FusionForm* form, std::string* why) const {
+  if (Alone(op->opcode()) || IsCheck(*op)) {
+    *why = "needs a kernel of its own";
+    return false;
+  }
+  if (Alone(c.lead->opcode()) && op->opcode() != Opcode::kConstant) {
+    *why = absl::StrCat(std::string(OpcodeName(c.lead->opcode())), " takes its operands from memory");
+    return false;
+  }
+  if (c.cost + CostOf(*op) > context_.target.max_fusion_instructions && CostOf(*op) > 0) {
+    *why = absl::StrCat("the kernel would have more than ", context_.target.max_fusion_instructions, " instructions");
+    return false;
+  }
+  if (op->opcode() == Opcode::kReduce) return ReduceCanJoin(op, c, form, why);
+  if (as_result && !MatchesAsResult(op, c)) {
+    *why = "another iteration space";
+    return false;
+  }
+  if ((op->opcode() == Opcode::kGather || op->opcode() == Opcode::kDynamicSlice || op->opcode() == Opcode::kConcatenate)) {
+    if (!LoopLike(c.form) || c.form == FusionForm::kConcat || !Shape::SameDims(op->shape(), c.lead->shape())) {
+      *why = "indexing inside of another index map";
+      return false;
+    }
+    *form = op->opcode() == Opcode::kConcatenate ? FusionForm::kConcat : FusionForm::kGather;
+    return true;
+  }
+  // Recomputation: what is dear must not be done again for each element it is broadcast to.
+  if (!as_result && CostOf(*op) >= 10) {
+    const bool row_value = c.form == FusionForm::kRow && RoleOf(op->shape(), c.domain) != RowRole::kNone;
+    const Dim work = c.form == FusionForm::kRow ? c.domain.outer * c.domain.inner : ElementsOf(ArrayShape(*c.lead));
+    if (!row_value && LoopLike(c.form) && Less(op->shape().num_elements() * 2, work) != Ternary::kNo) {
+      *why = "would be computed several times";
+      return false;
+    }
+  }
+  return true;
+}
+
+// A reduce as producer: of values that go on elementwise in its rows, or of an elementwise epilogue on its results.
+bool Clusters::ReduceCanJoin(const Instruction* reduce, const Cluster& c, FusionForm* form, std::string* why) const {
+  const ReduceKind kind = KindOfReduce(*reduce);
+  if (kind == ReduceKind::kRow && (c.form == FusionForm::kLoop || c.form == FusionForm::kRow)) {
+    const RowDomain domain = DomainOfReduce(*reduce);
+    if (c.form == FusionForm::kRow && !(c.domain == domain)) {
+      *why = "rows of another shape";
+      return false;
+    }
+    if (!RowsStayApart(reduce, c, domain)) {
+      *why = "its users mix rows";
+      return false;
+    }
+    *form = FusionForm::kRow;
+    return true;
+  }
+  if (c.form == FusionForm::kLoop && kind != ReduceKind::kRow) {
+    const bool epilogue = absl::c_all_of(c.members, [&](const Instruction* m) {
+      return (m->IsElementwise() || m->opcode() == Opcode::kConstant || m->opcode() == Opcode::kBroadcast) &&
+             (m->opcode() == Opcode::kConstant || Shape::SameDims(m->shape(), ArrayShape(*reduce)));
+    });
+    if (epilogue) {
+      *form = kind == ReduceKind::kColumn ? FusionForm::kColumn : FusionForm::kReduce;
+      return true;
+    }
+  }
+  *why = "its users iterate in another space";
+  return false;
+}
+
+// Every member that depends on `reduce`, and every result, keeps rows apart.
+bool Clusters::RowsStayApart(const Instruction* reduce, const Cluster& c, const RowDomain& domain) const {
+  absl::flat_hash_set<const Instruction*> below = {reduce};
+  std::vector<const Instruction*> work = {reduce};
+  while (!work.empty()) {
+    const Instruction* op = work.back();
+    work.pop_back();
+    for (const Instruction* user : op->users()) {
+      const bool inside = c.contains.contains(user) || IsTupleReduceElement(*user);
+      if (inside && below.insert(user).second) work.push_back(user);
+    }
+  }
+  if (!KeepsRows(*reduce, domain)) return false;
+  for (const Instruction* m : c.members) {
+    if (below.contains(m) && !KeepsRows(*m, domain)) return false;
+    if (c.results.contains(m) && !m->shape().is_tuple() && RoleOf(m->shape(), domain) == RowRole::kNone) return false;
+  }
+  return true;
+}
+
+bool Clusters::MatchesAsResult(const Instruction* op, const Cluster& c) const {
+  if (op->shape().is_tuple()) return false;
+  if (c.form == FusionForm::kRow) return RoleOf(op->shape(), c.domain) != RowRole::kNone;
+  if (c.form != FusionForm::kLoop) return false;
+  return Shape::SameWithLayout(Shape(PrimitiveType::kPred, op->shape().dims(), op->shape().minor_to_major()),
+                               Shape(PrimitiveType::kPred, c.lead->shape().dims(), c.lead->shape().minor_to_major()));
+}
+
+// `op` becomes a result of `c`: does another user of it lead back into `c`?
+bool Clusters::WouldCycle(const Instruction* op, const Cluster* c) const {
+  std::vector<const Instruction*> others;
+  for (const Instruction* user : op->users()) {
+    if (!c->contains.contains(user)) others.push_back(user);
+    else if (homes(user).size() > 1 || outside_.contains(user)) others.push_back(user);
+  }
+  return Reaches(std::move(others), c);
+}
+
+// Over the graph in which a cluster is one node. Gives up (true) after a bounded number of visits.
+bool Clusters::Reaches(std::vector<const Instruction*> from, const Cluster* target) const {
+  absl::flat_hash_set<const Instruction*> seen;
+  absl::flat_hash_set<const Cluster*> entered;
+  std::vector<const Instruction*> work = std::move(from);
+  const size_t starts = work.size();
+  size_t taken = 0;
+  int64_t visits = 0;
+  std::deque<const Instruction*> queue(work.begin(), work.end());
+  while (!queue.empty()) {
+    const Instruction* op = queue.front();
+    queue.pop_front();
+    const bool first = taken++ < starts;
+    if (!seen.insert(op).second) continue;
+    if (++visits > kMaxReachVisits) return true;
+    for (const Cluster* c : homes(op)) {
+      if (c == target) {
+        // A start may itself live in the target and elsewhere (cheap ops): only the elsewhere counts.
+        if (!first) return true;
+        continue;
+      }
+      if (!entered.insert(c).second) continue;
+      for (const Instruction* result : c->results) {
+        for (const Instruction* user : result->users()) queue.push_back(user);
+      }
+    }
+    if (homes(op).empty() || outside_.contains(op)) {
+      for (const Instruction* user : op->users()) queue.push_back(user);
+    }
+  }
+  return false;
+}
+
+void Clusters::Add(Instruction* op, Cluster* c, bool as_result) {
+  c->members.push_back(op);
+  c->contains.insert(op);
+  c->cost += CostOf(*op);
+  homes_[op].push_back(c);
+  if (op->shape().is_tuple()) {  // a variadic reduce and its elements stay together
+    for (Instruction* element : op->users()) {
+      c->members.insert(c->members.end() - 1, element);
+      c->contains.insert(element);
+      homes_[element].push_back(c);
+      const bool used_outside = element == computation_->root() || absl::c_any_of(element->users(), [&](const Instruction* u) {
+        return !c->contains.contains(u) || homes(u).size() > 1 || outside_.contains(u);
+      });
+      if (used_outside) c->results.insert(element);
+    }
+    return;
+  }
+  if (as_result) c->results.insert(op);
+}
+
+void Clusters::Start(Instruction* op, bool as_result) {
+  clusters_.push_back(std::make_unique<Cluster>());
+  Cluster* c = clusters_.back().get();
+  c->form = SingleForm(*op);
+  if (c->form == FusionForm::kRow) c->domain = DomainOfReduce(*op);
+  c->lead = op->shape().is_tuple() ? op->users()[0] : op;
+  Add(op, c, as_result);
+}
+
+// Row (and column) kernels that read the same large value are one kernel with more results.
+void Clusters::MergeSiblings() {
+  absl::flat_hash_map<const Instruction*, std::vector<Cluster*>> readers;
+  for (const auto& c : clusters_) {
+    if (c->form != FusionForm::kRow && c->form != FusionForm::kColumn) continue;
+    absl::flat_hash_set<const Instruction*> operands;
+    for (const Instruction* m : c->members) {
+      for (const Instruction* o : m->operands()) {
+        if (!c->contains.contains(o) && operands.insert(o).second) readers[o].push_back(c.get());
+      }
+    }
+  }
+  for (const Instruction* value : computation_->PostOrder()) {  // not the map's order: deterministic
+    auto it = readers.find(value);
+    if (it == readers.end()) continue;
+    std::vector<Cluster*>& clusters = it->second;
+    if (!value->shape().is_array()) continue;
+    std::erase_if(clusters, [&](const Cluster* c) {  // small shared operands are no reason
+      return c->members.empty() || (c->form == FusionForm::kRow && RoleOf(value->shape(), c->domain) != RowRole::kFull) ||
+             (c->form == FusionForm::kColumn && KnownEqual(value->shape().num_elements(), c->lead->shape().num_elements()));
+    });
+    for (size_t i = 0; i < clusters.size(); ++i) {
+      for (size_t j = i + 1; j < clusters.size() && j < i + 8; ++j) TryMerge(clusters[i], clusters[j]);
+    }
+  }
+  std::erase_if(clusters_, [](const auto& c) { return c->members.empty(); });
+}
+
+bool Clusters::TryMerge(Cluster* a, Cluster* b) {
+  if (a == b || a->members.empty() || b->members.empty() || a->form != b->form) return false;
+  if (a->cost + b->cost > context_.target.max_fusion_instructions) return false;
+  if (a->form == FusionForm::kRow ? !(a->domain == b->domain) : !Shape::SameDims(a->lead->shape(), b->lead->shape())) return false;
+  auto starts = [](const Cluster* c) {
+    std::vector<const Instruction*> users;
+    for (const Instruction* r : c->results) {
+      for (const Instruction* u : r->users()) {
+        if (!c->contains.contains(u)) users.push_back(u);
+      }
+    }
+    return users;
+  };
+  auto leads_to = [&](const Cluster* from, const Cluster* to) {
+    for (const Instruction* u : starts(from)) {
+      if (absl::c_linear_search(homes(u), to)) return true;
+    }
+    return Reaches(starts(from), to);
+  };
+  if (leads_to(a, b) || leads_to(b, a)) return false;
+  for (Instruction* m : b->members) {
+    std::vector<Cluster*>& homes = homes_[m];
+    std::erase(homes, b);
+    if (a->contains.insert(m).second) {
+      a->members.push_back(m);
+      homes.push_back(a);
+    }
+  }
+  for (const Instruction* r : b->results) a->results.insert(r);
+  a->cost += b->cost;
+  b->members.clear();
+  b->contains.clear();
+  b->results.clear();
+  return true;
+}
+
+}  // namespace tenon
