@@ -113,7 +113,7 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
-def record(wanted: set[str], samples: int = 12, limit: int = 5) -> dict[str, list[Call]]:
+def record(wanted: set[str], samples: int = 8, limit: int = 5) -> dict[str, list[Call]]:
     """Calls of the `wanted` overloads, at most `limit` per dtype and per dense or not."""
     from torch.testing._internal.common_methods_invocations import op_db
 
