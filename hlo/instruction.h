@@ -81,6 +81,7 @@ class Instruction {
   int64_t parameter_number() const;  // kParameter
   void set_parameter_number(int64_t n) { parameter_number_ = n; }
   const Literal& literal() const;  // kConstant
+  bool has_literal() const { return literal_ != nullptr; }
   void set_literal(Literal literal) { literal_ = std::make_unique<Literal>(std::move(literal)); }
 
   // Two evaluations may differ or change something outside (rng, send, effectful custom calls, and callers of such).

@@ -360,6 +360,8 @@ bool Parser::ControlPredecessors(Scope* scope, Draft* draft) {
       return lex_.Error(position, "an instruction defined before", absl::StrCat("'", Abs(name), "'"));
     }
     draft->control_predecessors.push_back(it->second);
+    // Adding an edge looks through the ones there.
+    if (draft->control_predecessors.size() > (1 << 14)) return lex_.Error(position, "at most 16384 predecessors", "more");
   } while (lex_.Try(','));
   return lex_.Expect('}');
 }

@@ -1,0 +1,151 @@
+// hlo-opt: parses, verifies, runs named passes over and prints HLO modules.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "hlo/text/text.h"
+#include "hlo/verifier.h"
+
+namespace tenon {
+namespace {
+
+constexpr const char kUsage[] =
+    R"(usage: hlo-opt [options] file.hlo...      ("-" reads standard input)
+
+Parses and verifies each file and prints the module.
+
+  --canonical            print the canonical form (names renumbered, no metadata)
+  --percent              print names with %
+  --operand-shapes       print operand shapes
+  --no-metadata          leave metadata out
+  --elide=N              print constants of more than N elements as {...}
+  --fill-elided          fill {...} constants deterministically instead of refusing them
+  --no-verify            don't verify
+  --check-roundtrip      print nothing but a line per file: parse(print(m)) is m, and print is a fixed point
+  --time                 parse and verify each file for a while, print MB/s
+  --help                 this text
+
+Exit code: 0 success, 1 a file was refused or changed in a round trip, 2 bad usage.
+)";
+
+struct Options {
+  ParseOptions parse;
+  PrintOptions print;
+  bool check_roundtrip = false, time = false;
+  std::vector<std::string> files;
+};
+
+// False: bad usage, told on stderr.
+bool ParseFlags(int argc, char** argv, Options* o) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view arg = argv[i];
+    if (arg == "--canonical") o->print.canonical = true;
+    else if (arg == "--percent") o->print.percent = true;
+    else if (arg == "--operand-shapes") o->print.operand_shapes = true;
+    else if (arg == "--no-metadata") o->print.metadata = false;
+    else if (arg.starts_with("--elide=")) o->print.max_constant_elements = std::atoll(argv[i] + 8);
+    else if (arg == "--fill-elided") o->parse.fill_elided_constants = true;
+    else if (arg == "--no-verify") o->parse.verify = false;
+    else if (arg == "--check-roundtrip") o->check_roundtrip = true;
+    else if (arg == "--time") o->time = true;
+    else if (arg.size() > 1 && arg[0] == '-') {
+      std::cerr << "hlo-opt: unknown option " << arg << " (--help lists them)\n";
+      return false;
+    } else {
+      o->files.emplace_back(arg);
+    }
+  }
+  if (o->files.empty()) std::cerr << "hlo-opt: no file (--help tells more)\n";
+  return !o->files.empty();
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError("cannot open the file");
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+absl::Status CheckRoundTrip(const Module& module, const Options& o) {
+  ParseOptions parse = o.parse;
+  parse.fill_elided_constants = false;  // what was filled is printed in full
+  const std::string once = Print(module, o.print);
+  absl::StatusOr<std::unique_ptr<Module>> again = ParseModule(once, parse);
+  if (!again.ok()) return absl::InternalError("the print doesn't parse: " + std::string(again.status().message()));
+  std::string why;
+  if (!o.print.canonical && !StructurallyEqual(module, **again, &why)) {
+    return absl::InternalError("parse(print(m)) differs: " + why);
+  }
+  const std::string twice = Print(**again, o.print);
+  if (once == twice) return absl::OkStatus();
+  size_t at = 0;
+  while (at < once.size() && at < twice.size() && once[at] == twice[at]) ++at;
+  const size_t from = at < 60 ? 0 : at - 60;
+  return absl::InternalError("print isn't a fixed point: ..." + once.substr(from, 120) + "... then ..." +
+                             twice.substr(from, 120));
+}
+
+absl::Status Time(const std::string& text, const Options& o) {
+  using Clock = std::chrono::steady_clock;
+  double best = 1e30;
+  const auto start = Clock::now();
+  do {
+    const auto t = Clock::now();
+    absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(text, o.parse);
+    if (!module.ok()) return module.status();
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - t).count());
+  } while (Clock::now() - start < std::chrono::milliseconds(500));
+  std::printf("%.1f MB/s (%zu bytes in %.3f ms)\n", static_cast<double>(text.size()) / best / 1e6, text.size(),
+              best * 1e3);
+  return absl::OkStatus();
+}
+
+absl::Status Process(const std::string& path, const Options& o) {
+  absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  if (o.time) return Time(*text, o);
+  absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(*text, o.parse);
+  if (!module.ok()) return module.status();
+  if (o.check_roundtrip) return CheckRoundTrip(**module, o);
+  std::cout << Print(**module, o.print);
+  return absl::OkStatus();
+}
+
+int Run(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--help") {
+      std::cout << kUsage;
+      return 0;
+    }
+  }
+  Options options;
+  if (!ParseFlags(argc, argv, &options)) return 2;
+  int failures = 0;
+  for (const std::string& path : options.files) {
+    absl::Status status;
+    try {
+      status = Process(path, options);
+    } catch (const InternalError& e) {
+      status = absl::InternalError(e.what());
+    }
+    if (!status.ok()) {
+      ++failures;
+      std::cerr << path << ": " << std::string(status.message()) << "\n";
+    }
+  }
+  if (options.check_roundtrip) {
+    std::cout << options.files.size() - failures << " of " << options.files.size() << " files round-trip\n";
+  }
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tenon
+
+int main(int argc, char** argv) { return tenon::Run(argc, argv); }
