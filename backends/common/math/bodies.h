@@ -45,7 +45,7 @@ V EmitAsinh(V x);
 V EmitAcosh(V x);
 V EmitAtanh(V x);
 
-// log.cc: log2(x) in f64, relative error 2^-40, for positive normal x. Zero, inf and NaN give something finite.
+// log.cc: log2(x) in f64, relative error 2^-37, for positive normal x. Zero, inf and NaN give something finite.
 V Log2F64(V x);
 
 // log.cc: log(1 + v) in f64 for finite v > -1; NaN stays.

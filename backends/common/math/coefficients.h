@@ -58,46 +58,44 @@ inline constexpr float kLogF[] = {
     0x1.2337680000000p-3f, -0x1.fc220e0000000p-4f, 0x1.e6f0620000000p-4f, -0x1.de3be60000000p-4f,
     0x1.1457820000000p-4f,};
 
-// log(1+f) / f, same interval, relative; 2^-33.2
+// log(1+f) / f, same interval, relative; 2^-30.5
 inline constexpr double kLog1p[] = {
-    0x1.0000000026641p+0, -0x1.0000001c6419ep-1, 0x1.5555541cf88b7p-2, -0x1.ffffa6b8da790p-3, 0x1.999a31bb08508p-3,
-    -0x1.55695216e374cp-3, 0x1.24912f0cdebfap-3, -0x1.fc567846d8040p-4, 0x1.c36d0d1ab883ap-4, -0x1.bdb15e53df9dcp-4,
-    0x1.b7a9343667bcbp-4, -0x1.ea4bf2b1d9d1bp-5,};
+    0x1.00000002b6151p+0, -0x1.ffffffc70bc5ap-2, 0x1.5555400a33805p-2, -0x1.00001217544bep-2, 0x1.99a71b2ebe915p-3,
+    -0x1.555be3b287058p-3, 0x1.231299e5215c4p-3, -0x1.fbf1efdfbb2e9p-4, 0x1.e87dd50aaf160p-4, -0x1.dffe591398e2ep-4,
+    0x1.137e3fd610f7fp-4,};
 
-// log2(1+f) / f, same interval, relative; long, for pow; 2^-43.2
+// log2(1+f) / f, same interval, relative; long, for pow; 2^-38.0
 inline constexpr double kLog2[] = {
-    0x1.71547652b8476p+0, -0x1.71547652bd4abp-1, 0x1.ec709dc224492p-2, -0x1.7154764378a8fp-2, 0x1.2776c601f985ep-2,
-    -0x1.ec70abb0092c5p-3, 0x1.a616f2ee9ebccp-3, -0x1.7151904e7fee2p-3, 0x1.48564e2e2bea9p-3, -0x1.27c70442fa731p-3,
-    0x1.0c280a1f806b8p-3, -0x1.e3401139af58ep-4, 0x1.c56acd8bf0745p-4, -0x1.e6e77d6ec46ffp-4, 0x1.d98316bf97a1bp-4,
-    -0x1.d6ffd0e794774p-5,};
+    0x1.71547652b58f8p+0, -0x1.71547651b6f26p-1, 0x1.ec709de33b7dep-2, -0x1.715478885454fp-2, 0x1.2776b6cd6206dp-2,
+    -0x1.ec6f2df83bc58p-3, 0x1.a61b7daf24a36p-3, -0x1.7188d3c0ff36cp-3, 0x1.481faf5b166b0p-3, -0x1.23d64aa09f70fp-3,
+    0x1.0acdd895fedcep-3, -0x1.13b89909233f0p-3, 0x1.0f62d762fd789p-3, -0x1.1da757896b7e3p-4,};
 
-// sin(pi/2 f) / f in f^2, |f| <= 1/2, relative; 2^-37.7
+// sin(pi/2 f) / f in f^2, |f| <= 5/8, relative; 2^-34.3
 inline constexpr double kSinTurn[] = {
-    0x1.921fb5443aedcp+0, -0x1.4abbce5642e02p-1, 0x1.466bba849f378p-4, -0x1.32ca81e68d460p-8, 0x1.4bc15ed996fccp-13,};
+    0x1.921fb543f38e7p+0, -0x1.4abbce1631a19p-1, 0x1.466b97255b68dp-4, -0x1.32be176a6e1dfp-8, 0x1.49085919fa7a9p-13,};
 
-// cos(pi/2 f) in f^2, |f| <= 1/2, relative; 2^-43.8
+// cos(pi/2 f) in f^2, |f| <= 5/8, relative; 2^-30.6
 inline constexpr double kCosTurn[] = {
-    0x1.ffffffffffdaep-1, -0x1.3bd3cc9bd083dp+0, 0x1.03c1f073c186fp-2, -0x1.55d3b9694a84bp-6, 0x1.e1e75b7e932d3p-11,
-    -0x1.a0d76ec2d271fp-16,};
+    0x1.fffffffabaddep-1, -0x1.3bd3cb6d83e26p+0, 0x1.03c196e4d474dp-2, -0x1.55ade12483721p-6, 0x1.d4b0dbc46cdffp-11,};
 
-// atan(t) / t in t^2, |t| <= 1, relative; 2^-36.6
+// atan(t) / t in t^2, |t| <= 1, relative; 2^-31.3
 inline constexpr double kAtan[] = {
-    0x1.ffffffffeb708p-1, -0x1.5555551cfad62p-2, 0x1.99997fe17ece6p-3, -0x1.248ff6c4b0b01p-3, 0x1.c6e4248f01fdep-4,
-    -0x1.72c11edc77ec6p-4, 0x1.335cc11577859p-4, -0x1.ef033ebde04a3p-5, 0x1.682e01a6c003fp-5, -0x1.af88178a0711ep-6,
-    0x1.7da2b228f9758p-7, -0x1.adb12072ae7f4p-9, 0x1.c5fcc211e87b7p-12,};
+    0x1.fffffffcce4d0p-1, -0x1.55554f06c21e4p-2, 0x1.999786f3ae4c7p-3, -0x1.246feba12e756p-3, 0x1.c4cad8bb64a77p-4,
+    -0x1.6865d07e5f071p-4, 0x1.131780ea49366p-4, -0x1.6b6075522453cp-5, 0x1.6cf183df47e32p-6, -0x1.d7d1d3391b446p-8,
+    0x1.1e0760d065cd4p-10,};
 
-// asin(s) / s in s^2, |s| <= 1/2, relative; 2^-40.0
+// asin(s) / s in s^2, |s| <= 1/2, relative; 2^-35.9
 inline constexpr double kAsin[] = {
-    0x1.0000000001018p+0, 0x1.555555416527dp-3, 0x1.3333436fabbb7p-4, 0x1.6db1c8cf3271ep-5, 0x1.f29127ef6556cp-6,
-    0x1.65cddb8627475p-6, 0x1.542c4c51968f8p-6, 0x1.c19cace96f326p-10, 0x1.0fa2acda72175p-5,};
+    0x1.ffffffffdecc4p-1, 0x1.55555658c2b3ep-3, 0x1.33328d4d2d89cp-4, 0x1.6ddf13d514176p-5, 0x1.ed07dec44c432p-6,
+    0x1.94dfba4a13010p-6, 0x1.d96bd174e5380p-8, 0x1.1e52b0abc35f0p-5,};
 
-// cosh(r) in r^2, |r| <= ln2/2, relative; 2^-46.1
+// cosh(r) in r^2, |r| <= ln2/2, relative; 2^-34.6
 inline constexpr double kCosh[] = {
-    0x1.000000000003bp+0, 0x1.ffffffffe7ab0p-2, 0x1.5555558846feap-5, 0x1.6c162c69a98efp-10, 0x1.a17d431f59b9bp-16,};
+    0x1.ffffffffa9441p-1, 0x1.0000005b51aa1p-1, 0x1.5554663a91db1p-5, 0x1.6da647b34f32dp-10,};
 
-// sinh(r)/r in r^2, |r| <= ln2/2, relative; 2^-49.5
+// sinh(r)/r in r^2, |r| <= ln2/2, relative; 2^-37.7
 inline constexpr double kSinh[] = {
-    0x1.0000000000005p+0, 0x1.5555555550dafp-3, 0x1.11111123bb153p-7, 0x1.a01994cdada7fp-13, 0x1.72e10a70d6e19p-19,};
+    0x1.fffffffff62d7p-1, 0x1.5555557e58e8ep-3, 0x1.1110a638eeeeap-7, 0x1.a17de284baf59p-13,};
 
 // erfc(a) e^(a^2) in (a - 3) / (a + 3), 0 <= a <= 10.5, relative; 2^-30.5
 inline constexpr double kErfc[] = {

@@ -18,8 +18,8 @@ constexpr uint64_t kExponentMaskF64 = 0xfff0000000000000;
 
 // The logarithm's values outside its domain: y for x > pole, -inf at the pole, NaN below, x for inf and NaN.
 V WithSpecialValues(V y, V x, double pole) {
-  V outside = Select(x == pole, -kInf, x.Constant(kNan));
-  return Select(x < kInf, Select(x > pole, y, outside), Select(x < pole, x.Constant(kNan), x));
+  y = Select(x < kInf, y, x);
+  return Select(x <= pole, Select(x == pole, -kInf, x.Constant(kNan)), y);
 }
 
 // The exponent field of x / sqrt(1/2), in place: x = 2^k m with sqrt(1/2) <= m < sqrt(2).
@@ -54,11 +54,7 @@ V EmitLog(V x) {
   V f = FromBits(SubInt(bits, field), x.type()) - 1;
   V tail = f * f * Fma(f, Polynomial(f, kLogF), -0.5);
   V low = Fma(k, kLn2FLo, tail);
-  // high + error = k ln2Hi + f exactly (Dekker's Fast2Sum); the product is exact.
-  V product = k * kLn2FHi;
-  V high = product + f;
-  V error = (product - high) + f;
-  return WithSpecialValues(high + (error + low), x, 0);
+  return WithSpecialValues(Fma(k, kLn2FHi, f + low), x, 0);
 }
 
 V EmitLog1p(V x) {

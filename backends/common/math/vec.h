@@ -34,6 +34,7 @@ inline V operator-(V x) { return x.With(x.b->CreateFNeg(x.v)); }
 inline V operator<(V x, V y) { return x.With(x.b->CreateFCmpOLT(x.v, y.v)); }
 inline V operator<(V x, double y) { return x < x.Constant(y); }
 inline V operator>(V x, double y) { return x.With(x.b->CreateFCmpOGT(x.v, x.Constant(y).v)); }
+inline V operator<=(V x, double y) { return x.With(x.b->CreateFCmpOLE(x.v, x.Constant(y).v)); }
 inline V operator>=(V x, double y) { return x.With(x.b->CreateFCmpOGE(x.v, x.Constant(y).v)); }
 inline V operator==(V x, V y) { return x.With(x.b->CreateFCmpOEQ(x.v, y.v)); }
 inline V operator==(V x, double y) { return x == x.Constant(y); }
