@@ -1,0 +1,142 @@
+// Schedule: a topological order of the entry computation that keeps few bytes live.
+//
+// List scheduling (the source of the heuristic: register-pressure list schedulers): of the instructions that are ready, the one
+// that frees most and allocates least, ties by program order, so that a chain stays a chain. Instructions with effects keep their
+// order among each other. The better (by peak of live bytes) of this order and program order is kept. After fusion; last pass.
+#include <queue>
+
+#include "absl/container/flat_hash_map.h"
+#include "passes/fused_form.h"
+#include "passes/memory/strided_view.h"
+#include "passes/pass.h"
+
+namespace tenon {
+namespace {
+
+int64_t BytesOf(const Instruction& op) {
+  if (op.opcode() == Opcode::kParameter || op.opcode() == Opcode::kConstant || op.opcode() == Opcode::kTuple ||
+      op.opcode() == Opcode::kGetTupleElement || IsViewOp(op)) {
+    return 0;
+  }
+  int64_t bytes = 0;
+  for (const Shape& leaf : FlattenShape(op.shape())) {
+    if (leaf.is_array()) bytes += leaf.byte_size().constant_or(1 << 20);
+  }
+  return bytes;
+}
+
+class Scheduler {
+ public:
+  explicit Scheduler(Computation* c) : program_order_(c->PostOrder()) {
+    for (size_t i = 0; i < program_order_.size(); ++i) position_[program_order_[i]] = static_cast<int64_t>(i);
+    for (Instruction* op : program_order_) bytes_[op] = BytesOf(*op);
+    // Views and tuple elements hold their operand's memory: uses count for the owner.
+    for (Instruction* op : program_order_) {
+      const bool alias = op->operand_count() > 0 && (op->opcode() == Opcode::kGetTupleElement || IsViewOp(*op));
+      owner_[op] = alias ? owner_[op->operand(0)] : op;
+    }
+    AddEffectEdges();
+  }
+
+  std::vector<Instruction*> Best() {
+    std::vector<Instruction*> listed = ListSchedule();
+    return Peak(listed) < Peak(program_order_) ? listed : program_order_;
+  }
+
+ private:
+  void AddEffectEdges() {
+    Instruction* last = nullptr;
+    for (Instruction* op : program_order_) {
+      if (!op->IsStateful()) continue;
+      if (last != nullptr) extra_[last].push_back(op);
+      last = op;
+    }
+  }
+
+  std::vector<Instruction*> Owners(const Instruction* op) const {
+    std::vector<Instruction*> owners;
+    for (Instruction* o : op->operands()) {
+      Instruction* owner = owner_.at(o);
+      if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(owner);
+    }
+    return owners;
+  }
+
+  absl::flat_hash_map<const Instruction*, int64_t> UseCounts() const {
+    absl::flat_hash_map<const Instruction*, int64_t> uses;
+    for (Instruction* op : program_order_) {
+      for (Instruction* owner : Owners(op)) ++uses[owner];
+    }
+    return uses;
+  }
+
+  std::vector<Instruction*> ListSchedule() {
+    absl::flat_hash_map<const Instruction*, int64_t> waiting, uses = UseCounts();
+    for (Instruction* op : program_order_) {
+      for (Instruction* user : op->users()) ++waiting[user];
+      for (Instruction* s : op->control_successors()) ++waiting[s];
+      for (Instruction* s : extra_[op]) ++waiting[s];
+    }
+    auto score = [&](Instruction* op) {  // bytes that running it now adds
+      int64_t delta = bytes_[op];
+      for (Instruction* owner : Owners(op)) {
+        if (uses[owner] == 1) delta -= bytes_[owner];
+      }
+      return delta;
+    };
+    // Scores only fall while waiting; a stale entry is refreshed when popped.
+    using Entry = std::tuple<int64_t, int64_t, Instruction*>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> ready;
+    for (Instruction* op : program_order_) {
+      if (waiting[op] == 0) ready.push({score(op), position_[op], op});
+    }
+    std::vector<Instruction*> order;
+    while (!ready.empty()) {
+      auto [s, p, op] = ready.top();
+      ready.pop();
+      if (const int64_t now = score(op); now != s) {
+        ready.push({now, p, op});
+        continue;
+      }
+      order.push_back(op);
+      for (Instruction* owner : Owners(op)) --uses[owner];
+      auto release = [&](Instruction* next) {
+        if (--waiting[next] == 0) ready.push({score(next), position_[next], next});
+      };
+      for (Instruction* user : op->users()) release(user);
+      for (Instruction* next : op->control_successors()) release(next);
+      for (Instruction* next : extra_[op]) release(next);
+    }
+    return order;
+  }
+
+  int64_t Peak(const std::vector<Instruction*>& order) const {
+    absl::flat_hash_map<const Instruction*, int64_t> uses = UseCounts();
+    int64_t live = 0, peak = 0;
+    for (Instruction* op : order) {
+      live += bytes_.at(op);
+      peak = std::max(peak, live);
+      for (Instruction* owner : Owners(op)) {
+        if (--uses[owner] == 0) live -= bytes_.at(owner);
+      }
+    }
+    return peak;
+  }
+
+  std::vector<Instruction*> program_order_;
+  absl::flat_hash_map<const Instruction*, int64_t> position_, bytes_;
+  absl::flat_hash_map<const Instruction*, Instruction*> owner_;
+  absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> extra_;
+};
+
+}  // namespace
+
+absl::StatusOr<bool> Schedule(Module& module, PassContext&) {
+  std::vector<Instruction*> order = Scheduler(module.entry()).Best();
+  const bool changed = !module.is_scheduled || order != module.entry()->instructions();
+  module.entry()->set_schedule(order);
+  module.is_scheduled = true;
+  return changed;
+}
+
+}  // namespace tenon
