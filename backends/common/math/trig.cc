@@ -13,7 +13,7 @@ constexpr double kRoundF64 = 0x1.8p52;
 
 struct QuarterTurns {
   V n;  // i32: how many, modulo 4
-  V f;  // f64: the rest, in quarter turns, |f| <= 5/8: 1/2, and what the product's first word was rounded by
+  V f;  // f64: the rest, in quarter turns. |f| <= 3/4: 1/2 and, for huge arguments, the product's second word
 };
 
 // a * 2/pi for a >= 0 (M. Payne, R. Hanek 1983): the words of 2/pi that only count whole turns are left out, which
