@@ -13,13 +13,6 @@ std::vector<Shape> OperandList(const Inference& in) {
   return shapes;
 }
 
-absl::StatusOr<Shape> DeclaredCollective(const Inference& in) {
-  const std::string_view name = OpcodeName(in.opcode);
-  TENON_WANT(in.declared != nullptr, "declared_c4",
-             absl::StrCat("a declared result shape of ", absl::string_view(name.data(), name.size())), "none");
-  return *in.declared;
-}
-
 absl::Status CheckArrays(const Inference& in) {
   for (int64_t i = 0; i < in.count(); ++i) {
     TENON_WANT(in.shape(i).is_array(), "collective_c1", "array operands", OperandShapes(in));
@@ -104,13 +97,13 @@ absl::StatusOr<Shape> TransferData(const Inference& in) {
 }  // namespace
 
 TENON_INFER(kAllGather) {
-  TENON_ASSIGN_OR_RETURN(const Shape result, DeclaredCollective(in));
+  TENON_ASSIGN_OR_RETURN(const Shape result, Declared(in));
   TENON_RETURN_IF_ERROR(CheckGathered(in, result, /*gathered=*/true));
   return result;
 }
 
 TENON_INFER(kAllGatherStart) {
-  TENON_ASSIGN_OR_RETURN(const Shape state, DeclaredCollective(in));
+  TENON_ASSIGN_OR_RETURN(const Shape state, Declared(in));
   TENON_WANT(state.is_tuple() && state.elements().size() >= 2, "all_gather_start_c1", "a tuple (operands, results)",
              state.ToString());
   TENON_RETURN_IF_ERROR(CheckGathered(in, state.element(1), /*gathered=*/true));
@@ -124,7 +117,7 @@ TENON_INFER(kAllReduceDone) { return in.shape(0); }
 TENON_INFER(kCollectiveReduce) { return Reduced(in); }
 
 TENON_INFER(kReduceScatter) {
-  TENON_ASSIGN_OR_RETURN(const Shape result, DeclaredCollective(in));
+  TENON_ASSIGN_OR_RETURN(const Shape result, Declared(in));
   TENON_RETURN_IF_ERROR(CheckGathered(in, result, /*gathered=*/false));
   return result;
 }
@@ -153,7 +146,7 @@ TENON_INFER(kCollectivePermute) {
 }
 
 TENON_INFER(kCollectivePermuteStart) {
-  TENON_ASSIGN_OR_RETURN(const Shape state, DeclaredCollective(in));
+  TENON_ASSIGN_OR_RETURN(const Shape state, Declared(in));
   TENON_WANT(state.is_tuple() && state.elements().size() >= 2, "collective_permute_start_c1",
              "a tuple (operand, result, ...)", state.ToString());
   return state;
@@ -186,7 +179,7 @@ TENON_INFER(kSendDone) {
 }
 
 TENON_INFER(kRecv) {
-  TENON_ASSIGN_OR_RETURN(const Shape state, DeclaredCollective(in));
+  TENON_ASSIGN_OR_RETURN(const Shape state, Declared(in));
   TENON_RETURN_IF_ERROR(CheckToken(in, 0));
   TENON_WANT(state.is_tuple() && state.elements().size() == 3, "recv_c1", "a tuple (data, u32[], token)",
              state.ToString());
@@ -199,7 +192,7 @@ TENON_INFER(kRecvDone) {
 }
 
 TENON_INFER(kInfeed) {
-  TENON_ASSIGN_OR_RETURN(const Shape result, DeclaredCollective(in));
+  TENON_ASSIGN_OR_RETURN(const Shape result, Declared(in));
   TENON_RETURN_IF_ERROR(CheckToken(in, 0));
   TENON_WANT(result.is_tuple() && result.elements().size() == 2 &&
                  result.element(1).element_type() == PrimitiveType::kToken,

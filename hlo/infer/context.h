@@ -42,6 +42,9 @@ absl::Status Misfit(std::string_view label, std::string_view wanted, std::string
 std::string OperandShapes(const Inference& in);
 std::string Ints(absl::Span<const int64_t> values);
 
+// The shape an op states itself because its operands don't determine it.
+absl::StatusOr<Shape> Declared(const Inference& in);
+
 // Largest dimension and attribute number that arithmetic on shapes admits: sums and small products stay below 2^62.
 inline constexpr int64_t kMaxDim = int64_t{1} << 48;
 inline constexpr int64_t kMaxRank = 128;  // recursion over dimensions stays shallow

@@ -10,13 +10,6 @@ std::vector<Shape> OperandList(const Inference& in) {
   return shapes;
 }
 
-absl::StatusOr<Shape> DeclaredShape(const Inference& in) {
-  const std::string_view name = OpcodeName(in.opcode);
-  TENON_WANT(in.declared != nullptr, "declared_c2",
-             absl::StrCat("a declared result shape of ", absl::string_view(name.data(), name.size())), "none");
-  return *in.declared;
-}
-
 absl::StatusOr<Shape> Callee(const Inference& in, Attr attr, std::string_view role) {
   const Computation* callee = in.comp(attr);
   TENON_RETURN_IF_ERROR(CheckCallee(callee, OperandList(in), role));
@@ -35,8 +28,8 @@ absl::StatusOr<Shape> AsyncState(const Inference& in) {
 
 TENON_INFER(kCall) { return Callee(in, Attr::kToApply, "to_apply"); }
 TENON_INFER(kFusion) { return Callee(in, Attr::kCalls, "calls"); }
-TENON_INFER(kParameter) { return DeclaredShape(in); }
-TENON_INFER(kCustomCall) { return DeclaredShape(in); }
+TENON_INFER(kParameter) { return Declared(in); }
+TENON_INFER(kCustomCall) { return Declared(in); }
 TENON_INFER(kDomain) { return in.shape(0); }
 TENON_INFER(kOptBarrier) { return in.shape(0); }
 TENON_INFER(kTuple) { return Shape::Tuple(OperandList(in)); }

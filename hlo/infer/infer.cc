@@ -23,6 +23,13 @@ std::string Ints(absl::Span<const int64_t> values) {
   return absl::StrCat("{", absl::StrJoin(values, ","), "}");
 }
 
+absl::StatusOr<Shape> Declared(const Inference& in) {
+  const std::string_view name = OpcodeName(in.opcode);
+  TENON_WANT(in.declared != nullptr, "declared_c1",
+             absl::StrCat("a declared result shape of ", absl::string_view(name.data(), name.size())), "none");
+  return *in.declared;
+}
+
 absl::Status CheckShapeSize(const Shape& shape) {
   if (shape.is_tuple() || shape.element_type() == PrimitiveType::kBuffer) {
     for (const Shape& e : shape.elements()) TENON_RETURN_IF_ERROR(CheckShapeSize(e));

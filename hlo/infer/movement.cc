@@ -4,14 +4,6 @@
 namespace tenon::infer {
 namespace {
 
-// The shape an op states itself because operands don't determine it.
-absl::StatusOr<const Shape*> Declared(const Inference& in) {
-  const std::string_view name = OpcodeName(in.opcode);
-  TENON_WANT(in.declared != nullptr, "declared_c1",
-             absl::StrCat("a declared result shape of ", absl::string_view(name.data(), name.size())), "none");
-  return in.declared;
-}
-
 Shape WithoutLayout(const Shape& s) {
   if (s.is_array()) return WithType(s, s.element_type());
   Shape copy = s;
@@ -33,32 +25,32 @@ std::string DimText(Dim d) { return d.ToString(); }
 
 // A bitcast keeps the bytes and may change type, dims and layout.
 TENON_INFER(kBitcast) {
-  TENON_ASSIGN_OR_RETURN(const Shape* declared, Declared(in));
-  TENON_WANT(in.shape(0).is_array() && declared->is_array(), "bitcast_c1", "an array operand and result",
-             in.shape(0).ToString(), " to ", declared->ToString());
+  TENON_ASSIGN_OR_RETURN(const Shape declared, Declared(in));
+  TENON_WANT(in.shape(0).is_array() && declared.is_array(), "bitcast_c1", "an array operand and result",
+             in.shape(0).ToString(), " to ", declared.ToString());
   TENON_WANT(KnownEqual(in.shape(0).num_elements() * BitWidth(in.shape(0).element_type()),
-                        declared->num_elements() * BitWidth(declared->element_type())),
+                        declared.num_elements() * BitWidth(declared.element_type())),
              "bitcast_c2", "operand and result of the same size", in.shape(0).ToString(), " to ",
-             declared->ToString());
-  return WithoutLayout(*declared);
+             declared.ToString());
+  return WithoutLayout(declared);
 }
 
 TENON_INFER(kBroadcast) {
-  TENON_ASSIGN_OR_RETURN(const Shape* declared, Declared(in));
+  TENON_ASSIGN_OR_RETURN(const Shape declared, Declared(in));
   const Shape& x = in.shape(0);
   const std::vector<int64_t> dims = in.ints(Attr::kDimensions);
-  TENON_WANT(x.is_array() && declared->is_array() && x.element_type() == declared->element_type(), "broadcast_c1",
-             "an array operand of the result's type", x.ToString(), " to ", declared->ToString());
+  TENON_WANT(x.is_array() && declared.is_array() && x.element_type() == declared.element_type(), "broadcast_c1",
+             "an array operand of the result's type", x.ToString(), " to ", declared.ToString());
   TENON_WANT(static_cast<int64_t>(dims.size()) == x.rank(), "broadcast_c2",
              absl::StrCat(x.rank(), " entries in dimensions"), Ints(dims));
-  TENON_WANT(InRangeAndUnique(dims, declared->rank()), "broadcast_c3",
-             absl::StrCat("different dimensions in [0, ", declared->rank(), ")"), Ints(dims));
+  TENON_WANT(InRangeAndUnique(dims, declared.rank()), "broadcast_c3",
+             absl::StrCat("different dimensions in [0, ", declared.rank(), ")"), Ints(dims));
   for (int64_t i = 0; i < x.rank(); ++i) {
-    TENON_WANT(KnownEqual(x.dim(i), declared->dim(dims[i])), "broadcast_c4",
+    TENON_WANT(KnownEqual(x.dim(i), declared.dim(dims[i])), "broadcast_c4",
                absl::StrCat("result dimension ", dims[i], " to be ", x.dim(i).ToString()),
-               DimText(declared->dim(dims[i])));
+               DimText(declared.dim(dims[i])));
   }
-  return WithoutLayout(*declared);
+  return WithoutLayout(declared);
 }
 
 TENON_INFER(kConcatenate) {
@@ -84,26 +76,26 @@ TENON_INFER(kConcatenate) {
 }
 
 TENON_INFER(kConstant) {
-  TENON_ASSIGN_OR_RETURN(const Shape* declared, Declared(in));
-  return WithoutLayout(*declared);
+  TENON_ASSIGN_OR_RETURN(const Shape declared, Declared(in));
+  return WithoutLayout(declared);
 }
 
 TENON_INFER(kCopy) { return WithoutLayout(in.shape(0)); }
 
 TENON_INFER(kDynamicReshape) {
-  TENON_ASSIGN_OR_RETURN(const Shape* declared, Declared(in));
-  TENON_WANT(in.shape(0).is_array() && declared->is_array() &&
-                 in.shape(0).element_type() == declared->element_type(),
+  TENON_ASSIGN_OR_RETURN(const Shape declared, Declared(in));
+  TENON_WANT(in.shape(0).is_array() && declared.is_array() &&
+                 in.shape(0).element_type() == declared.element_type(),
              "dynamic_reshape_c1", "an array operand of the result's type", in.shape(0).ToString(), " to ",
-             declared->ToString());
-  TENON_WANT(in.count() - 1 == declared->rank(), "dynamic_reshape_c2",
-             absl::StrCat(declared->rank(), " size operands"), in.count() - 1);
+             declared.ToString());
+  TENON_WANT(in.count() - 1 == declared.rank(), "dynamic_reshape_c2",
+             absl::StrCat(declared.rank(), " size operands"), in.count() - 1);
   for (int64_t i = 1; i < in.count(); ++i) {
     TENON_WANT(IsIntegralScalar(in.shape(i)), "dynamic_reshape_c3", "integer scalars as sizes", OperandShapes(in));
   }
-  TENON_WANT(KnownEqual(in.shape(0).num_elements(), declared->num_elements()), "dynamic_reshape_c4",
-             "the operand's number of elements", in.shape(0).ToString(), " to ", declared->ToString());
-  return WithoutLayout(*declared);
+  TENON_WANT(KnownEqual(in.shape(0).num_elements(), declared.num_elements()), "dynamic_reshape_c4",
+             "the operand's number of elements", in.shape(0).ToString(), " to ", declared.ToString());
+  return WithoutLayout(declared);
 }
 
 TENON_INFER(kGetDimensionSize) {
@@ -130,13 +122,13 @@ TENON_INFER(kSetDimensionSize) {
 }
 
 TENON_INFER(kIota) {
-  TENON_ASSIGN_OR_RETURN(const Shape* declared, Declared(in));
-  TENON_WANT(declared->is_array() && declared->rank() > 0 && declared->element_type() != PrimitiveType::kPred,
-             "iota_c1", "a numeric array of rank 1 or more", declared->ToString());
+  TENON_ASSIGN_OR_RETURN(const Shape declared, Declared(in));
+  TENON_WANT(declared.is_array() && declared.rank() > 0 && declared.element_type() != PrimitiveType::kPred,
+             "iota_c1", "a numeric array of rank 1 or more", declared.ToString());
   const int64_t dim = in.integer(Attr::kIotaDimension, -1);
-  TENON_WANT(dim >= 0 && dim < declared->rank(), "iota_c2",
-             absl::StrCat("iota_dimension in [0, ", declared->rank(), ")"), dim);
-  return WithoutLayout(*declared);
+  TENON_WANT(dim >= 0 && dim < declared.rank(), "iota_c2",
+             absl::StrCat("iota_dimension in [0, ", declared.rank(), ")"), dim);
+  return WithoutLayout(declared);
 }
 
 TENON_INFER(kPad) {
@@ -163,14 +155,14 @@ TENON_INFER(kPad) {
 }
 
 TENON_INFER(kReshape) {
-  TENON_ASSIGN_OR_RETURN(const Shape* declared, Declared(in));
-  TENON_WANT(in.shape(0).is_array() && declared->is_array() &&
-                 in.shape(0).element_type() == declared->element_type(),
+  TENON_ASSIGN_OR_RETURN(const Shape declared, Declared(in));
+  TENON_WANT(in.shape(0).is_array() && declared.is_array() &&
+                 in.shape(0).element_type() == declared.element_type(),
              "reshape_c1", "an array operand of the result's type", in.shape(0).ToString(), " to ",
-             declared->ToString());
-  TENON_WANT(KnownEqual(in.shape(0).num_elements(), declared->num_elements()), "reshape_c2",
-             "the operand's number of elements", in.shape(0).ToString(), " to ", declared->ToString());
-  return WithoutLayout(*declared);
+             declared.ToString());
+  TENON_WANT(KnownEqual(in.shape(0).num_elements(), declared.num_elements()), "reshape_c2",
+             "the operand's number of elements", in.shape(0).ToString(), " to ", declared.ToString());
+  return WithoutLayout(declared);
 }
 
 TENON_INFER(kReverse) {

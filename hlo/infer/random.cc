@@ -2,19 +2,8 @@
 #include "hlo/infer/context.h"
 
 namespace tenon::infer {
-namespace {
-
-absl::StatusOr<Shape> DeclaredRandom(const Inference& in) {
-  const std::string_view name = OpcodeName(in.opcode);
-  TENON_WANT(in.declared != nullptr, "declared_c3",
-             absl::StrCat("a declared result shape of ", absl::string_view(name.data(), name.size())), "none");
-  return *in.declared;
-}
-
-}  // namespace
-
 TENON_INFER(kRng) {
-  TENON_ASSIGN_OR_RETURN(const Shape result, DeclaredRandom(in));
+  TENON_ASSIGN_OR_RETURN(const Shape result, Declared(in));
   const std::string distribution = in.ident(Attr::kDistribution);
   TENON_WANT(distribution == "rng_uniform" || distribution == "rng_normal", "rng_c1",
              "distribution rng_uniform or rng_normal", distribution);
@@ -28,7 +17,7 @@ TENON_INFER(kRng) {
 }
 
 TENON_INFER(kRngBitGenerator) {
-  TENON_ASSIGN_OR_RETURN(const Shape result, DeclaredRandom(in));
+  TENON_ASSIGN_OR_RETURN(const Shape result, Declared(in));
   const std::string algorithm = in.ident(Attr::kRngAlgorithm);
   TENON_WANT(algorithm == "rng_default" || algorithm == "rng_three_fry" || algorithm == "rng_philox",
              "rng_bit_generator_c1", "algorithm rng_default, rng_three_fry or rng_philox", algorithm);
@@ -44,7 +33,7 @@ TENON_INFER(kRngBitGenerator) {
 }
 
 TENON_INFER(kRngGetAndUpdateState) {
-  TENON_ASSIGN_OR_RETURN(const Shape result, DeclaredRandom(in));
+  TENON_ASSIGN_OR_RETURN(const Shape result, Declared(in));
   const Shape wanted(PrimitiveType::kU64, {2});
   TENON_WANT(KnownCompatible(result, wanted), "rng_get_and_update_state_c1", "a result of u64[2]", result.ToString());
   return wanted;
