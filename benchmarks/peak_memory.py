@@ -1,0 +1,92 @@
+"""Peak memory of a model's second call by the allocator's own reports, against eager's.
+
+    python benchmarks/peak_memory.py [--model resnet50] [--backends tenon,inductor]
+
+PyTorch's profiler hears every allocation and release of the CPU allocator. Recording starts before
+the first call, compilation included, so what a backend keeps between calls (arena, folded
+constants) counts; the peak is taken within the second call. Weights and inputs exist before.
+"""
+
+import argparse
+import gc
+import importlib.util
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+if importlib.util.find_spec("torch_tenon") is None:
+    sys.path.append(str(ROOT / "torch_plugin" / "python"))
+
+import torch
+from models import zoo
+from torch.profiler import ProfilerActivity, profile, record_function
+
+LIMIT = 1.05
+
+
+def peak(call) -> tuple[int, int]:
+    """(peak within the second call, held when it starts), in bytes above the start."""
+    gc.collect()
+    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:
+        call()
+        gc.collect()
+        with record_function("second_call"):
+            call()
+    return peak_of(prof.profiler.kineto_results.events())
+
+
+def peak_of(events) -> tuple[int, int]:
+    window = next(e for e in events if e.name() == "second_call")
+    start, end = window.start_ns(), window.start_ns() + window.duration_ns()
+    live = high = held = 0
+    reports = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    for when, delta in reports:
+        if when > end:
+            break
+        live += delta
+        if when < start:
+            held = high = live
+        else:
+            high = max(high, live)
+    return high, held
+
+
+def build(name: str):
+    torch.manual_seed(1234)
+    if name == "resnet50":
+        model, args = zoo.resnet50(batch=1, size=224)
+        return model.eval(), args
+    return zoo.CASES[name].make()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="resnet50")
+    parser.add_argument("--backends", default="tenon,inductor")
+    options = parser.parse_args()
+    model, args = build(options.model)
+    eager, held = peak(lambda: model(*args))
+    mib = 2**20
+    print(f"{options.model}, second call: eager {eager / mib:.2f} MiB (held before {held / mib:.2f})")
+    missed = False
+    for backend in options.backends.split(","):
+        torch._dynamo.reset()
+        try:
+            compiled = torch.compile(model, backend=backend, dynamic=False)
+            found, held = peak(lambda: compiled(*args))
+        except Exception as error:
+            print(f"{backend} did not run: {type(error).__name__}: {str(error).splitlines()[0]}")
+            missed |= backend == "tenon"
+            continue
+        ratio = found / eager
+        line = f"{backend} {found / mib:.2f} MiB (held before {held / mib:.2f}), {ratio:.3f} x eager"
+        if backend == "tenon":
+            missed |= ratio > LIMIT
+            line += f", limit {LIMIT}: {'met' if ratio <= LIMIT else 'LOST'}"
+        print(line, flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
