@@ -1,0 +1,92 @@
+// Collectives of one replica and one partition: every group is {0}.
+#include <algorithm>
+
+#include "hlo/eval/internal.h"
+
+namespace tenon::eval {
+namespace {
+
+// all-reduce, all-gather, ... of a group of one: the operands themselves.
+absl::StatusOr<Literal> Same(Context&, const Instruction& i, Operands operands) {
+  Literal result =
+      operands.size() == 1 && !(i.shape().is_tuple() && operands[0].shape().is_array())
+          ? operands[0]
+          : Literal::Tuple({operands.begin(), operands.end()});
+  if (!Shape::Compatible(result.shape(), i.shape())) {
+    return Unimplemented(i, "a group of more than one replica");
+  }
+  return result;
+}
+
+// (operand, result, contexts...)
+absl::StatusOr<Literal> StartPair(const Instruction& i, Literal operand, Literal result) {
+  std::vector<Literal> elements = {std::move(operand), std::move(result)};
+  for (size_t k = 2; k < i.shape().elements().size(); ++k) {
+    elements.emplace_back(i.shape().element(k));
+  }
+  Literal tuple = Literal::Tuple(std::move(elements));
+  if (!Shape::Compatible(tuple.shape(), i.shape())) {
+    return Unimplemented(i, "a group of more than one replica");
+  }
+  return tuple;
+}
+
+absl::StatusOr<Literal> AllGatherStart(Context&, const Instruction& i, Operands operands) {
+  Literal all = operands.size() == 1 ? operands[0]
+                                     : Literal::Tuple({operands.begin(), operands.end()});
+  return StartPair(i, all, all);
+}
+
+absl::StatusOr<Literal> SecondElement(Context&, const Instruction& i, Operands operands) {
+  if (operands[0].elements().size() < 2) return Invalid(i, "wanted the tuple of its start");
+  return operands[0].elements()[1];
+}
+
+absl::StatusOr<Literal> Forward(Context&, const Instruction&, Operands operands) {
+  return operands[0];
+}
+
+// {{0,0}} sends the value to itself; a replica nobody sends to gets zeros.
+Literal Permuted(const Instruction& i, const Literal& x) {
+  std::string pairs = i.attrs().get<std::string>(Attr::kSourceTargetPairs);
+  pairs.erase(std::remove(pairs.begin(), pairs.end(), ' '), pairs.end());
+  return pairs.find("{0,0}") != std::string::npos ? x : Literal(x.shape());
+}
+
+absl::StatusOr<Literal> CollectivePermute(Context&, const Instruction& i, Operands operands) {
+  if (operands.size() != 1) return Unimplemented(i, "in-place buffers");
+  return Permuted(i, operands[0]);
+}
+
+absl::StatusOr<Literal> CollectivePermuteStart(Context&, const Instruction& i, Operands operands) {
+  if (operands.size() != 1) return Unimplemented(i, "in-place buffers");
+  return StartPair(i, operands[0], Permuted(i, operands[0]));
+}
+
+absl::StatusOr<Literal> Zero(Context&, const Instruction& i, Operands) {
+  return Literal(i.shape());
+}
+
+constexpr HandlerRow kRows[] = {
+    {Opcode::kAllGather, Same},
+    {Opcode::kAllGatherStart, AllGatherStart},
+    {Opcode::kAllGatherDone, SecondElement},
+    {Opcode::kAllReduce, Same},
+    {Opcode::kAllReduceStart, Same},
+    {Opcode::kAllReduceDone, Forward},
+    {Opcode::kAllToAll, Same},
+    {Opcode::kCollectiveBroadcast, Same},
+    {Opcode::kCollectivePermute, CollectivePermute},
+    {Opcode::kCollectivePermuteStart, CollectivePermuteStart},
+    {Opcode::kCollectivePermuteDone, SecondElement},
+    {Opcode::kCollectiveReduce, Same},
+    {Opcode::kPartitionId, Zero},
+    {Opcode::kReduceScatter, Same},
+    {Opcode::kReplicaId, Zero},
+};
+
+}  // namespace
+
+absl::Span<const HandlerRow> CollectiveHandlers() { return kRows; }
+
+}  // namespace tenon::eval
