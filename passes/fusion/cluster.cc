@@ -57,6 +57,31 @@ FusionForm SingleForm(const Instruction& op) {
   }
 }
 
+namespace {
+
+// Does `op` hang, elementwise, on a reduce over rows that would make `work` elements a row kernel, in which op is done once a row?
+bool BringsRowReduce(const Instruction& op, Dim work) {
+  const Instruction* at = &op;
+  for (int steps = 0; steps < 16; ++steps) {
+    if (at->opcode() == Opcode::kReduce) {
+      if (KindOfReduce(*at) != ReduceKind::kRow) return false;
+      const RowDomain domain = DomainOfReduce(*at);
+      return KnownEqual(domain.outer, op.shape().num_elements()) && KnownEqual(domain.outer * domain.inner, work);
+    }
+    const Instruction* next = nullptr;
+    for (const Instruction* o : at->operands()) {  // the one operand that is not a constant
+      const bool constant = o->opcode() == Opcode::kConstant ||
+                            (o->opcode() == Opcode::kBroadcast && o->operand(0)->opcode() == Opcode::kConstant);
+      if (!constant && next == nullptr) next = o;
+    }
+    if (next == nullptr || !(at->IsElementwise() || at->opcode() == Opcode::kReshape)) return false;
+    at = next;
+  }
+  return false;
+}
+
+}  // namespace
+
 Clusters::Clusters(Computation* computation, PassContext& context) : computation_(computation), context_(context) {}
 
 void Clusters::Form() {
@@ -210,7 +235,7 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
   if (!as_result && CostOf(*op) >= 10) {
     const bool row_value = c.form == FusionForm::kRow && RoleOf(op->shape(), c.domain) != RowRole::kNone;
     const Dim work = c.form == FusionForm::kRow ? c.domain.outer * c.domain.inner : ElementsOf(ArrayShape(*c.lead));
-    if (!row_value && LoopLike(c.form) && Less(op->shape().num_elements() * 2, work) != Ternary::kNo) {
+    if (!row_value && LoopLike(c.form) && !BringsRowReduce(*op, work) && Less(op->shape().num_elements() * 2, work) != Ternary::kNo) {
       *why = "would be computed several times";
       return false;
     }
