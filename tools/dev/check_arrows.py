@@ -45,7 +45,8 @@ ARROWS = {
 # Foreign headers -> the folders that may include them.
 FOREIGN = {
     "torch": (re.compile(r"(torch|ATen|c10|caffe2|pybind11)/|Python\.h$"),
-              ("torch_plugin/executor/", "torch_plugin/device/")),
+              ("torch_plugin/executor/", "torch_plugin/device/",
+               "benchmarks/alloc_only.cc")),  # a peer: what a call costs that only allocates
     # ulp-sweep runs the math bodies alone, with no kernel around them.
     "LLVM": (re.compile(r"llvm(-c)?/"), ("backends/", "tests/backends/", "tools/ulp-sweep/")),
 }
