@@ -49,6 +49,7 @@ BoundProgram::~BoundProgram() {
 absl::Status BoundProgram::Bind(CodeLoader* loader) {
   TENON_RETURN_IF_ERROR(LoadCode(loader));
   BindValues();
+  framework_inputs.resize(program.inputs.size());
   FindSlotMetas();
   regions.resize(program.regions.size());
   for (size_t r = 0; r < program.regions.size(); ++r) {
@@ -160,6 +161,8 @@ BoundView BoundProgram::Bind(const View& view) {
     num_metas += 2 * static_cast<int64_t>(view.dims.size());
   }
   bound.whole = IsWhole(view);
+  const Value& value = program.values[view.value];
+  if (bound.whole && value.kind == ValueKind::kInput) framework_inputs[value.index] = 1;
   return bound;
 }
 

@@ -85,6 +85,7 @@ class BoundProgram {
   std::vector<std::pair<int32_t, void*>> fixed_values;  // constants
   int64_t num_caches = 0, num_metas = 0, max_operands = 0, max_results = 0, max_args = 0,
           max_scratch = 0;
+  std::vector<uint8_t> framework_inputs;  // per input: the host gets the caller's own tensor
   bool static_arena = true;  // size and offsets
   bool has_dims = false;     // the dim program must run
   // An output slot may hold memory that it doesn't own (a view of the arena or of an input): looked

@@ -122,11 +122,13 @@ std::string InfoJson(const BoundProgram& bound) {
   out["tier"] = p.tier == Program::Tier::kNative ? "native" : "eager_program";
   out["reason"] = p.tier_reason;
   out["inputs"] = Json::array();
+  size_t row_index = 0;
   for (const InputSpec& in : p.inputs) {
     Json row = Meta(in.dtype, in.dims, in.strides);
     row["kind"] = static_cast<int>(in.kind);
     row["name"] = in.name;
     row["mutated"] = in.mutated;
+    row["framework"] = bound.framework_inputs[row_index++] != 0;
     out["inputs"].push_back(std::move(row));
   }
   out["outputs"] = Json::array();

@@ -163,7 +163,7 @@ TENON_API int tenon_run(TenonExecutable*, const TenonTensor* inputs, TenonTensor
 /* The same, but where owned[i] != 0 the reference inputs[i].tensor passes to libtenon, which gives
  * it back at the input's last use, at the latest on return (errors included). An input that is an
  * output too must not be owned. */
-TENON_API int tenon_run_owned(TenonExecutable*, const TenonTensor* inputs, const uint8_t* owned,
+TENON_API int tenon_run_owned(TenonExecutable*, const TenonTensor* inputs, uint8_t* owned,
                               TenonTensor* outputs, char** error);
 
 /* Sizes and strides (ndim of each) of a fresh output whose TenonOutput has none. */

@@ -1,0 +1,69 @@
+// TenonArg trees -> IValue stack templates, by the schema's types.
+#pragma once
+
+#include <ATen/core/function_schema.h>
+#include <ATen/core/stack.h>
+
+#include <vector>
+
+#include "runtime/tenon_c.h"
+
+namespace tenon::torch_host {
+
+// Built once per call site: every argument converted, tensors left open.
+class ArgTemplate {
+ public:
+  // `args` may be shorter than the schema's list only by its out= arguments, which stay open for
+  // AppendOut. Throws c10::Error naming the argument, what was wanted and what came.
+  ArgTemplate(const c10::FunctionSchema& schema, const TenonArg* args, int64_t num_args);
+
+  // Pushes the arguments. tensor(operand) gives the tensors.
+  template <typename F>
+  void Push(torch::jit::Stack* stack, const F& tensor) const {
+    size_t hole = 0;
+    for (size_t k = 0; k < values_.size(); ++k) {
+      if (hole == holes_.size() || holes_[hole].arg != k) {
+        stack->push_back(values_[k]);
+        continue;
+      }
+      if (holes_[hole].element < 0) {
+        stack->emplace_back(tensor(holes_[hole++].operand));
+        continue;
+      }
+      PushList(stack, k, &hole, tensor);
+    }
+  }
+  size_t size() const { return values_.size(); }
+
+ private:
+  struct Hole {
+    size_t arg;
+    int64_t element;  // -1: the argument itself
+    int32_t operand;
+  };
+  template <typename F>
+  void PushList(torch::jit::Stack* stack, size_t arg, size_t* hole, const F& tensor) const {
+    if (values_[arg].isTensorList()) {
+      c10::List<at::Tensor> list = values_[arg].toTensorList().copy();
+      for (; *hole < holes_.size() && holes_[*hole].arg == arg; ++*hole)
+        list[holes_[*hole].element] = tensor(holes_[*hole].operand);
+      stack->emplace_back(std::move(list));
+    } else {
+      c10::List<std::optional<at::Tensor>> list = values_[arg].toOptionalTensorList().copy();
+      for (; *hole < holes_.size() && holes_[*hole].arg == arg; ++*hole) {
+        at::Tensor t = tensor(holes_[*hole].operand);
+        if (t.defined()) list[holes_[*hole].element] = std::move(t);
+      }
+      stack->emplace_back(std::move(list));
+    }
+  }
+  c10::IValue Convert(const TenonArg& arg, const c10::Type& type,
+                      const std::optional<int32_t>& count);
+  c10::IValue ConvertList(const TenonArg& arg, const c10::ListType& type,
+                          const std::optional<int32_t>& count);
+
+  std::vector<c10::IValue> values_;
+  std::vector<Hole> holes_;  // ordered by arg
+};
+
+}  // namespace tenon::torch_host

@@ -1,0 +1,235 @@
+#include "torch_plugin/executor/executable_object.h"
+
+#include <structmember.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/object_ptr.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "torch_plugin/executor/dtype.h"
+#include "torch_plugin/executor/gil.h"
+#include "torch_plugin/executor/host.h"
+#include "torch_plugin/executor/run.h"
+#include "torch_plugin/executor/tensor.h"
+
+namespace tenon::torch_host {
+namespace {
+
+struct ExecutableObject {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject* dict;
+  PyObject* weakrefs;
+  Callee* callee;
+};
+
+ExecutableObject* Cast(PyObject* self) { return reinterpret_cast<ExecutableObject*>(self); }
+
+PyObject* Call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  if (PyVectorcall_NARGS(nargsf) != 1 || kwnames != nullptr) {
+    PyErr_SetString(PyExc_TypeError, "an Executable takes one argument, the list of inputs");
+    return nullptr;
+  }
+  return RunExecutable(*Cast(self)->callee, args[0]);
+}
+
+PyObject* TakeText(char* text) {
+  PyObject* result = PyUnicode_FromString(text);
+  tenon_string_free(text);
+  return result;
+}
+PyObject* Info(PyObject* self, PyObject*) {
+  return TakeText(tenon_executable_info(Cast(self)->callee->executable));
+}
+PyObject* Text(PyObject* self, PyObject*) {
+  return TakeText(tenon_executable_text(Cast(self)->callee->executable));
+}
+PyObject* Stats(PyObject* self, PyObject* reset) {
+  const int flag = PyObject_IsTrue(reset);
+  if (flag < 0) return nullptr;
+  return TakeText(tenon_executable_stats(Cast(self)->callee->executable, flag));
+}
+PyObject* AllowEarlyRelease(PyObject* self, PyObject*) {
+  for (Callee::Input& in : Cast(self)->callee->inputs) in.movable = in.tensor && !in.returned;
+  Py_RETURN_NONE;
+}
+PyObject* BoxedCall(PyObject*, void*) { Py_RETURN_TRUE; }
+
+int Traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Cast(self)->dict);
+  if (Cast(self)->callee != nullptr) Py_VISIT(Cast(self)->callee->constants);
+  Py_VISIT(Py_TYPE(self));
+  return 0;
+}
+int Clear(PyObject* self) {
+  Py_CLEAR(Cast(self)->dict);
+  return 0;
+}
+void Dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  if (Cast(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
+  Clear(self);
+  if (Callee* callee = Cast(self)->callee) {
+    {
+      NoGil no_gil;  // frees code, arenas, wrappers; other threads may be at that too, waiting for
+                     // the GIL
+      tenon_executable_release(callee->executable);
+    }
+    Py_XDECREF(callee->constants);
+    delete callee;
+  }
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMethodDef kMethods[] = {
+    {"info", Info, METH_NOARGS,
+     "JSON: tier, reason, inputs, outputs, kernels, steps, memory, compile_ms, remarks."},
+    {"text", Text, METH_NOARGS, "The program as text."},
+    {"stats", Stats, METH_O, "stats(reset) -> JSON: counts and times of the runs so far."},
+    {"allow_early_release", AllowEarlyRelease, METH_NOARGS,
+     "Inputs that only the given list holds may be freed at their last use."},
+    {nullptr, nullptr, 0, nullptr}};
+PyMemberDef kMembers[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(ExecutableObject, vectorcall), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(ExecutableObject, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(ExecutableObject, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+PyGetSetDef kGetSet[] = {
+    {"_boxed_call", BoxedCall, nullptr, "AOTAutograd: takes its inputs as one list.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot kSlots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(Traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(Clear)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_methods, kMethods},
+    {Py_tp_members, kMembers},
+    {Py_tp_getset, kGetSet},
+    {Py_tp_doc, const_cast<char*>("A compiled graph: list of inputs in, list of outputs out.")},
+    {0, nullptr}};
+PyType_Spec kSpec = {"torch_tenon._C.Executable", sizeof(ExecutableObject), 0,
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                     kSlots};
+PyTypeObject* type = nullptr;
+
+void ReadInputs(Callee* callee, const nlohmann::json& info) {
+  for (const auto& row : info["inputs"]) {
+    Callee::Input in;
+    const int kind = row["kind"];  // tenon::InputSpec::Kind
+    in.tensor = kind == 0;
+    in.symint = kind == 1;
+    in.other = kind == 3;
+    in.mutated = row["mutated"];
+    in.framework = row["framework"];
+    callee->inputs.push_back(in);
+  }
+}
+
+void ReadOutputs(Callee* callee) {
+  const TenonOutput* outputs = tenon_outputs(callee->executable);
+  for (int64_t k = 0; k < tenon_num_outputs(callee->executable); ++k) {
+    Callee::Output out;
+    out.kind = outputs[k].kind;
+    out.index = outputs[k].index;
+    if (out.kind == 0) {
+      const auto dtype = ToTorch(outputs[k].dtype);
+      TORCH_CHECK(dtype.has_value(), "output ", k, " has no torch dtype");
+      out.dtype = *dtype;
+    }
+    out.sized = outputs[k].sizes != nullptr;
+    out.sizes.resize(outputs[k].ndim);
+    out.strides.resize(outputs[k].ndim);
+    if (out.sized) {
+      out.sizes.assign(outputs[k].sizes, outputs[k].sizes + outputs[k].ndim);
+      out.strides.assign(outputs[k].strides, outputs[k].strides + outputs[k].ndim);
+    }
+    if (out.kind == 2) callee->inputs[out.index].returned = true;
+    callee->outputs.push_back(std::move(out));
+  }
+}
+
+PyObject* NewObject(TenonExecutable* executable, PyObject* constants) {
+  auto callee = std::make_unique<Callee>();
+  callee->executable = executable;
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self == nullptr) {
+    tenon_executable_release(executable);
+    return nullptr;
+  }
+  Cast(self)->vectorcall = Call;
+  Cast(self)->callee = callee.release();  // from here on the object frees what it has
+  Callee& filled = *Cast(self)->callee;
+  try {
+    char* text = tenon_executable_info(executable);
+    const nlohmann::json info = nlohmann::json::parse(text, nullptr, false);
+    tenon_string_free(text);
+    filled.name = "tenon graph " + info.value("name", std::string("?"));
+    filled.native = info["tier"] == "native";
+    filled.constants = Py_NewRef(constants);
+    ReadInputs(&filled, info);
+    ReadOutputs(&filled);
+  } catch (...) {
+    Py_DECREF(self);
+    throw;
+  }
+  return self;
+}
+
+PyObject* Compile(PyObject* args) {
+  const char* graph;
+  const char* options;
+  Py_ssize_t graph_size, options_size;
+  PyObject* sequence;
+  if (!PyArg_ParseTuple(args, "s#s#O", &graph, &graph_size, &options, &options_size, &sequence))
+    return nullptr;
+  THPObjectPtr constants(PySequence_Tuple(sequence));
+  if (!constants) return nullptr;
+  std::vector<TenonTensor> described;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(constants.get()); ++k) {
+    PyObject* item = PyTuple_GET_ITEM(constants.get(), k);
+    TORCH_CHECK_TYPE(THPVariable_Check(item), "constant ", k, ": wanted a tensor, got ",
+                     Py_TYPE(item)->tp_name);
+    described.push_back(Describe(THPVariable_Unpack(item).unsafeGetTensorImpl()));
+  }
+  char* error = nullptr;
+  TenonExecutable* executable;
+  {
+    NoGil no_gil;
+    executable = tenon_compile(graph, graph_size, options, options_size, described.data(),
+                               static_cast<int64_t>(described.size()), Host(), &error);
+  }
+  if (PyErr_CheckSignals() != 0) {  // Ctrl-C while the GIL was released
+    tenon_executable_release(executable);
+    tenon_string_free(error);
+    return nullptr;
+  }
+  if (executable == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, error != nullptr ? error : "tenon: the compile failed");
+    tenon_string_free(error);
+    return nullptr;
+  }
+  return NewObject(executable, constants.get());
+}
+
+}  // namespace
+
+int AddExecutableType(PyObject* module) {
+  type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kSpec));
+  return type == nullptr
+             ? -1
+             : PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(type));
+}
+
+PyObject* CompileGraph(PyObject*, PyObject* args) {
+  HANDLE_TH_ERRORS
+  return Compile(args);
+  END_HANDLE_TH_ERRORS
+}
+
+}  // namespace tenon::torch_host

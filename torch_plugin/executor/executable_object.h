@@ -1,0 +1,16 @@
+// torch_tenon._C.Executable: a compiled graph as a Python callable, list of inputs in, list of
+// outputs out.
+#pragma once
+
+#include <torch/csrc/python_headers.h>
+
+namespace tenon::torch_host {
+
+// Adds the type to the module. -1: a Python error is set.
+int AddExecutableType(PyObject* module);
+
+// compile(graph: str, options: str, constants: sequence of tensors) -> Executable. Releases the GIL
+// while it compiles.
+PyObject* CompileGraph(PyObject* module, PyObject* args);
+
+}  // namespace tenon::torch_host

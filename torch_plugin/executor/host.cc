@@ -1,0 +1,59 @@
+#include "torch_plugin/executor/host.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <utility>
+
+#include "torch_plugin/executor/log.h"
+#include "torch_plugin/executor/op.h"
+#include "torch_plugin/executor/tensor.h"
+
+namespace tenon::torch_host {
+namespace {
+
+thread_local std::exception_ptr pending;
+
+// Arena memory counts in PyTorch's memory reports like any tensor's.
+void* Allocate(void*, size_t bytes) {
+  try {
+    return c10::GetCPUAllocator()->raw_allocate(bytes == 0 ? 64 : bytes);
+  } catch (...) {
+    return nullptr;
+  }
+}
+void Deallocate(void*, void* memory, size_t) { c10::GetCPUAllocator()->raw_deallocate(memory); }
+
+void ParallelFor(void*, int64_t begin, int64_t end, int64_t grain,
+                 void (*fn)(void*, int64_t, int64_t), void* arg) {
+  at::parallel_for(begin, end, grain, [&](int64_t b, int64_t e) { fn(arg, b, e); });
+}
+int NumThreads(void*) { return at::in_parallel_region() ? 1 : at::get_num_threads(); }
+
+}  // namespace
+
+void KeepException(std::exception_ptr exception) { pending = std::move(exception); }
+std::exception_ptr TakeException() { return std::exchange(pending, nullptr); }
+
+const TenonHost* Host() {
+  static const TenonHost host = {
+      .size = sizeof(TenonHost),
+      .version = TENON_ABI_VERSION,
+      .context = nullptr,
+      .allocate = Allocate,
+      .deallocate = Deallocate,
+      .parallel_for = ParallelFor,
+      .num_threads = NumThreads,
+      .op_prepare = PrepareOp,
+      .op_release = ReleaseOp,
+      .op_call = CallOp,
+      .tensor_release = ReleaseTensor,
+      .tensor_retain = RetainTensor,
+      .tensor_clone = CloneTensor,
+      .cache_release = ReleaseTensor,
+      .log = Log,
+  };
+  return &host;
+}
+
+}  // namespace tenon::torch_host

@@ -1,0 +1,139 @@
+#include "torch_plugin/executor/op.h"
+
+#include <ATen/Functions.h>
+#include <c10/util/Exception.h>
+
+#include <cstring>
+#include <string_view>
+
+#include "torch_plugin/executor/dtype.h"
+#include "torch_plugin/executor/host.h"
+#include "torch_plugin/executor/op_impl.h"
+#include "torch_plugin/executor/tensor.h"
+
+namespace tenon::torch_host {
+namespace {
+
+ExpectedResult Expect(const TenonTensor& meta) {
+  ExpectedResult e;
+  e.used = meta.dtype >= 0;
+  e.dtype = meta.dtype;
+  e.ndim = meta.ndim;
+  e.sized = meta.ndim >= 0 && meta.sizes != nullptr;
+  if (e.sized) {
+    e.sizes.assign(meta.sizes, meta.sizes + meta.ndim);
+    e.strides.assign(meta.strides, meta.strides + meta.ndim);
+  }
+  return e;
+}
+
+bool SameStrides(const at::Tensor& t, const std::vector<int64_t>& strides) {
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    if (t.size(d) > 1 && t.stride(d) != strides[d]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+at::Tensor Op::Wrapper(const TenonTensor& memory, void** cache) const {
+  auto* wrapper = static_cast<c10::TensorImpl*>(*cache);
+  // A wrapper that somebody kept (or whose storage somebody kept) must not change under them.
+  if (wrapper != nullptr && wrapper->refcount() == 1 &&
+      wrapper->unsafe_storage().use_count() == 1 &&
+      FromTorch(c10::typeMetaToScalarType(wrapper->dtype())) == memory.dtype) {
+    Repoint(wrapper, memory);
+    return BorrowTensor(wrapper);
+  }
+  at::Tensor fresh = WrapMemory(memory);
+  if (wrapper != nullptr) ReleaseTensor(nullptr, wrapper);
+  *cache = at::Tensor(fresh).unsafeReleaseTensorImpl();
+  return fresh;
+}
+
+at::Tensor Op::Operand(const TenonOpCall& call, int32_t index) const {
+  const TenonTensor& operand = call.operands[index];
+  if (operand.tensor != nullptr) return BorrowTensor(operand.tensor);
+  if (operand.ndim < 0) return {};
+  return Wrapper(operand, &call.cache[index]);
+}
+
+// A result on a wrapper's storage doesn't own its memory.
+bool Op::IsOnWrapper(const TenonOpCall& call, const at::Tensor& tensor) const {
+  if (!tensor.has_storage()) return false;
+  const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  for (int32_t k = 0; k < num_operands; ++k) {
+    auto* wrapper = static_cast<c10::TensorImpl*>(call.cache[k]);
+    if (wrapper != nullptr && wrapper->unsafe_storage().unsafeGetStorageImpl() == storage)
+      return true;
+  }
+  return false;
+}
+
+// What kernels were compiled for is dtype, sizes and strides. A fake kernel's strides are sometimes
+// not the real kernel's: then a copy makes them so. Another dtype or size is an error.
+at::Tensor Op::Fit(size_t index, at::Tensor tensor) const {
+  const ExpectedResult& e = expected[index];
+  if (e.ndim < 0) return tensor;
+  tensor = tensor.resolve_conj().resolve_neg();
+  const bool right = FromTorch(tensor.scalar_type()) == e.dtype && tensor.dim() == e.ndim &&
+                     (!e.sized || tensor.sizes() == c10::IntArrayRef(e.sizes));
+  TORCH_CHECK(right, name, ": result ", index, " was compiled as ", tenon_dtype_name(e.dtype),
+              c10::IntArrayRef(e.sizes), ", the operator returned ", tensor.scalar_type(),
+              tensor.sizes());
+  if (!e.sized || SameStrides(tensor, e.strides)) return tensor;
+  at::Tensor copy = at::empty_strided(e.sizes, e.strides, tensor.options());
+  copy.copy_(tensor);
+  return copy;
+}
+
+void Op::Give(TenonOpCall* call, size_t index, at::Tensor tensor) const {
+  if (index >= expected.size() || !expected[index].used) return;
+  if (!tensor.defined()) {
+    TORCH_CHECK(expected[index].ndim < 0, name, ": result ", index, " is missing");
+    return;
+  }
+  tensor = Fit(index, std::move(tensor));
+  if (IsOnWrapper(*call, tensor)) tensor = tensor.clone();
+  call->results[index] = GiveTensor(std::move(tensor));
+}
+
+void Op::ReleaseResults(TenonOpCall* call) const {
+  if (rule == 0) return;
+  for (size_t k = 0; k < expected.size(); ++k) {
+    if (call->results[k].tensor != nullptr) ReleaseTensor(nullptr, call->results[k].tensor);
+    call->results[k] = {};
+  }
+}
+
+void* PrepareOp(void*, const TenonOpSpec* spec, char** error) {
+  try {
+    const bool python = std::string_view(spec->overload).starts_with("python.");
+    std::unique_ptr<Op> op = python ? PreparePythonOp(*spec) : PrepareDispatchedOp(*spec);
+    op->name = spec->overload;
+    op->rule = spec->rule;
+    op->num_operands = spec->num_operands;
+    for (int32_t k = 0; k < spec->num_results; ++k)
+      op->expected.push_back(Expect(spec->results[k]));
+    return op.release();
+  } catch (const c10::Error& e) {
+    *error = strdup(e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    *error = strdup(e.what());
+  }
+  return nullptr;
+}
+
+void ReleaseOp(void*, void* op) { delete static_cast<Op*>(op); }
+
+int CallOp(void*, TenonOpCall* call) {
+  try {
+    static_cast<Op*>(call->op)->Call(call);
+    return 0;
+  } catch (...) {
+    KeepException(std::current_exception());
+    return 1;
+  }
+}
+
+}  // namespace tenon::torch_host

@@ -1,0 +1,44 @@
+// One call of an executable from Python.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/python_headers.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/tenon_c.h"
+
+namespace tenon::torch_host {
+
+// What a call needs to know of an executable, read once from libtenon.
+struct Callee {
+  struct Input {
+    bool tensor = true;  // else SymInt, None or something the program passes on
+    bool symint = false;
+    bool other = false;  // any tensor whatsoever
+    bool mutated = false;
+    bool framework = false;  // an operand of framework steps, so C++ will count references
+    bool returned = false;   // is an output too
+    bool movable = false;    // its memory may be freed before the run ends
+  };
+  struct Output {
+    int32_t kind = 0;
+    int64_t index = 0;
+    c10::ScalarType dtype = c10::ScalarType::Float;
+    bool sized = true;
+    std::vector<int64_t> sizes, strides;
+  };
+  TenonExecutable* executable = nullptr;
+  bool native = false;
+  std::string name;
+  std::vector<Input> inputs;
+  std::vector<Output> outputs;
+  PyObject* constants = nullptr;  // tuple
+};
+
+// `list` (a list or tuple of the inputs; a list is emptied) -> new list of outputs, or nullptr with
+// a Python error set.
+PyObject* RunExecutable(const Callee& callee, PyObject* list);
+
+}  // namespace tenon::torch_host
