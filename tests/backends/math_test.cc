@@ -50,6 +50,15 @@ TEST_P(MathFunction, IsAsAccurateAsClaimed) {
   EXPECT_GE(result.worst.ulp, 0.49) << "no measurement finds less than half a unit";
 }
 
+// What docs/accuracy.md reports, half a minute per function.
+TEST_P(MathFunction, IsAsAccurateAsClaimedOnAllInputsSlow) {
+  ulp_sweep::SweepOptions options;
+  options.pairs = int64_t{1} << 28;
+  ulp_sweep::SweepResult result = Sweep(Compile(GetParam()), ulp_sweep::ReferenceFor(GetParam()), options);
+  EXPECT_LE(result.worst.ulp, Info(GetParam()).max_ulp) << Describe(result.worst);
+  EXPECT_EQ(result.mismatches, 0) << Describe(result.first_mismatch);
+}
+
 // AVX2 and narrower vectors give the bits that the host's widest vectors give.
 TEST_P(MathFunction, HasTheSameBitsAtEveryWidth) {
   JitBody wide = Compile(GetParam());
