@@ -23,6 +23,9 @@ class Context {
   void Release(int64_t bytes) { live_bytes_ -= bytes; }
   absl::StatusOr<Literal> Call(const Computation& computation, absl::Span<const Literal> args);
 
+  uint64_t rng_draws = 0;                    // of rng
+  uint64_t rng_state[2] = {0x7012395, 0};  // of rng-get-and-update-state
+
  private:
   absl::StatusOr<const Plan*> PlanOf(const Computation& computation);
   absl::StatusOr<Literal> Run(const Plan& plan, absl::Span<const Literal> args);
