@@ -1,0 +1,448 @@
+// The driver of lowering: parameters, one node after the other, root tuple. What an op means is in lower/<family>.cc.
+#include "torch_plugin/aten/lower.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "torch_plugin/aten/lower/op_context.h"
+
+namespace tenon::aten {
+namespace {
+
+std::string JsonString(std::string_view s) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (unsigned char c : s) {
+    if (c == '"' || c == '\\') {
+      out += {'\\', static_cast<char>(c)};
+    } else if (c < 0x20) {
+      out += {'\\', 'u', '0', '0', kHex[c >> 4], kHex[c & 15]};
+    } else {
+      out += static_cast<char>(c);
+    }
+  }
+  return out + "\"";
+}
+
+const char* RuleName(ResultRule rule) { return rule == ResultRule::kView ? "view" : "owned"; }
+const char* EffectName(Effect effect) {
+  switch (effect) {
+    case Effect::kPure: return "pure";
+    case Effect::kRandom: return "random";
+    case Effect::kMutates: return "mutates";
+    case Effect::kHostRead: return "host_read";
+    case Effect::kError: return "error";
+  }
+  return "pure";
+}
+
+// The parameter's layout follows the caller's strides even when they have gaps: the stride order is what matters to
+// vectorisation, and a dense copy of it, should one be needed, keeps that order.
+Permutation StrideOrder(const Meta& meta) {
+  Permutation dense = LayoutOf(meta);
+  if (!dense.empty() || IsDense(meta)) return dense;
+  Permutation order;
+  for (int64_t i = static_cast<int64_t>(meta.sizes.size()) - 1; i >= 0; --i) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    if (KnownOne(meta.sizes[a]) || KnownOne(meta.sizes[b])) return false;
+    if (KnownEqual(meta.strides[a], 0) || KnownEqual(meta.strides[b], 0)) return false;
+    return Less(meta.strides[a], meta.strides[b]) == Ternary::kYes;
+  });
+  return order == RowMajor(static_cast<int64_t>(order.size())) ? Permutation() : order;
+}
+
+Shape ShapeOf(const Meta& meta, const Permutation& layout) {
+  Shape shape(meta.dtype, meta.sizes);
+  if (!layout.empty()) shape.set_layout(layout);
+  return shape;
+}
+
+bool OnlySymInts(const Graph& graph, const Node& node) {
+  return !node.results.empty() && std::all_of(node.results.begin(), node.results.end(), [&](ValueId r) {
+    return graph.meta(r).kind == Meta::Kind::kSymInt;
+  });
+}
+
+class Lowerer {
+ public:
+  Lowerer(const Graph& graph, std::unique_ptr<Module> module, const LowerOptions& options)
+      : graph_(graph), options_(options), module_(std::move(module)), builder_(module_->AddComputation("main")), values_(graph.values.size(), nullptr),
+        use_count_(graph.values.size(), 0), shared_{graph, builder_, values_, binding_, use_count_} {
+    module_->set_entry(builder_.computation());
+  }
+  absl::StatusOr<Lowered> Run();
+
+ private:
+  absl::Status CheckSupported() const;
+  void CountUses();
+  void AddParameters();
+  void AddParameter(ValueId v, Binding::Parameter::Kind kind, int64_t index);
+  absl::Status LowerNode(const Node& node);
+  absl::Status LowerMutation(const Node& node);
+  absl::StatusOr<Values> TryLower(const Node& node, const OpRow* row);
+  Values FrameworkCall(const Node& node, const OpRow* row, const std::string& reason);
+  absl::Status SetResults(const Node& node, Values results);
+  Instruction* WithLayout(Instruction* x, const Meta& meta);
+  void SetProvenance(const Node& node);
+  void AddOutputs();
+  bool Disabled(const std::string& op) const {
+    const auto& d = options_.disable;
+    return std::find(d.begin(), d.end(), op) != d.end() || std::find(d.begin(), d.end(), "*") != d.end();
+  }
+  int64_t InputNumber(ValueId v) const {
+    auto it = std::find(graph_.inputs.begin(), graph_.inputs.end(), v);
+    return it == graph_.inputs.end() ? -1 : it - graph_.inputs.begin();
+  }
+
+  const Graph& graph_;
+  const LowerOptions& options_;
+  std::unique_ptr<Module> module_;
+  Builder builder_;
+  std::vector<Instruction*> values_;
+  std::vector<int32_t> use_count_;
+  absl::flat_hash_set<Instruction*> named_;                  // instructions that stand for a graph value
+  Binding binding_;
+  std::vector<std::string> remarks_;
+  std::vector<std::pair<int64_t, Instruction*>> mutations_;  // input number, its new value
+  std::vector<ValueId> alias_of_;                            // by value: the mutated input it is, or -1
+  Instruction* last_effect_ = nullptr;                       // order of random steps
+  OpContext::Shared shared_;
+};
+
+// What no HLO program carries: the eager program takes the whole graph.
+absl::Status Lowerer::CheckSupported() const {
+  for (const GraphValue& value : graph_.values) {
+    if (value.meta.kind == Meta::Kind::kOther) {
+      return absl::UnimplementedError(absl::StrCat("%", value.name, " is ", value.meta.other));
+    }
+    if (value.meta.kind == Meta::Kind::kTensor && value.meta.device != "cpu") {
+      return absl::UnimplementedError(absl::StrCat("%", value.name, " is on device ", value.meta.device));
+    }
+  }
+  for (const Node& node : graph_.nodes) {
+    if (!node.op.starts_with("aten.") && !OnlySymInts(graph_, node)) {
+      return absl::UnimplementedError(absl::StrCat("calls ", node.op, ", which is no ATen operator"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Lowerer::CountUses() {
+  for (const Node& node : graph_.nodes) {
+    for (ValueId v : node.operands) ++use_count_[v];
+  }
+  for (const GraphOutput& output : graph_.outputs) {
+    if (output.kind == GraphOutput::Kind::kValue) ++use_count_[output.value];
+  }
+}
+
+void Lowerer::AddParameter(ValueId v, Binding::Parameter::Kind kind, int64_t index) {
+  const Meta& meta = graph_.meta(v);
+  if (meta.kind != Meta::Kind::kTensor) return;
+  const int64_t number = static_cast<int64_t>(binding_.parameters.size());
+  values_[v] = builder_.Parameter(number, ShapeOf(meta, StrideOrder(meta)), graph_.values[v].name);
+  binding_.parameters.push_back(
+      {.kind = kind, .index = index, .dtype = meta.dtype, .sizes = meta.sizes, .strides = meta.strides});
+}
+
+void Lowerer::AddParameters() {
+  for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+    const GraphValue& value = graph_.values[graph_.inputs[i]];
+    Binding::Input input{.dtype = value.meta.dtype, .sizes = value.meta.sizes, .strides = value.meta.strides,
+                         .symint = value.meta.symint, .name = value.name};
+    if (value.meta.kind == Meta::Kind::kSymInt) input.kind = InputSpec::Kind::kSymInt;
+    if (value.meta.kind == Meta::Kind::kNone) input.kind = InputSpec::Kind::kNone;
+    binding_.inputs.push_back(std::move(input));
+    AddParameter(graph_.inputs[i], Binding::Parameter::Kind::kInput, static_cast<int64_t>(i));
+  }
+  for (size_t k = 0; k < graph_.constants.size(); ++k) {
+    AddParameter(graph_.constants[k], Binding::Parameter::Kind::kConstant, static_cast<int64_t>(k));
+  }
+  for (const auto& [v, literal] : graph_.literals) values_[v] = builder_.Constant(literal);
+}
+
+void Lowerer::SetProvenance(const Node& node) {
+  Metadata m;
+  m.op_name = node.op;
+  m.module_path = node.module_path;
+  size_t colon = node.source.rfind(':');
+  m.source_file = node.source.substr(0, colon);
+  if (colon != std::string::npos) {
+    std::from_chars(node.source.data() + colon + 1, node.source.data() + node.source.size(), m.source_line);
+  }
+  builder_.set_metadata(std::move(m));
+}
+
+// The element types that lowerings and kernels handle.
+bool HasKernels(PrimitiveType t) {
+  return t == PrimitiveType::kPred || (IsIntegral(t) && BitWidth(t) >= 8) || IsHalf(t) || t == PrimitiveType::kF32 ||
+         t == PrimitiveType::kF64;
+}
+
+absl::StatusOr<Values> Lowerer::TryLower(const Node& node, const OpRow* row) {
+  if (row == nullptr) return NotLowered("no lowering");
+  if (row->kind == RowKind::kLibrary) return NotLowered("library");
+  if (row->kind == RowKind::kStep) {
+    return NotLowered(row->effect == Effect::kRandom ? "random: the bits of ATen's generator" : "no lowering");
+  }
+  if (Disabled(node.op)) return NotLowered("disabled by an option");
+  for (const std::vector<ValueId>* list : {&node.operands, &node.results}) {
+    for (ValueId v : *list) {
+      const Meta& meta = graph_.meta(v);
+      if (meta.kind == Meta::Kind::kTensor && !HasKernels(meta.dtype)) {
+        return NotLowered(absl::StrCat("dtype ", std::string(PrimitiveTypeName(meta.dtype))));
+      }
+    }
+  }
+  OpContext op(shared_, node, *row);
+  return row->lower(op);
+}
+
+absl::Status Lowerer::LowerNode(const Node& node) {
+  if (OnlySymInts(graph_, node)) return absl::OkStatus();  // known from the metas
+  if (node.mutates_first) return LowerMutation(node);
+  SetProvenance(node);
+  const OpRow* row = FindRow(node.op);
+  absl::StatusOr<Values> results = TryLower(node, row);
+  if (results.ok()) return SetResults(node, *std::move(results));
+  if (results.status().code() != absl::StatusCode::kUnimplemented) {
+    return absl::Status(results.status().code(), absl::StrCat(node.op, ": ", std::string(results.status().message())));
+  }
+  return SetResults(node, FrameworkCall(node, row, std::string(results.status().message())));
+}
+
+// copy_ into an input. Any other in-place operator makes the graph one for the eager program.
+absl::Status Lowerer::LowerMutation(const Node& node) {
+  const ValueId target = node.operands[0];
+  const ValueId input = alias_of_[target] >= 0 ? alias_of_[target] : target;
+  const int64_t number = InputNumber(input);
+  if (node.op != "aten.copy_.default" || number < 0) {
+    return absl::UnimplementedError(absl::StrCat("in-place ", node.op, " of what is no graph input"));
+  }
+  SetProvenance(node);
+  const Meta& meta = graph_.meta(input);
+  TENON_CHECK(node.args.size() >= 2 && node.args[1].is_tensor(), "copy_ needs a tensor");
+  Instruction* source = values_[node.operands[node.args[1].i]];
+  source = builder_.BroadcastTo(builder_.Convert(source, meta.dtype), meta.sizes);
+  auto seen = std::find_if(mutations_.begin(), mutations_.end(), [&](const auto& m) { return m.first == number; });
+  if (seen == mutations_.end()) {
+    mutations_.emplace_back(number, source);
+  } else {
+    seen->second = source;
+  }
+  binding_.inputs[number].mutated = true;
+  values_[input] = source;
+  for (ValueId r : node.results) {
+    values_[r] = source;
+    alias_of_[r] = input;
+  }
+  return absl::OkStatus();
+}
+
+// Of the results that are tensors.
+std::string StridesJson(const Graph& graph, const Node& node) {
+  std::string out = "[";
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    if (graph.meta(node.results[i]).kind != Meta::Kind::kTensor) continue;
+    absl::StrAppend(&out, out.size() == 1 ? "" : ",", "[");
+    const std::vector<Dim>& strides = graph.meta(node.results[i]).strides;
+    for (size_t d = 0; d < strides.size(); ++d) absl::StrAppend(&out, d == 0 ? "" : ",", strides[d].ToString());
+    out += "]";
+  }
+  return out + "]";
+}
+
+// custom-call "aten.<op>": an array for one result, a tuple for several. Results that are None (undefined tensors) have no
+// element; "results" then lists the operator's result numbers that have one.
+Values Lowerer::FrameworkCall(const Node& node, const OpRow* row, const std::string& reason) {
+  std::vector<Instruction*> operands;
+  std::vector<int64_t> renumbered(node.operands.size(), -1);
+  std::function<FrameworkArg(const FrameworkArg&)> resolve = [&](const FrameworkArg& arg) {
+    FrameworkArg out = arg;
+    if (arg.is_tensor()) {
+      const ValueId v = node.operands[arg.i];
+      const Meta& meta = graph_.meta(v);
+      if (meta.kind == Meta::Kind::kNone) return FrameworkArg::None();
+      if (meta.kind == Meta::Kind::kSymInt) {
+        if (meta.symint.is_constant()) return FrameworkArg::Int(meta.symint.constant());
+        return FrameworkArg{.kind = FrameworkArg::Kind::kSymInt, .s = meta.symint.ToString()};
+      }
+      if (renumbered[arg.i] < 0) {
+        renumbered[arg.i] = static_cast<int64_t>(operands.size());
+        operands.push_back(values_[v]);
+      }
+      out.i = renumbered[arg.i];
+    }
+    for (FrameworkArg& element : out.list) element = resolve(element);
+    return out;
+  };
+  std::vector<FrameworkArg> args;
+  for (const FrameworkArg& arg : node.args) args.push_back(resolve(arg));
+
+  std::vector<Shape> shapes;
+  std::vector<int64_t> present;
+  bool dense = true;
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    const Meta& meta = graph_.meta(node.results[i]);
+    if (meta.kind != Meta::Kind::kTensor) continue;
+    present.push_back(static_cast<int64_t>(i));
+    shapes.push_back(ShapeOf(meta, StrideOrder(meta)));
+    dense = dense && IsDense(meta);
+  }
+  const Effect effect = row != nullptr ? row->effect : EffectOf(node.op);
+  const ResultRule rule = row != nullptr ? row->rule : RuleOf(node.op);
+  std::string config = absl::StrCat("{\"args\":", JsonString(ToString(args)), ",\"rule\":\"", RuleName(rule), "\"");
+  if (effect != Effect::kPure) absl::StrAppend(&config, ",\"effect\":\"", EffectName(effect), "\"");
+  if (present.size() != node.results.size()) {
+    absl::StrAppend(&config, ",\"num_results\":", node.results.size(), ",\"results\":[");
+    for (size_t i = 0; i < present.size(); ++i) absl::StrAppend(&config, i == 0 ? "" : ",", present[i]);
+    config += "]";
+  }
+  if (!dense) absl::StrAppend(&config, ",\"strides\":", StridesJson(graph_, node));
+  absl::StrAppend(&config, ",\"reason\":", JsonString(reason), "}");
+
+  const bool single = node.results.size() == 1 && present.size() == 1;
+  const Shape shape = single ? shapes[0] : Shape::Tuple(shapes);
+  Instruction* call = builder_.CustomCall(node.op, shape, operands, config, effect != Effect::kPure);
+  if (effect != Effect::kPure) {
+    if (last_effect_ != nullptr) call->AddControlPredecessor(last_effect_);
+    last_effect_ = call;
+  }
+  remarks_.push_back(absl::StrCat("{\"pass\":\"lower\",\"kind\":\"framework-call\",\"op\":", JsonString(node.op),
+                                  ",\"reason\":", JsonString(reason), ",\"source\":", JsonString(node.source),
+                                  ",\"module\":", JsonString(node.module_path), "}"));
+  Values results(node.results.size(), nullptr);
+  for (size_t i = 0; i < present.size(); ++i) {
+    results[present[i]] = single ? call : builder_.GetTupleElement(call, static_cast<int64_t>(i));
+  }
+  return results;
+}
+
+Instruction* Lowerer::WithLayout(Instruction* x, const Meta& meta) {
+  Shape wanted = ShapeOf(meta, LayoutOf(meta));
+  if (Shape::SameWithLayout(x->shape(), wanted) || !IsDense(meta)) return x;
+  // Only a fresh instruction may take the layout: a parameter, a library result or a value that others read keeps its own.
+  const bool fixed = x->opcode() == Opcode::kParameter || x->opcode() == Opcode::kCustomCall ||
+                     x->opcode() == Opcode::kGetTupleElement || x->opcode() == Opcode::kConstant || x->user_count() > 0 ||
+                     named_.contains(x);
+  if (fixed) x = builder_.Copy(x);
+  x->mutable_shape() = wanted;
+  return x;
+}
+
+// The contract: dtype and dims of every result are the meta's.
+absl::Status Lowerer::SetResults(const Node& node, Values results) {
+  TENON_CHECK(results.size() == node.results.size(),
+              absl::StrCat(node.op, ": lowering made ", results.size(), " results of ", node.results.size()));
+  for (size_t i = 0; i < results.size(); ++i) {
+    const GraphValue& value = graph_.values[node.results[i]];
+    if (value.meta.kind != Meta::Kind::kTensor || results[i] == nullptr) {
+      TENON_CHECK(value.meta.kind != Meta::Kind::kTensor || use_count_[node.results[i]] == 0,
+                  node.op + ": no value for %" + value.name);
+      continue;
+    }
+    Shape wanted(value.meta.dtype, value.meta.sizes);
+    TENON_CHECK(Shape::Compatible(results[i]->shape(), wanted),
+                absl::StrCat(node.op, ": %", value.name, " wanted ", wanted.ToString(), ", lowering made ",
+                             results[i]->shape().ToString()));
+    Instruction* x = WithLayout(results[i], value.meta);
+    if (x->opcode() != Opcode::kParameter && named_.insert(x).second) {
+      x->set_name(module_->UniqueInstructionName(value.name));
+    }
+    values_[node.results[i]] = x;
+  }
+  return absl::OkStatus();
+}
+
+void Lowerer::AddOutputs() {
+  builder_.set_metadata({});
+  std::vector<Instruction*> root;
+  std::vector<std::pair<ValueId, int64_t>> root_of;
+  for (const GraphOutput& output : graph_.outputs) {
+    Binding::Output out;
+    if (output.kind != GraphOutput::Kind::kValue) {
+      out.kind = output.kind == GraphOutput::Kind::kNone ? OutputKind::kNone : OutputKind::kSymInt;
+      out.symint = output.symint;
+      binding_.outputs.push_back(std::move(out));
+      continue;
+    }
+    const ValueId v = alias_of_[output.value] >= 0 ? alias_of_[output.value] : output.value;
+    const Meta& meta = graph_.meta(v);
+    out.dtype = meta.dtype;
+    out.sizes = meta.sizes;
+    out.strides = meta.strides;
+    const auto constant = std::find(graph_.constants.begin(), graph_.constants.end(), v);
+    if (InputNumber(v) >= 0) {
+      out.kind = OutputKind::kInput;
+      out.index = InputNumber(v);
+    } else if (constant != graph_.constants.end()) {
+      out.kind = OutputKind::kConstant;
+      out.index = constant - graph_.constants.begin();
+    } else {
+      const auto seen = std::find_if(root_of.begin(), root_of.end(), [&](const auto& r) { return r.first == v; });
+      if (seen != root_of.end()) {
+        out.root_index = seen->second;
+      } else {
+        Instruction* x = values_[v];
+        for (size_t d = 0; d < meta.strides.size(); ++d) {
+          const int64_t axis = static_cast<int64_t>(d);
+          if (!KnownEqual(meta.strides[d], 0) || KnownOne(meta.sizes[d])) continue;
+          if (Less(0, meta.sizes[d]) == Ternary::kYes) x = builder_.SliceDim(x, axis, 0, 1);
+        }
+        out.root_index = static_cast<int64_t>(root.size());
+        root_of.emplace_back(v, out.root_index);
+        root.push_back(x);
+      }
+    }
+    binding_.outputs.push_back(std::move(out));
+  }
+  for (const auto& [input, value] : mutations_) {
+    binding_.mutations.push_back({.input = input, .root_index = static_cast<int64_t>(root.size())});
+    root.push_back(value);
+  }
+  builder_.computation()->set_root(builder_.Tuple(root));
+}
+
+absl::StatusOr<Lowered> Lowerer::Run() {
+  TENON_RETURN_IF_ERROR(CheckSupported());
+  alias_of_.assign(graph_.values.size(), -1);
+  CountUses();
+  AddParameters();
+  for (const Node& node : graph_.nodes) TENON_RETURN_IF_ERROR(LowerNode(node));
+  AddOutputs();
+  return Lowered{std::move(module_), std::move(binding_), std::move(remarks_)};
+}
+
+// The same graph with its sizes in the module's table.
+Graph ImportDims(const Graph& graph, const Module& module) {
+  Graph out = graph;
+  out.dims = module.shared_dims();
+  auto import = [&](Dim* d) { *d = out.dims->Import(*d); };
+  for (const Symbol& s : graph.symbols) out.dims->Symbol(s.name, s.lower, s.upper);
+  for (GraphValue& value : out.values) {
+    for (Dim& d : value.meta.sizes) import(&d);
+    for (Dim& d : value.meta.strides) import(&d);
+    import(&value.meta.offset);
+    import(&value.meta.symint);
+  }
+  for (GraphOutput& output : out.outputs) import(&output.symint);
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<Lowered> Lower(const Graph& graph, const LowerOptions& options) {
+  auto module = std::make_unique<Module>(graph.name.empty() ? "graph" : graph.name);
+  if (!graph.has_symbols()) return Lowerer(graph, std::move(module), options).Run();
+  const Graph imported = ImportDims(graph, *module);
+  return Lowerer(imported, std::move(module), options).Run();
+}
+
+bool HasLowering(std::string_view overload) {
+  const OpRow* row = FindRow(overload);
+  return row != nullptr && row->kind == RowKind::kLowered;
+}
+
+}  // namespace tenon::aten

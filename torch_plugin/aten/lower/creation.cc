@@ -1,0 +1,68 @@
+// Tensors from nothing: full, arange, eye.
+#include "torch_plugin/aten/lower/op_context.h"
+
+namespace tenon::aten {
+namespace {
+
+using enum Opcode;
+using PT = PrimitiveType;
+
+Lowering Filled(OpContext& op, double value) { return Values{op.b.Full(op.result_type(), op.result_dims(), value)}; }
+
+Lowering FilledWith(OpContext& op, int64_t i) {
+  Instruction* x = op.is_tensor(i) ? op.b.Convert(op.tensor(i), op.result_type())
+                                   : op.NumberConstant(op.arg(i), op.result_type());
+  return Values{op.b.BroadcastTo(op.b.Reshape(x, {}), op.result_dims())};
+}
+
+// start + i * step. ATen computes in the accumulate type of the dtype: s64 for integers, f64 for floats on CPU; f32 and
+// halves are exact enough in f32 only while i is, so the index is multiplied in f64.
+Lowering Range(OpContext& op, const FrameworkArg& start, const FrameworkArg& step) {
+  const PT type = op.result_type();
+  const PT math = IsIntegral(type) ? PT::kS64 : PT::kF64;
+  Builder& b = op.b;
+  Instruction* i = b.Iota(Shape(IsIntegral(type) ? type : math, op.result_dims()), 0);
+  auto constant = [&](const FrameworkArg& a) {
+    return b.BroadcastTo(op.NumberConstant(a, i->shape().element_type()), op.result_dims());
+  };
+  const bool unit = step.kind == FrameworkArg::Kind::kInt && step.i == 1;
+  const bool from_zero = start.kind == FrameworkArg::Kind::kInt && start.i == 0;
+  if (!unit) i = b.Binary(kMultiply, i, constant(step));
+  if (!from_zero) i = b.Binary(kAdd, i, constant(start));
+  return op.One(i);
+}
+
+}  // namespace
+
+Lowering LowerZeros(OpContext& op) { return Filled(op, 0); }
+Lowering LowerOnes(OpContext& op) { return Filled(op, 1); }
+Lowering LowerFull(OpContext& op) { return FilledWith(op, 1); }
+Lowering LowerNewFull(OpContext& op) { return FilledWith(op, 2); }
+Lowering LowerScalarTensor(OpContext& op) { return FilledWith(op, 0); }
+
+Lowering LowerArange(OpContext& op) { return Range(op, FrameworkArg::Int(0), FrameworkArg::Int(1)); }
+Lowering LowerArangeStart(OpContext& op) { return Range(op, op.arg(0), FrameworkArg::Int(1)); }
+Lowering LowerArangeStep(OpContext& op) { return Range(op, op.arg(0), op.arg(2)); }
+Lowering LowerEye(OpContext& op) {
+  Builder& b = op.b;
+  const Shape index(PT::kS64, op.result_dims());
+  return op.One(b.Compare(b.Iota(index, 0), b.Iota(index, 1), "EQ"));
+}
+// linspace(start, end, steps): from both ends to the middle, as ATen does.
+Lowering LowerLinspace(OpContext& op) {
+  if (op.is_tensor(0) || op.is_tensor(1) || !IsFloat(op.result_type())) return NotLowered("linspace of tensors or integers");
+  Builder& b = op.b;
+  const int64_t steps = op.integer(2);
+  const double start = op.number(0), end = op.number(1);
+  if (steps == 1) return Filled(op, start);
+  const PT math = OpMath(op.result_type());
+  Instruction* i = b.Convert(b.Iota(Shape(PT::kS64, op.result_dims()), 0), math);
+  const double step = (end - start) / static_cast<double>(steps - 1);
+  Instruction* size = op.Full(i, step);
+  Instruction* up = b.Binary(kAdd, op.Full(i, start), b.Binary(kMultiply, size, i));
+  Instruction* left = b.Binary(kSubtract, op.Full(i, static_cast<double>(steps - 1)), i);
+  Instruction* down = b.Binary(kSubtract, op.Full(i, end), b.Binary(kMultiply, size, left));
+  return op.One(b.Select(b.Compare(i, op.Full(i, static_cast<double>(steps / 2)), "LT"), up, down));
+}
+
+}  // namespace tenon::aten

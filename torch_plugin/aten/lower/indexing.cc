@@ -1,0 +1,463 @@
+// Indexed reads and writes. Eager raises on an index out of range; HLO clamps or drops: every lowering here checks (D8)
+// unless the indices are proved in range.
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "torch_plugin/aten/lower/reduce.h"
+
+namespace tenon::aten {
+namespace {
+
+using enum Opcode;
+using PT = PrimitiveType;
+
+int64_t Rank(const Instruction* x) { return x->shape().rank(); }
+std::vector<Dim> DimsOf(const Instruction* x) { return {x->shape().dims().begin(), x->shape().dims().end()}; }
+
+bool IsEmpty(const Instruction* x) {
+  return std::any_of(x->shape().dims().begin(), x->shape().dims().end(), [](Dim d) { return KnownEqual(d, 0); });
+}
+
+// Bounds of an integer value by walking through constants, iotas, movement and simple arithmetic.
+struct Bounds {
+  int64_t lo = std::numeric_limits<int64_t>::min(), hi = std::numeric_limits<int64_t>::max();
+  bool known() const { return lo > -(int64_t{1} << 40) && hi < (int64_t{1} << 40); }
+};
+Bounds BoundsOf(const Instruction* x, int depth = 0) {
+  if (depth > 16) return {};
+  auto operand = [&](int64_t i) { return BoundsOf(x->operand(i), depth + 1); };
+  switch (x->opcode()) {
+    case kConstant: {
+      Bounds r{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+      if (!IsIntegral(x->shape().element_type()) || x->literal().num_elements() > 65536) return {};
+      for (int64_t i = 0; i < x->literal().num_elements(); ++i) {
+        r.lo = std::min(r.lo, x->literal().GetAsInt64(i));
+        r.hi = std::max(r.hi, x->literal().GetAsInt64(i));
+      }
+      return r;
+    }
+    case kIota: {
+      const Dim n = x->shape().dim(x->attrs().get<int64_t>(Attr::kIotaDimension));
+      return n.is_constant() ? Bounds{0, std::max<int64_t>(0, n.constant() - 1)} : Bounds{};
+    }
+    case kBroadcast: case kReshape: case kTranspose: case kSlice: case kCopy: case kReverse: return operand(0);
+    case kConvert:
+      return IsIntegral(x->operand(0)->shape().element_type()) && IsIntegral(x->shape().element_type()) ? operand(0)
+                                                                                                         : Bounds{};
+    case kConcatenate: {
+      Bounds r = operand(0);
+      for (int64_t i = 1; i < x->operand_count(); ++i) {
+        Bounds o = operand(i);
+        r = {std::min(r.lo, o.lo), std::max(r.hi, o.hi)};
+      }
+      return r;
+    }
+    case kAdd: case kSubtract: case kMultiply: case kMaximum: case kMinimum: case kSelect: break;
+    default: return {};
+  }
+  const int64_t first = x->opcode() == kSelect ? 1 : 0;
+  Bounds a = operand(first), b = operand(first + 1);
+  if (x->opcode() == kMaximum && IsIntegral(x->shape().element_type())) return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
+  if (x->opcode() == kMinimum && IsIntegral(x->shape().element_type())) return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
+  if (x->opcode() == kSelect) return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
+  if (!a.known() || !b.known()) return {};
+  if (x->opcode() == kAdd) return {a.lo + b.lo, a.hi + b.hi};
+  if (x->opcode() == kSubtract) return {a.lo - b.hi, a.hi - b.lo};
+  if (std::max(std::abs(a.lo), std::abs(a.hi)) > (int64_t{1} << 30) || std::max(std::abs(b.lo), std::abs(b.hi)) > (int64_t{1} << 30)) return {};
+  const auto [lo, hi] = std::minmax({a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi});
+  return {lo, hi};
+}
+
+struct IndexRule {
+  bool negative = false;  // -1 means the last element
+  const char* exception = "IndexError";
+  std::string message;
+};
+
+// Checks `index` (any integer dtype) against [0, size) (or [-size, size)) and wraps negative ones.
+Instruction* InRange(OpContext& op, Instruction* index, Dim size, const IndexRule& rule) {
+  Builder& b = op.b;
+  index = b.Convert(index, PT::kS64);
+  const Bounds bounds = BoundsOf(index);
+  const bool upper_proved = size.is_constant() && bounds.hi < size.constant();
+  const bool positive = bounds.lo >= 0;
+  const bool lower_proved = positive || (rule.negative && size.is_constant() && bounds.lo >= -size.constant());
+  Instruction* limit;
+  if (size.is_constant()) {
+    limit = b.FullLike(index, static_cast<double>(size.constant()));
+  } else {
+    return nullptr;
+  }
+  Instruction* bad = nullptr;
+  if (!upper_proved) bad = b.Compare(index, limit, "GE");
+  if (!lower_proved) {
+    Instruction* lowest = rule.negative ? b.Unary(kNegate, limit) : b.FullLike(index, 0);
+    Instruction* below = b.Compare(index, lowest, "LT");
+    bad = bad == nullptr ? below : b.Binary(kOr, bad, below);
+  }
+  if (bad != nullptr && !IsEmpty(index)) op.Check(bad, rule.exception, rule.message);
+  if (rule.negative && !positive) {
+    index = b.Select(b.Compare(index, b.FullLike(index, 0), "LT"), b.Binary(kAdd, index, limit), index);
+  }
+  return index;
+}
+
+std::string OutOfBounds(int64_t axis, Dim size) {
+  return absl::StrCat("index out of bounds for dimension ", axis, " with size ", size.ToString());
+}
+
+// x[..., index, ...] along `axis`: result dims are x's with dim `axis` replaced by index's dims.
+Instruction* Take(OpContext& op, Instruction* x, Instruction* index, int64_t axis) {
+  Attributes attrs;
+  std::vector<int64_t> offset, sizes;
+  const int64_t n = Rank(index);
+  for (int64_t d = 0; d < Rank(x); ++d) {
+    if (d != axis) offset.push_back(d < axis ? d : d - 1 + n);
+    sizes.push_back(d == axis ? 1 : x->shape().constant_dim(d));
+  }
+  attrs.set(Attr::kOffsetDims, std::move(offset));
+  attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{axis});
+  attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{axis});
+  attrs.set(Attr::kIndexVectorDim, n);
+  attrs.set(Attr::kSliceSizes, std::move(sizes));
+  return op.b.Make(kGather, {x, index}, std::move(attrs));
+}
+
+bool StaticDims(const Instruction* x) { return x->shape().is_static(); }
+
+// Index tensors broadcast together and stacked in a new last dim.
+Instruction* StackIndices(OpContext& op, const std::vector<Instruction*>& indices) {
+  if (indices.size() == 1) return indices[0];
+  std::vector<Instruction*> parts;
+  for (Instruction* i : indices) {
+    std::vector<Dim> dims = DimsOf(i);
+    dims.push_back(1);
+    parts.push_back(op.b.Reshape(i, dims));
+  }
+  return op.b.Concatenate(parts, Rank(indices[0]));
+}
+
+// The indexed dims of index/index_put: checked, broadcast together, in order.
+struct Indices {
+  std::vector<int64_t> axes;
+  std::vector<Instruction*> values;  // all of dims `dims`
+  std::vector<Dim> dims;
+  bool adjacent = true;
+};
+absl::StatusOr<Indices> IndicesOf(OpContext& op, Instruction* x, int64_t at) {
+  Indices r;
+  std::vector<Instruction*> given = op.tensors(at);
+  for (size_t d = 0; d < given.size(); ++d) {
+    if (given[d] == nullptr) continue;
+    if (!IsIntegral(given[d]->shape().element_type()) || given[d]->shape().element_type() == PT::kU8) {
+      return NotLowered("boolean mask: the result's size depends on data");
+    }
+    if (!r.axes.empty() && r.axes.back() + 1 != static_cast<int64_t>(d)) r.adjacent = false;
+    r.axes.push_back(static_cast<int64_t>(d));
+    r.values.push_back(given[d]);
+  }
+  if (r.axes.empty()) return NotLowered("no index");
+  int64_t rank = 0;
+  for (Instruction* i : r.values) rank = std::max(rank, Rank(i));
+  r.dims.assign(rank, Dim(1));
+  for (Instruction* i : r.values) {
+    for (int64_t d = 0; d < Rank(i); ++d) {
+      Dim& into = r.dims[rank - Rank(i) + d];
+      if (KnownOne(into)) into = i->shape().dim(d);
+    }
+  }
+  for (size_t k = 0; k < r.axes.size(); ++k) {
+    const Dim size = x->shape().dim(r.axes[k]);
+    Instruction* index = InRange(op, r.values[k], size, {true, "IndexError", OutOfBounds(r.axes[k], size)});
+    if (index == nullptr) return NotLowered("symbolic size of an indexed dim");
+    r.values[k] = op.b.BroadcastTo(index, r.dims);
+  }
+  return r;
+}
+
+// Where the index dims lie in the result: at the first indexed dim if they are adjacent, else in front.
+int64_t IndexDimsPosition(const Indices& r) { return r.adjacent ? r.axes[0] : 0; }
+
+Computation* Combiner(OpContext& op, PT type, std::string_view reduce) {
+  if (reduce == "sum" || reduce == "add") return op.b.ScalarComputation(type == PT::kPred ? kOr : kAdd, type);
+  if (reduce == "prod" || reduce == "multiply") return op.b.ScalarComputation(type == PT::kPred ? kAnd : kMultiply, type);
+  if (reduce == "amax") return op.b.ScalarComputation(type == PT::kPred ? kOr : kMaximum, type);
+  if (reduce == "amin") return op.b.ScalarComputation(type == PT::kPred ? kAnd : kMinimum, type);
+  // Last one wins: a computation that returns its second parameter.
+  Module* module = op.b.module();
+  for (Computation* c : module->computations()) {
+    if (c->name() == "take_second_" + std::string(PrimitiveTypeName(type))) return c;
+  }
+  Computation* c = module->AddComputation("take_second_" + std::string(PrimitiveTypeName(type)));
+  c->AddParameter(0, Shape::Scalar(type));
+  c->set_root(c->AddParameter(1, Shape::Scalar(type)));
+  return c;
+}
+
+// x with updates combined at index vectors; update dims: index dims (without the vector) then the window dims of x.
+Instruction* Scatter(OpContext& op, Instruction* x, Instruction* index, Instruction* updates,
+                     std::vector<int64_t> indexed_axes, int64_t index_rank, std::vector<int64_t> window_dims, Computation* combine) {
+  Attributes attrs;
+  attrs.set(Attr::kUpdateWindowDims, std::move(window_dims));
+  attrs.set(Attr::kInsertedWindowDims, indexed_axes);
+  attrs.set(Attr::kScatterDimsToOperandDims, indexed_axes);
+  attrs.set(Attr::kIndexVectorDim, index_rank);
+  attrs.set(Attr::kToApply, combine);
+  return op.b.Make(kScatter, {x, index, updates}, std::move(attrs));
+}
+
+// scatter and gather along a dim: element [i, j, k] of index addresses [i, index, k] of x.
+std::vector<Instruction*> FullIndices(OpContext& op, Instruction* index, int64_t axis) {
+  std::vector<Instruction*> all;
+  for (int64_t d = 0; d < Rank(index); ++d) {
+    all.push_back(d == axis ? index : op.b.Iota(Shape(PT::kS64, index->shape().dims()), d));
+  }
+  return all;
+}
+
+Lowering ScatterAlong(OpContext& op, Instruction* source, std::string_view reduce) {
+  Builder& b = op.b;
+  Instruction *x = op.tensor(0), *index = op.tensor(2);
+  if (Rank(x) == 0 || Rank(index) == 0) return NotLowered("scatter into a 0-d tensor");
+  if (!StaticDims(x) || !StaticDims(index)) return NotLowered("scatter with symbolic sizes");
+  if (IsEmpty(index)) return Values{x};
+  const int64_t axis = op.axis(1, Rank(x));
+  index = InRange(op, index, x->shape().dim(axis), {false, "RuntimeError", OutOfBounds(axis, x->shape().dim(axis))});
+  for (int64_t d = 0; d < Rank(source); ++d) source = b.SliceDim(source, d, 0, index->shape().dim(d));
+  std::vector<int64_t> axes;
+  for (int64_t d = 0; d < Rank(x); ++d) axes.push_back(d);
+  return op.One(Scatter(op, x, StackIndices(op, FullIndices(op, index, axis)), b.Convert(source, op.result_type()),
+                        Rank(x) == 1 ? std::vector<int64_t>{0} : axes, Rank(index), {}, Combiner(op, op.result_type(), reduce)));
+}
+
+}  // namespace
+
+// embedding(weight, indices, padding_idx, ...)
+Lowering LowerEmbedding(OpContext& op) {
+  Instruction *weight = op.tensor(0), *index = op.tensor(1);
+  if (!weight->shape().is_static()) return NotLowered("symbolic size of an indexed dim");
+  index = InRange(op, index, weight->shape().dim(0), {false, "IndexError", "index out of range in self"});
+  return Values{Take(op, weight, index, 0)};
+}
+
+Lowering LowerIndexSelect(OpContext& op) {
+  Instruction *x = op.tensor(0), *index = op.tensor(2);
+  if (!StaticDims(x)) return NotLowered("symbolic size of an indexed dim");
+  if (Rank(x) == 0) return NotLowered("index_select of a 0-d tensor");
+  if (Rank(index) == 0) index = op.b.Reshape(index, {1});
+  const int64_t axis = op.axis(1, Rank(x));
+  index = InRange(op, index, x->shape().dim(axis), {false, "IndexError", "index out of range in self"});
+  return Values{Take(op, x, index, axis)};
+}
+
+// gather(self, dim, index)
+Lowering LowerGather(OpContext& op) {
+  Builder& b = op.b;
+  Instruction *x = op.tensor(0), *index = op.tensor(2);
+  if (Rank(x) == 0 || Rank(index) == 0) return NotLowered("gather of a 0-d tensor");
+  if (!StaticDims(x) || !StaticDims(index)) return NotLowered("gather with symbolic sizes");
+  if (IsEmpty(index)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
+  const int64_t axis = op.axis(1, Rank(x));
+  index = InRange(op, index, x->shape().dim(axis), {false, "RuntimeError", OutOfBounds(axis, x->shape().dim(axis))});
+  std::vector<int64_t> batch, sizes(Rank(x), 1);
+  for (int64_t d = 0; d < Rank(x); ++d) {
+    if (d == axis) continue;
+    batch.push_back(d);
+    x = b.SliceDim(x, d, 0, index->shape().dim(d));
+  }
+  Attributes attrs;
+  attrs.set(Attr::kOffsetDims, std::vector<int64_t>{});
+  attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{axis});
+  attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{axis});
+  attrs.set(Attr::kIndexVectorDim, Rank(index));
+  attrs.set(Attr::kSliceSizes, std::move(sizes));
+  if (!batch.empty()) {
+    attrs.set(Attr::kOperandBatchingDims, batch);
+    attrs.set(Attr::kStartIndicesBatchingDims, batch);
+  }
+  return Values{b.Make(kGather, {x, index}, std::move(attrs))};
+}
+
+// index(self, Tensor?[] indices)
+Lowering LowerIndex(OpContext& op) {
+  Builder& b = op.b;
+  Instruction* x = op.tensor(0);
+  if (!StaticDims(x)) return NotLowered("symbolic size of an indexed dim");
+  TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 1));
+  if (r.axes.size() == 1) return Values{Take(op, x, r.values[0], r.axes[0])};
+  const int64_t n = static_cast<int64_t>(r.dims.size()), at = IndexDimsPosition(r);
+  Attributes attrs;
+  std::vector<int64_t> offset, sizes;
+  int64_t position = 0;  // of the next kept dim in the result
+  for (int64_t d = 0; d < Rank(x); ++d) {
+    const bool indexed = std::find(r.axes.begin(), r.axes.end(), d) != r.axes.end();
+    sizes.push_back(indexed ? 1 : x->shape().constant_dim(d));
+    if (indexed) continue;
+    offset.push_back(position < at ? position : position + n);
+    ++position;
+  }
+  attrs.set(Attr::kOffsetDims, std::move(offset));
+  attrs.set(Attr::kCollapsedSliceDims, r.axes);
+  attrs.set(Attr::kStartIndexMap, r.axes);
+  attrs.set(Attr::kIndexVectorDim, n);
+  attrs.set(Attr::kSliceSizes, std::move(sizes));
+  return Values{b.Make(kGather, {x, StackIndices(op, r.values)}, std::move(attrs))};
+}
+
+// index_put(self, indices, values, accumulate)
+Lowering LowerIndexPut(OpContext& op) {
+  Builder& b = op.b;
+  Instruction* x = op.tensor(0);
+  if (!StaticDims(x)) return NotLowered("symbolic size of an indexed dim");
+  const std::vector<Instruction*> given = op.tensors(1);
+  if (given.size() == 1 && given[0] != nullptr && given[0]->shape().element_type() == PT::kPred && !op.boolean_or(3, false) &&
+      Rank(op.tensor(2)) == 0) {  // x[mask] = number
+    Instruction* mask = given[0];
+    std::vector<int64_t> leading;
+    for (int64_t d = 0; d < Rank(mask); ++d) leading.push_back(d);
+    mask = b.Broadcast(mask, x->shape().dims(), leading);
+    return op.One(b.Select(mask, b.BroadcastTo(b.Convert(op.tensor(2), op.result_type()), op.result_dims()), x));
+  }
+  TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 1));
+  std::vector<Dim> kept;
+  for (int64_t d = 0; d < Rank(x); ++d) {
+    if (std::find(r.axes.begin(), r.axes.end(), d) == r.axes.end()) kept.push_back(x->shape().dim(d));
+  }
+  const int64_t n = static_cast<int64_t>(r.dims.size()), at = IndexDimsPosition(r);
+  std::vector<Dim> dims(kept.begin(), kept.begin() + at);
+  dims.insert(dims.end(), r.dims.begin(), r.dims.end());
+  dims.insert(dims.end(), kept.begin() + at, kept.end());
+  Instruction* updates = b.BroadcastTo(b.Convert(op.tensor(2), op.result_type()), dims);
+  std::vector<int64_t> window;
+  for (int64_t d = 0; d < static_cast<int64_t>(kept.size()); ++d) window.push_back(d < at ? d : d + n);
+  const char* reduce = op.boolean_or(3, false) ? "add" : "";
+  return op.One(Scatter(op, x, StackIndices(op, r.values), updates, r.axes, n, window, Combiner(op, op.result_type(), reduce)));
+}
+
+Lowering LowerScatterSrc(OpContext& op) { return ScatterAlong(op, op.tensor(3), ""); }
+Lowering LowerScatterValue(OpContext& op) {
+  Instruction* value = op.NumberConstant(op.arg(3), op.result_type());
+  return ScatterAlong(op, op.b.BroadcastTo(value, op.tensor(2)->shape().dims()), "");
+}
+Lowering LowerScatterAdd(OpContext& op) { return ScatterAlong(op, op.tensor(3), "add"); }
+// scatter_reduce(self, dim, index, src, reduce, include_self)
+Lowering LowerScatterReduce(OpContext& op) {
+  if (op.string(4) == "mean" || !op.boolean_or(5, true)) return NotLowered("scatter_reduce mean or without self");
+  return ScatterAlong(op, op.tensor(3), op.string(4));
+}
+
+// index_add(self, dim, index, source, alpha) and index_copy, index_fill without alpha
+namespace {
+Lowering IndexUpdate(OpContext& op, Instruction* source, std::string_view reduce, bool negative) {
+  Builder& b = op.b;
+  Instruction *x = op.tensor(0), *index = op.tensor(2);
+  if (Rank(x) == 0) return NotLowered("index update of a 0-d tensor");
+  if (!StaticDims(x) || !StaticDims(index)) return NotLowered("index update with symbolic sizes");
+  if (Rank(index) == 0) index = b.Reshape(index, {1});
+  if (IsEmpty(index)) return Values{x};
+  const int64_t axis = op.axis(1, Rank(x));
+  index = InRange(op, index, x->shape().dim(axis), {negative, "IndexError", "index out of range in self"});
+  std::vector<int64_t> window;
+  for (int64_t d = 0; d < Rank(x); ++d) {
+    if (d != axis) window.push_back(d);
+  }
+  // Update dims: the index dim stays at `axis`, so the window dims are the other ones.
+  return op.One(Scatter(op, x, index, b.Convert(source, op.result_type()), {axis}, 1, window,
+                        Combiner(op, op.result_type(), reduce)));
+}
+}  // namespace
+Lowering LowerIndexAdd(OpContext& op) {
+  Instruction* source = op.tensor(3);
+  if (!op.is_none(4) && op.number(4) != 1) {
+    source = op.b.Binary(kMultiply, source, op.b.BroadcastTo(op.NumberConstant(op.arg(4), source->shape().element_type()), source->shape().dims()));
+  }
+  if (Rank(source) != Rank(op.tensor(0))) return NotLowered("index_add of a 0-d source");
+  return IndexUpdate(op, source, "add", false);
+}
+Lowering LowerIndexCopy(OpContext& op) {
+  if (Rank(op.tensor(3)) != Rank(op.tensor(0))) return NotLowered("index_copy of a 0-d source");
+  return IndexUpdate(op, op.tensor(3), "", false);
+}
+
+// embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq)
+Lowering LowerEmbeddingBackward(OpContext& op) {
+  Builder& b = op.b;
+  if (op.boolean_or(4, false)) return NotLowered("scale_grad_by_freq");
+  Instruction *grad = op.tensor(0), *index = op.tensor(1);
+  const int64_t padding = op.integer_or(3, -1), n = Rank(index);
+  index = b.Convert(index, PT::kS64);
+  grad = b.Convert(grad, OpMath(op.result_type()));
+  if (padding >= 0) {
+    Instruction* padded = b.Compare(index, b.FullLike(index, static_cast<double>(padding)), "EQ");
+    std::vector<int64_t> leading;
+    for (int64_t d = 0; d < n; ++d) leading.push_back(d);
+    grad = b.Select(b.Broadcast(padded, grad->shape().dims(), leading), op.Full(grad, 0), grad);
+  }
+  Instruction* zeros = b.Full(grad->shape().element_type(), op.result_dims(), 0);
+  return op.One(Scatter(op, zeros, index, grad, {0}, n, {n}, Combiner(op, grad->shape().element_type(), "add")));
+}
+
+// nll_loss_forward(self, target, weight?, reduction, ignore_index) -> output, total_weight
+Lowering LowerNllLoss(OpContext& op) {
+  Builder& b = op.b;
+  Instruction *x = b.Convert(op.tensor(0), OpMath(op.result_type())), *target = b.Convert(op.tensor(1), PT::kS64);
+  if (!x->shape().is_static()) return NotLowered("symbolic sizes");
+  const bool batched = Rank(x) == 2;
+  if (!batched) {
+    x = b.Reshape(x, {1, x->shape().dim(0)});
+    target = b.Reshape(target, {1});
+  }
+  const int64_t classes = x->shape().constant_dim(1), reduction = op.integer(3);
+  const double ignore = static_cast<double>(op.integer(4));
+  Instruction* valid = b.Compare(target, b.FullLike(target, ignore), "NE");
+  Instruction* safe = b.Select(valid, target, b.FullLike(target, 0));
+  safe = InRange(op, safe, classes, {false, "IndexError", "Target is out of bounds."});
+  // The picked element as a masked sum over the classes: one pass over x, no gather.
+  Instruction* column = b.Iota(Shape(PT::kS64, x->shape().dims()), 1);
+  Instruction* chosen = b.Compare(column, b.Broadcast(safe, x->shape().dims(), {0}), "EQ");
+  Instruction* picked = ReduceSum(op, b.Select(chosen, x, op.Full(x, 0)), {1});
+  Instruction* weight = op.Full(picked, 1);
+  if (!op.is_none(2)) {
+    Instruction* table = b.Convert(op.tensor(2), x->shape().element_type());
+    weight = ReduceSum(op, b.Select(chosen, b.Broadcast(table, x->shape().dims(), {1}), op.Full(x, 0)), {1});
+  }
+  weight = b.Select(valid, weight, op.Full(weight, 0));
+  Instruction* loss = b.Select(valid, b.Unary(kNegate, b.Binary(kMultiply, picked, weight)), op.Full(picked, 0));
+  auto shaped = [&](Instruction* v, int64_t k) {
+    return b.Convert(b.Reshape(v, op.result_dims(k)), op.result_type(k));
+  };
+  if (reduction == 0 && batched) return Values{shaped(loss, 0), b.Full(op.result_type(1), op.result_dims(1), 0)};
+  Instruction* total = ReduceSum(op, weight, {0});
+  Instruction* sum = ReduceSum(op, loss, {0});
+  if (reduction == 1) sum = b.Binary(kDivide, sum, total);
+  return Values{shaped(sum, 0), shaped(total, 1)};
+}
+
+// nll_loss_backward(grad, self, target, weight?, reduction, ignore_index, total_weight)
+Lowering LowerNllLossBackward(OpContext& op) {
+  Builder& b = op.b;
+  const PT math = OpMath(op.result_type());
+  Instruction *grad = b.Convert(op.tensor(0), math), *target = b.Convert(op.tensor(2), PT::kS64);
+  const std::vector<Dim>& dims = op.result_dims();
+  const bool batched = dims.size() == 2;
+  const std::vector<Dim> rows = batched ? std::vector<Dim>{dims[0]} : std::vector<Dim>{};
+  const int64_t reduction = op.integer(4);
+  Instruction* valid = b.Compare(target, b.FullLike(target, static_cast<double>(op.integer(5))), "NE");
+  Instruction* scaled = grad;
+  if (reduction == 1) scaled = b.Binary(kDivide, grad, b.Convert(op.tensor(6), math));
+  std::vector<int64_t> leading;
+  if (batched) leading.push_back(0);
+  Instruction* per_row = b.Unary(kNegate, b.BroadcastTo(scaled, rows));
+  per_row = b.Select(valid, per_row, op.Full(per_row, 0));
+  Instruction* column = b.Iota(Shape(PT::kS64, dims), static_cast<int64_t>(dims.size()) - 1);
+  Instruction* chosen = b.Compare(column, b.Broadcast(target, dims, leading), "EQ");
+  Instruction* value = b.Broadcast(per_row, dims, leading);
+  if (!op.is_none(3)) {
+    Instruction* table = b.Convert(op.tensor(3), math);
+    value = b.Binary(kMultiply, value, b.Broadcast(table, dims, {static_cast<int64_t>(dims.size()) - 1}));
+  }
+  return op.One(b.Select(chosen, value, op.Full(value, 0)));
+}
+
+}  // namespace tenon::aten

@@ -1,0 +1,166 @@
+// Softmax and the norms, with ATen's numerics: maximum taken out, variance in two passes, rstd = 1 / sqrt(var + eps).
+#include "torch_plugin/aten/lower/reduce.h"
+
+namespace tenon::aten {
+namespace {
+
+using enum Opcode;
+using PT = PrimitiveType;
+
+int64_t Rank(const Instruction* x) { return x->shape().rank(); }
+Instruction* Math(OpContext& op, int64_t i) {
+  Instruction* x = op.tensor(i);
+  return op.b.Convert(x, OpMath(x->shape().element_type()));
+}
+Instruction* Shaped(OpContext& op, Instruction* x, int64_t k) {
+  return op.b.Convert(op.b.Reshape(x, op.result_dims(k)), op.result_type(k));
+}
+Instruction* ReciprocalRoot(OpContext& op, Instruction* variance, double eps) {
+  Builder& b = op.b;
+  Instruction* root = b.Unary(kSqrt, b.Binary(kAdd, variance, op.Full(variance, eps)));
+  return b.Binary(kDivide, op.Full(root, 1), root);
+}
+
+struct SoftmaxParts {
+  Instruction* shifted;  // x - max
+  Instruction* exp;
+  Instruction* sum;  // spread back
+  std::vector<int64_t> axes;
+};
+SoftmaxParts Softmax(OpContext& op) {
+  Builder& b = op.b;
+  Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
+  SoftmaxParts s;
+  if (Rank(x) > 0) s.axes = {op.axis(1, Rank(x))};
+  Instruction* max = ReduceMax(op, x, s.axes);
+  s.shifted = b.Binary(kSubtract, x, SpreadBack(op, max, x, s.axes));
+  s.exp = b.Unary(kExponential, s.shifted);
+  s.sum = ReduceSum(op, s.exp, s.axes);
+  return s;
+}
+
+// Per-channel value (dim 1) spread over x.
+Instruction* PerChannel(OpContext& op, Instruction* value, Instruction* x) { return op.Along(value, x, {1}); }
+
+std::vector<int64_t> AllButChannel(const Instruction* x) {
+  std::vector<int64_t> axes;
+  for (int64_t d = 0; d < Rank(x); ++d) {
+    if (d != 1) axes.push_back(d);
+  }
+  return axes;
+}
+
+// x * alpha + beta with alpha = rstd * weight, beta = bias - mean * alpha, per channel: as ATen's batch_norm does it.
+Instruction* ScaleAndShift(OpContext& op, Instruction* x, Instruction* mean, Instruction* rstd, Instruction* weight,
+                           Instruction* bias) {
+  Builder& b = op.b;
+  Instruction* alpha = weight == nullptr ? rstd : b.Binary(kMultiply, rstd, weight);
+  Instruction* shift = b.Binary(kMultiply, mean, alpha);
+  Instruction* beta = bias == nullptr ? b.Unary(kNegate, shift) : b.Binary(kSubtract, bias, shift);
+  return b.Binary(kAdd, b.Binary(kMultiply, x, PerChannel(op, alpha, x)), PerChannel(op, beta, x));
+}
+
+Instruction* MathOrNull(OpContext& op, int64_t i) { return op.is_none(i) ? nullptr : Math(op, i); }
+
+struct BatchStatistics {
+  Instruction *mean, *variance, *rstd;
+};
+BatchStatistics StatisticsOf(OpContext& op, Instruction* x, double eps) {
+  Moments m = MeanAndVariance(op, x, AllButChannel(x), 0);
+  return {m.mean, m.variance, ReciprocalRoot(op, m.variance, eps)};
+}
+
+// running = running * (1 - momentum) + momentum * batch; the running variance is the unbiased one.
+Instruction* Update(OpContext& op, Instruction* running, Instruction* batch, double momentum) {
+  Builder& b = op.b;
+  batch = b.Convert(batch, running->shape().element_type());
+  return b.Binary(kAdd, b.Binary(kMultiply, batch, op.Full(batch, momentum)),
+                  b.Binary(kMultiply, running, op.Full(running, 1 - momentum)));
+}
+Instruction* Unbiased(OpContext& op, Instruction* variance, Instruction* x) {
+  const double n = static_cast<double>(CountOf(x, AllButChannel(x)).constant());
+  return op.b.Binary(kMultiply, variance, op.Full(variance, n / (n - 1)));
+}
+
+}  // namespace
+
+Lowering LowerSoftmax(OpContext& op) {
+  SoftmaxParts s = Softmax(op);
+  return op.One(op.b.Binary(kDivide, s.exp, SpreadBack(op, s.sum, s.exp, s.axes)));
+}
+Lowering LowerLogSoftmax(OpContext& op) {
+  SoftmaxParts s = Softmax(op);
+  return op.One(op.b.Binary(kSubtract, s.shifted, SpreadBack(op, op.b.Unary(kLog, s.sum), s.exp, s.axes)));
+}
+
+// native_layer_norm(input, normalized_shape, weight?, bias?, eps) -> output, mean, rstd
+Lowering LowerLayerNorm(OpContext& op) {
+  Builder& b = op.b;
+  Instruction* x = Math(op, 0);
+  const int64_t count = static_cast<int64_t>(op.dims(1).size());
+  std::vector<int64_t> axes;
+  for (int64_t d = Rank(x) - count; d < Rank(x); ++d) axes.push_back(d);
+  if (!CountOf(x, axes).is_constant()) return NotLowered("layer_norm over a symbolic size");
+  Moments m = MeanAndVariance(op, x, axes, 0);
+  Instruction* rstd = ReciprocalRoot(op, m.variance, op.number(4));
+  Instruction* y = b.Binary(kMultiply, m.centered, SpreadBack(op, rstd, x, axes));
+  auto along = [&](Instruction* v) { return b.Broadcast(v, x->shape().dims(), axes); };
+  if (!op.is_none(2)) y = b.Binary(kMultiply, y, along(b.Convert(op.tensor(2), x->shape().element_type())));
+  if (!op.is_none(3)) y = b.Binary(kAdd, y, along(b.Convert(op.tensor(3), x->shape().element_type())));
+  return Values{b.Convert(y, op.result_type()), Shaped(op, m.mean, 1), Shaped(op, rstd, 2)};
+}
+
+// native_group_norm(input, weight?, bias?, N, C, HxW, group, eps) -> output, mean, rstd
+Lowering LowerGroupNorm(OpContext& op) {
+  Builder& b = op.b;
+  Instruction* x = Math(op, 0);
+  const Dim n = op.dim(3), c = op.dim(4), hw = op.dim(5);
+  const int64_t groups = op.integer(6);
+  const Dim per_group = FloorDiv(c, groups);
+  Instruction* grouped = b.Reshape(x, {n, groups, per_group, hw});
+  Moments m = MeanAndVariance(op, grouped, {2, 3}, 0);
+  Instruction* rstd = ReciprocalRoot(op, m.variance, op.number(7));
+  Instruction* y = b.Binary(kMultiply, m.centered, SpreadBack(op, rstd, grouped, {2, 3}));
+  auto affine = [&](int64_t i) {
+    Instruction* v = b.Reshape(b.Convert(op.tensor(i), x->shape().element_type()), {groups, per_group});
+    return op.Along(v, grouped, {1, 2});
+  };
+  if (!op.is_none(1)) y = b.Binary(kMultiply, y, affine(1));
+  if (!op.is_none(2)) y = b.Binary(kAdd, y, affine(2));
+  return Values{Shaped(op, y, 0), Shaped(op, m.mean, 1), Shaped(op, rstd, 2)};
+}
+
+// (input, weight?, bias?, running_mean, running_var, momentum, eps) -> output, save_mean [0], save_rstd [0]
+Lowering LowerBatchNormInference(OpContext& op) {
+  Instruction* x = Math(op, 0);
+  Instruction *mean = Math(op, 3), *rstd = ReciprocalRoot(op, Math(op, 4), op.number(6));
+  const PT type = x->shape().element_type();
+  auto converted = [&](Instruction* v) { return v == nullptr ? nullptr : op.b.Convert(v, type); };
+  Instruction* y = ScaleAndShift(op, x, converted(mean), converted(rstd), converted(MathOrNull(op, 1)), converted(MathOrNull(op, 2)));
+  Values results = {op.b.Convert(y, op.result_type())};
+  for (int64_t k = 1; k < op.result_count(); ++k) results.push_back(op.b.Full(op.result_type(k), op.result_dims(k), 0));
+  return results;
+}
+
+// (input, weight?, bias?, training, momentum, eps) -> output, mean, rstd
+Lowering LowerBatchNormNoStats(OpContext& op) {
+  Instruction* x = Math(op, 0);
+  BatchStatistics s = StatisticsOf(op, x, op.number(5));
+  Instruction* y = ScaleAndShift(op, x, s.mean, s.rstd, MathOrNull(op, 1), MathOrNull(op, 2));
+  return Values{op.b.Convert(y, op.result_type()), Shaped(op, s.mean, 1), Shaped(op, s.rstd, 2)};
+}
+
+// (input, weight?, bias?, running_mean, running_var, training, momentum, eps)
+//   -> output, save_mean, save_rstd, new running_mean, new running_var
+Lowering LowerBatchNormFunctional(OpContext& op) {
+  if (!op.boolean(5)) return NotLowered("functional batch norm in inference mode");
+  Instruction* x = Math(op, 0);
+  BatchStatistics s = StatisticsOf(op, x, op.number(7));
+  Instruction* y = ScaleAndShift(op, x, s.mean, s.rstd, MathOrNull(op, 1), MathOrNull(op, 2));
+  const double momentum = op.number(6);
+  return Values{op.b.Convert(y, op.result_type()), Shaped(op, s.mean, 1), Shaped(op, s.rstd, 2),
+                Shaped(op, Update(op, op.tensor(3), s.mean, momentum), 3),
+                Shaped(op, Update(op, op.tensor(4), Unbiased(op, s.variance, x), momentum), 4)};
+}
+
+}  // namespace tenon::aten

@@ -1,0 +1,228 @@
+// Pooling and resampling of [N, C, spatial...] or [C, spatial...].
+#include <algorithm>
+#include <cmath>
+
+#include "torch_plugin/aten/lower/reduce.h"
+
+namespace tenon::aten {
+namespace {
+
+using enum Opcode;
+using PT = PrimitiveType;
+
+int64_t Rank(const Instruction* x) { return x->shape().rank(); }
+
+// One number stands for all spatial dims.
+std::vector<int64_t> Spread(std::vector<int64_t> v, int64_t spatial, std::vector<int64_t> otherwise) {
+  if (v.empty()) v = std::move(otherwise);
+  while (static_cast<int64_t>(v.size()) < spatial) v.push_back(v[0]);
+  return v;
+}
+std::vector<int64_t> ListOr(OpContext& op, int64_t i) { return op.is_none(i) ? std::vector<int64_t>{} : op.integers(i); }
+
+struct Pool {
+  std::vector<int64_t> kernel, stride, padding, dilation, in, out;
+  int64_t spatial = 0, first = 0;  // number of spatial dims, the first one
+};
+// (self, kernel_size, stride, padding, [dilation,] ...): sizes come from the result's meta, ceil_mode included.
+Pool PoolOf(OpContext& op, int64_t spatial, bool dilated) {
+  Pool p{.spatial = spatial};
+  Instruction* x = op.tensor(0);
+  p.first = Rank(x) - spatial;
+  p.kernel = Spread(ListOr(op, 1), spatial, {1});
+  p.stride = Spread(ListOr(op, 2), spatial, p.kernel);
+  p.padding = Spread(ListOr(op, 3), spatial, {0});
+  p.dilation = dilated ? Spread(ListOr(op, 4), spatial, {1}) : std::vector<int64_t>(spatial, 1);
+  for (int64_t k = 0; k < spatial; ++k) {
+    p.in.push_back(x->shape().constant_dim(p.first + k));
+    p.out.push_back(op.result_dims()[p.first + k].constant());
+  }
+  return p;
+}
+
+// The window over x; high padding is what the result's size needs (it may be negative: unused tail).
+Window WindowOf(const Pool& p, int64_t rank) {
+  Window w{.dims = std::vector<WindowDim>(rank)};
+  for (int64_t k = 0; k < p.spatial; ++k) {
+    const int64_t reach = (p.out[k] - 1) * p.stride[k] + (p.kernel[k] - 1) * p.dilation[k] + 1;
+    w.dims[p.first + k] = {.size = p.kernel[k],
+                           .stride = p.stride[k],
+                           .padding_low = p.padding[k],
+                           .padding_high = reach - p.in[k] - p.padding[k],
+                           .window_dilation = p.dilation[k]};
+  }
+  return w;
+}
+
+Lowering MaxPool(OpContext& op, int64_t spatial) {
+  if (op.result_count() > 1 && op.result_used(1)) return NotLowered("indices of max_pool are used");
+  Instruction* x = op.tensor(0);
+  if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
+  Pool p = PoolOf(op, spatial, true);
+  Instruction* init = LimitConstant(op, x->shape().element_type(), true);
+  Values results = {op.b.ReduceWindow(x, init, WindowOf(p, Rank(x)), kMaximum)};
+  for (int64_t k = 1; k < op.result_count(); ++k) results.push_back(nullptr);
+  return results;
+}
+
+// avg_pool(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+Lowering AvgPool(OpContext& op, int64_t spatial) {
+  Builder& b = op.b;
+  Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
+  if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
+  if (!IsFloat(op.result_type())) return NotLowered("avg_pool of integers");
+  Pool p = PoolOf(op, spatial, false);
+  const bool include_pad = op.boolean_or(5, true);
+  Instruction* sum = b.ReduceWindow(x, op.Scalar(x->shape().element_type(), 0), WindowOf(p, Rank(x)), kAdd);
+  if (!op.is_none(6)) return op.One(b.Binary(kDivide, sum, op.Full(sum, op.number(6))));
+  // Elements that a window counts, per dim; their product divides.
+  std::vector<std::vector<double>> counts(spatial);
+  bool uniform = true;
+  for (int64_t k = 0; k < spatial; ++k) {
+    for (int64_t o = 0; o < p.out[k]; ++o) {
+      int64_t start = o * p.stride[k] - p.padding[k];
+      int64_t end = std::min(start + p.kernel[k], p.in[k] + p.padding[k]);
+      if (!include_pad) {
+        start = std::max<int64_t>(start, 0);
+        end = std::min(end, p.in[k]);
+      }
+      counts[k].push_back(static_cast<double>(end - start));
+      uniform = uniform && counts[k].back() == counts[k][0];
+    }
+  }
+  if (sum->shape().num_elements_constant() == 0) return op.One(sum);
+  if (uniform) {
+    double count = 1;
+    for (const auto& c : counts) count *= c[0];
+    return op.One(b.Binary(kDivide, sum, op.Full(sum, count)));
+  }
+  Instruction* divisor = nullptr;
+  for (int64_t k = 0; k < spatial; ++k) {
+    Literal literal(Shape::Array(sum->shape().element_type(), {p.out[k]}));
+    for (int64_t o = 0; o < p.out[k]; ++o) literal.SetFromDouble(o, counts[k][o]);
+    Instruction* along = b.Broadcast(b.Constant(std::move(literal)), sum->shape().dims(), {p.first + k});
+    divisor = divisor == nullptr ? along : b.Binary(kMultiply, divisor, along);
+  }
+  return op.One(b.Binary(kDivide, sum, divisor));
+}
+
+// adaptive average: mean over all, or equal windows when the sizes divide.
+Lowering AdaptiveAvgPool(OpContext& op, int64_t spatial) {
+  Builder& b = op.b;
+  Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
+  if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
+  const int64_t first = Rank(x) - spatial;
+  std::vector<Dim> split(x->shape().dims().begin(), x->shape().dims().begin() + first);
+  std::vector<int64_t> axes;
+  for (int64_t k = 0; k < spatial; ++k) {
+    const int64_t in = x->shape().constant_dim(first + k), out = op.result_dims()[first + k].constant();
+    if (out == 0 || in % out != 0) return NotLowered("adaptive pooling with windows of several sizes");
+    split.push_back(out);
+    axes.push_back(static_cast<int64_t>(split.size()));
+    split.push_back(in / out);
+  }
+  x = b.Reshape(x, split);
+  const double count = static_cast<double>(CountOf(x, axes).constant());
+  Instruction* sum = ReduceSum(op, x, axes);
+  return op.One(b.Binary(kDivide, sum, op.Full(sum, count)));
+}
+
+// Reads x at index[o] along `axis`, o counting the result's elements there.
+Instruction* TakeAlong(OpContext& op, Instruction* x, int64_t axis, const std::vector<int64_t>& index) {
+  Builder& b = op.b;
+  const int64_t in = x->shape().constant_dim(axis), out = static_cast<int64_t>(index.size());
+  bool repeats = out % in == 0;
+  for (int64_t o = 0; repeats && o < out; ++o) repeats = index[o] == o / (out / in);
+  if (repeats) {  // each element several times in a row: broadcast and reshape
+    std::vector<Dim> dims(x->shape().dims().begin(), x->shape().dims().end());
+    std::vector<Dim> split = dims;
+    split.insert(split.begin() + axis + 1, out / in);
+    std::vector<int64_t> position;
+    for (int64_t d = 0; d < Rank(x); ++d) position.push_back(d <= axis ? d : d + 1);
+    dims[axis] = out;
+    return b.Reshape(b.Broadcast(x, split, position), dims);
+  }
+  Instruction* indices = b.Constant(Literal::FromSpan<int64_t>(PT::kS64, {out}, index));
+  Attributes attrs;
+  std::vector<int64_t> offset, sizes;
+  for (int64_t d = 0; d < Rank(x); ++d) {
+    if (d != axis) offset.push_back(d);
+    sizes.push_back(d == axis ? 1 : x->shape().constant_dim(d));
+  }
+  attrs.set(Attr::kOffsetDims, std::move(offset));
+  attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{axis});
+  attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{axis});
+  attrs.set(Attr::kIndexVectorDim, int64_t{1});
+  attrs.set(Attr::kSliceSizes, std::move(sizes));
+  return b.Make(kGather, {x, indices}, std::move(attrs));
+}
+
+// scales at `scales + k`, None: input size / output size. ATen computes positions in f32.
+float ScaleOf(OpContext& op, int64_t at, int64_t in, int64_t out) {
+  if (!op.is_none(at) && op.number(at) > 0) return static_cast<float>(1.0 / op.number(at));
+  return static_cast<float>(in) / static_cast<float>(out);
+}
+
+// upsample_nearest(self, output_size, scales...)
+Lowering UpsampleNearest(OpContext& op, int64_t spatial) {
+  Instruction* x = op.tensor(0);
+  if (!x->shape().is_static()) return NotLowered("resampling of symbolic sizes");
+  const int64_t first = Rank(x) - spatial;
+  for (int64_t k = 0; k < spatial; ++k) {
+    const int64_t in = x->shape().constant_dim(first + k), out = op.result_dims()[first + k].constant();
+    const float scale = ScaleOf(op, 2 + k, in, out);
+    std::vector<int64_t> index(out);
+    for (int64_t o = 0; o < out; ++o) {
+      index[o] = std::min(static_cast<int64_t>(std::floor(static_cast<float>(o) * scale)), in - 1);
+      if (out == in) index[o] = o;
+      if (out == 2 * in && op.is_none(2 + k)) index[o] = o / 2;
+    }
+    x = TakeAlong(op, x, first + k, index);
+  }
+  return Values{x};
+}
+
+// upsample_bilinear2d(self, output_size, align_corners, scales_h, scales_w), separable: one dim after the other.
+Lowering UpsampleLinear(OpContext& op, int64_t spatial) {
+  Builder& b = op.b;
+  Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
+  if (!x->shape().is_static() || !IsFloat(op.result_type())) return NotLowered("resampling of symbolic sizes or integers");
+  const int64_t first = Rank(x) - spatial;
+  const bool align = op.boolean(2);
+  for (int64_t k = spatial - 1; k >= 0; --k) {
+    const int64_t axis = first + k;
+    const int64_t in = x->shape().constant_dim(axis), out = op.result_dims()[axis].constant();
+    if (in == out) continue;
+    const float scale = align ? (out > 1 ? static_cast<float>(in - 1) / static_cast<float>(out - 1) : 0.0f)
+                              : ScaleOf(op, 3 + k, in, out);
+    std::vector<int64_t> low(out), high(out);
+    Literal weight(Shape::Array(x->shape().element_type(), {out}));
+    for (int64_t o = 0; o < out; ++o) {
+      float at = align ? scale * static_cast<float>(o) : std::max(0.0f, scale * (static_cast<float>(o) + 0.5f) - 0.5f);
+      low[o] = std::min(static_cast<int64_t>(at), in - 1);
+      high[o] = std::min(low[o] + 1, in - 1);
+      weight.SetFromDouble(o, std::min(std::max(at - static_cast<float>(low[o]), 0.0f), 1.0f));
+    }
+    Instruction *a = TakeAlong(op, x, axis, low), *c = TakeAlong(op, x, axis, high);
+    Instruction* w = b.Broadcast(b.Constant(std::move(weight)), a->shape().dims(), {axis});
+    Instruction* rest = b.Binary(kSubtract, op.Full(w, 1), w);
+    x = b.Binary(kAdd, b.Binary(kMultiply, rest, a), b.Binary(kMultiply, w, c));
+  }
+  return op.One(x);
+}
+
+}  // namespace
+
+Lowering LowerMaxPool2d(OpContext& op) { return MaxPool(op, 2); }
+Lowering LowerMaxPool3d(OpContext& op) { return MaxPool(op, 3); }
+Lowering LowerAvgPool2d(OpContext& op) { return AvgPool(op, 2); }
+Lowering LowerAvgPool3d(OpContext& op) { return AvgPool(op, 3); }
+Lowering LowerAdaptiveAvgPool2d(OpContext& op) { return AdaptiveAvgPool(op, 2); }
+Lowering LowerAdaptiveAvgPool3d(OpContext& op) { return AdaptiveAvgPool(op, 3); }
+Lowering LowerUpsampleNearest1d(OpContext& op) { return UpsampleNearest(op, 1); }
+Lowering LowerUpsampleNearest2d(OpContext& op) { return UpsampleNearest(op, 2); }
+Lowering LowerUpsampleNearest3d(OpContext& op) { return UpsampleNearest(op, 3); }
+Lowering LowerUpsampleLinear1d(OpContext& op) { return UpsampleLinear(op, 1); }
+Lowering LowerUpsampleBilinear2d(OpContext& op) { return UpsampleLinear(op, 2); }
+
+}  // namespace tenon::aten

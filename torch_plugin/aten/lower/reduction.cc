@@ -1,0 +1,240 @@
+// Reductions. Sums of half types accumulate in f32; sums and products of integers in the result's dtype.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "torch_plugin/aten/lower/reduce.h"
+
+namespace tenon::aten {
+
+using enum Opcode;
+using PT = PrimitiveType;
+
+
+// The identity of maximum (lowest) or minimum (highest).
+Instruction* LimitConstant(OpContext& op, PT type, bool lowest) {
+  if (IsFloat(type)) return op.Scalar(type, lowest ? -INFINITY : INFINITY);
+  if (type == PT::kPred) return op.b.ScalarConstantInt(type, lowest ? 0 : 1);
+  const int bits = BitWidth(type);
+  if (IsUnsigned(type)) {
+    return op.b.ScalarConstantInt(type, lowest ? 0 : static_cast<int64_t>(bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1));
+  }
+  const int64_t highest = static_cast<int64_t>((uint64_t{1} << (bits - 1)) - 1);
+  return op.b.ScalarConstantInt(type, lowest ? -highest - 1 : highest);
+}
+
+Instruction* ReduceSum(OpContext& op, Instruction* x, absl::Span<const int64_t> axes) {
+  return op.b.Reduce(x, op.Scalar(x->shape().element_type(), 0), axes, kAdd);
+}
+Instruction* ReduceMax(OpContext& op, Instruction* x, absl::Span<const int64_t> axes) {
+  const PT type = x->shape().element_type();
+  if (type == PT::kPred) return op.b.Reduce(x, LimitConstant(op, type, true), axes, kOr);
+  return op.b.Reduce(x, LimitConstant(op, type, true), axes, kMaximum);
+}
+Instruction* ReduceMin(OpContext& op, Instruction* x, absl::Span<const int64_t> axes) {
+  const PT type = x->shape().element_type();
+  if (type == PT::kPred) return op.b.Reduce(x, LimitConstant(op, type, false), axes, kAnd);
+  return op.b.Reduce(x, LimitConstant(op, type, false), axes, kMinimum);
+}
+
+Instruction* SpreadBack(OpContext& op, Instruction* reduced, const Instruction* like, absl::Span<const int64_t> axes) {
+  std::vector<int64_t> kept;
+  for (int64_t d = 0; d < like->shape().rank(); ++d) {
+    if (std::find(axes.begin(), axes.end(), d) == axes.end()) kept.push_back(d);
+  }
+  return op.b.Broadcast(reduced, like->shape().dims(), kept);
+}
+
+Dim CountOf(const Instruction* x, absl::Span<const int64_t> axes) {
+  Dim count = 1;
+  for (int64_t d : axes) count *= x->shape().dim(d);
+  return count;
+}
+
+Moments MeanAndVariance(OpContext& op, Instruction* x, absl::Span<const int64_t> axes, double correction) {
+  Builder& b = op.b;
+  const double n = static_cast<double>(CountOf(x, axes).constant());
+  Moments m;
+  Instruction* sum = ReduceSum(op, x, axes);
+  m.mean = b.Binary(kDivide, sum, op.Full(sum, n));
+  m.centered = b.Binary(kSubtract, x, SpreadBack(op, m.mean, x, axes));
+  Instruction* squares = ReduceSum(op, b.Binary(kMultiply, m.centered, m.centered), axes);
+  m.variance = b.Binary(kDivide, squares, op.Full(squares, std::max(0.0, n - correction)));
+  return m;
+}
+
+namespace {
+
+Instruction* MathInput(OpContext& op, int64_t i, PT to) { return op.b.Convert(op.tensor(i), OpMath(to)); }
+int64_t Rank(const Instruction* x) { return x->shape().rank(); }
+Instruction* Shaped(OpContext& op, Instruction* x, int64_t k = 0) {
+  return op.b.Convert(op.b.Reshape(x, op.result_dims(k)), op.result_type(k));
+}
+Instruction* ToPred(OpContext& op, Instruction* x) {
+  return x->shape().element_type() == PT::kPred ? x : op.b.Compare(x, op.Full(x, 0), "NE");
+}
+bool IsEmpty(const Instruction* x) {
+  for (Dim d : x->shape().dims()) {
+    if (KnownEqual(d, 0)) return true;
+  }
+  return false;
+}
+
+Lowering SumOver(OpContext& op, std::vector<int64_t> axes) {
+  return Values{Shaped(op, ReduceSum(op, MathInput(op, 0, op.result_type()), axes))};
+}
+Lowering MeanOver(OpContext& op, std::vector<int64_t> axes) {
+  Instruction* sum = ReduceSum(op, MathInput(op, 0, op.result_type()), axes);
+  const Dim count = CountOf(op.tensor(0), axes);
+  if (!count.is_constant()) return NotLowered("mean over a symbolic size");
+  return Values{Shaped(op, op.b.Binary(kDivide, sum, op.Full(sum, static_cast<double>(count.constant()))))};
+}
+Lowering ProdOver(OpContext& op, std::vector<int64_t> axes) {
+  Instruction* x = MathInput(op, 0, op.result_type());
+  return Values{Shaped(op, op.b.Reduce(x, op.Scalar(x->shape().element_type(), 1), axes, kMultiply))};
+}
+Lowering LogicalOver(OpContext& op, std::vector<int64_t> axes, bool any) {
+  Instruction* x = ToPred(op, op.tensor(0));
+  return Values{Shaped(op, op.b.Reduce(x, op.b.ScalarConstantInt(PT::kPred, any ? 0 : 1), axes, any ? kOr : kAnd))};
+}
+std::vector<int64_t> AllAxes(OpContext& op) {
+  std::vector<int64_t> axes;
+  for (int64_t d = 0; d < Rank(op.tensor(0)); ++d) axes.push_back(d);
+  return axes;
+}
+std::vector<int64_t> OneAxis(OpContext& op, int64_t at) {
+  if (Rank(op.tensor(0)) == 0) return {};
+  return {op.axis(at, Rank(op.tensor(0)))};
+}
+
+// The first position of the extremum along `axis` (of the first NaN, if there is one), as s64.
+Instruction* PositionOf(OpContext& op, Instruction* x, Instruction* extremum, int64_t axis) {
+  Builder& b = op.b;
+  Instruction* hit = b.Compare(x, SpreadBack(op, extremum, x, {axis}), "EQ");
+  if (IsFloat(x->shape().element_type())) hit = b.Binary(kOr, hit, b.Compare(x, x, "NE"));
+  Instruction* position = b.Iota(Shape(PT::kS64, x->shape().dims()), axis);
+  Instruction* beyond = b.FullLike(position, static_cast<double>(x->shape().dim(axis).constant()));
+  return ReduceMin(op, b.Select(hit, position, beyond), {axis});
+}
+
+Instruction* Extremum(OpContext& op, Instruction* x, absl::Span<const int64_t> axes, bool max) {
+  return max ? ReduceMax(op, x, axes) : ReduceMin(op, x, axes);
+}
+
+Lowering ExtremumWithIndex(OpContext& op, bool max) {
+  Instruction* x = op.tensor(0);
+  if (Rank(x) == 0) return Values{x, op.b.Full(PT::kS64, {}, 0)};
+  const int64_t axis = op.axis(1, Rank(x));
+  Instruction* best = Extremum(op, x, {axis}, max);
+  Values results = {Shaped(op, best, 0), nullptr};
+  if (op.result_used(1)) {
+    results[1] = Shaped(op, PositionOf(op, x, best, axis), 1);
+  }
+  return results;
+}
+
+Lowering ArgExtremum(OpContext& op, bool max) {
+  Instruction* x = op.tensor(0);
+  int64_t axis = 0;
+  if (op.is_none(1) || Rank(x) == 0) {
+    x = op.b.Reshape(x, {x->shape().num_elements()});
+  } else {
+    axis = op.axis(1, Rank(x));
+  }
+  return Values{Shaped(op, PositionOf(op, x, Extremum(op, x, {axis}, max), axis))};
+}
+
+Lowering ExtremumOver(OpContext& op, std::vector<int64_t> axes, bool max) {
+  return Values{Shaped(op, Extremum(op, op.tensor(0), axes, max))};
+}
+
+// var, std and their mean: dims at 1, correction at 2.
+Lowering VarianceOver(OpContext& op, bool root, bool with_mean) {
+  const double correction = op.is_none(2) ? 1 : op.number(2);
+  Instruction* x = MathInput(op, 0, op.result_type());
+  if (IsEmpty(x)) return NotLowered("variance of an empty tensor");
+  Moments m = MeanAndVariance(op, x, op.axes(1, Rank(x)), correction);
+  Instruction* v = root ? op.b.Unary(kSqrt, m.variance) : m.variance;
+  Values results = {Shaped(op, v)};
+  if (with_mean) results.push_back(Shaped(op, m.mean, 1));
+  return results;
+}
+
+// Running op along one dim: a window that reaches from the start of the dim to the element.
+Lowering Running(OpContext& op, Opcode opcode, double init) {
+  Instruction* x = MathInput(op, 0, op.result_type());
+  if (Rank(x) == 0 || IsEmpty(x)) return Values{Shaped(op, x)};
+  const int64_t axis = op.axis(1, Rank(x)), n = x->shape().dim(axis).constant();
+  Window window{.dims = std::vector<WindowDim>(Rank(x))};
+  window.dims[axis] = {.size = n, .padding_low = n - 1};
+  return Values{Shaped(op, op.b.ReduceWindow(x, op.Scalar(x->shape().element_type(), init), window, opcode))};
+}
+
+// log(sum(exp(x))) with the maximum taken out; an infinite maximum is left in.
+Lowering LogSumExp(OpContext& op) {
+  Builder& b = op.b;
+  Instruction* x = MathInput(op, 0, op.result_type());
+  const std::vector<int64_t> axes = op.axes(1, Rank(x));
+  Instruction* max = ReduceMax(op, x, axes);
+  Instruction* infinite = b.Compare(b.Unary(kAbs, max), op.Full(max, INFINITY), "EQ");
+  max = b.Select(infinite, op.Full(max, 0), max);
+  Instruction* sum = ReduceSum(op, b.Unary(kExponential, b.Binary(kSubtract, x, SpreadBack(op, max, x, axes))), axes);
+  return Values{Shaped(op, b.Binary(kAdd, b.Unary(kLog, sum), max))};
+}
+
+Lowering VectorNorm(OpContext& op) {
+  Builder& b = op.b;
+  const double ord = op.is_none(1) ? 2 : op.number(1);
+  Instruction* x = MathInput(op, 0, op.result_type());
+  const std::vector<int64_t> axes = op.axes(2, Rank(x));
+  Instruction* size = b.Unary(kAbs, x);
+  if (IsEmpty(x)) return NotLowered("norm of an empty tensor");
+  if (ord == INFINITY) return Values{Shaped(op, ReduceMax(op, size, axes))};
+  if (ord == -INFINITY) return Values{Shaped(op, ReduceMin(op, size, axes))};
+  if (ord == 0) {
+    Instruction* nonzero = b.Convert(b.Compare(x, op.Full(x, 0), "NE"), x->shape().element_type());
+    return Values{Shaped(op, ReduceSum(op, nonzero, axes))};
+  }
+  if (ord == 1) return Values{Shaped(op, ReduceSum(op, size, axes))};
+  if (ord == 2) return Values{Shaped(op, b.Unary(kSqrt, ReduceSum(op, b.Binary(kMultiply, x, x), axes)))};
+  Instruction* sum = ReduceSum(op, b.Binary(kPower, size, op.Full(size, ord)), axes);
+  return Values{Shaped(op, b.Binary(kPower, sum, op.Full(sum, 1 / ord)))};
+}
+
+}  // namespace
+
+Lowering LowerSum(OpContext& op) { return SumOver(op, AllAxes(op)); }
+Lowering LowerSumDims(OpContext& op) { return SumOver(op, op.axes(1, Rank(op.tensor(0)))); }
+Lowering LowerMean(OpContext& op) { return MeanOver(op, AllAxes(op)); }
+Lowering LowerMeanDims(OpContext& op) { return MeanOver(op, op.axes(1, Rank(op.tensor(0)))); }
+Lowering LowerProd(OpContext& op) { return ProdOver(op, AllAxes(op)); }
+Lowering LowerProdDim(OpContext& op) { return ProdOver(op, OneAxis(op, 1)); }
+Lowering LowerAny(OpContext& op) { return LogicalOver(op, AllAxes(op), true); }
+Lowering LowerAnyDim(OpContext& op) { return LogicalOver(op, OneAxis(op, 1), true); }
+Lowering LowerAnyDims(OpContext& op) { return LogicalOver(op, op.axes(1, Rank(op.tensor(0))), true); }
+Lowering LowerAll(OpContext& op) { return LogicalOver(op, AllAxes(op), false); }
+Lowering LowerAllDim(OpContext& op) { return LogicalOver(op, OneAxis(op, 1), false); }
+Lowering LowerAllDims(OpContext& op) { return LogicalOver(op, op.axes(1, Rank(op.tensor(0))), false); }
+Lowering LowerAmax(OpContext& op) { return ExtremumOver(op, op.axes(1, Rank(op.tensor(0))), true); }
+Lowering LowerAmin(OpContext& op) { return ExtremumOver(op, op.axes(1, Rank(op.tensor(0))), false); }
+Lowering LowerMax(OpContext& op) { return ExtremumOver(op, AllAxes(op), true); }
+Lowering LowerMin(OpContext& op) { return ExtremumOver(op, AllAxes(op), false); }
+Lowering LowerMaxDim(OpContext& op) { return ExtremumWithIndex(op, true); }
+Lowering LowerMinDim(OpContext& op) { return ExtremumWithIndex(op, false); }
+Lowering LowerArgmax(OpContext& op) { return ArgExtremum(op, true); }
+Lowering LowerArgmin(OpContext& op) { return ArgExtremum(op, false); }
+Lowering LowerAminmax(OpContext& op) {
+  Instruction* x = op.tensor(0);
+  std::vector<int64_t> axes = op.is_none(1) ? AllAxes(op) : OneAxis(op, 1);
+  return Values{Shaped(op, ReduceMin(op, x, axes), 0), Shaped(op, ReduceMax(op, x, axes), 1)};
+}
+Lowering LowerVar(OpContext& op) { return VarianceOver(op, false, false); }
+Lowering LowerStd(OpContext& op) { return VarianceOver(op, true, false); }
+Lowering LowerVarMean(OpContext& op) { return VarianceOver(op, false, true); }
+Lowering LowerStdMean(OpContext& op) { return VarianceOver(op, true, true); }
+Lowering LowerCumsum(OpContext& op) { return Running(op, kAdd, 0); }
+Lowering LowerCumprod(OpContext& op) { return Running(op, kMultiply, 1); }
+Lowering LowerLogsumexp(OpContext& op) { return LogSumExp(op); }
+Lowering LowerVectorNorm(OpContext& op) { return VectorNorm(op); }
+
+}  // namespace tenon::aten
