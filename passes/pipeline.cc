@@ -13,6 +13,9 @@ namespace tenon {
 const std::vector<std::string>& DefaultPipeline() {
   static const std::vector<std::string> pipeline = {
       "dce",
+      "simplify",
+      "fold-constants",
+      "simplify",
       "cse",
       "assign-layout",
       "fuse",

@@ -1,0 +1,136 @@
+#include <algorithm>
+
+#include "passes/simplify/rule.h"
+
+namespace tenon {
+namespace {
+
+bool Is(const Instruction* op, Opcode opcode) { return op->opcode() == opcode; }
+bool IsScalarBroadcast(const Instruction* op) { return Is(op, Opcode::kBroadcast) && op->operand(0)->shape().is_scalar(); }
+
+// An op that leaves its operand as it is. (Fits() in simplify.cc refuses if the layouts differ.)
+Instruction* Identity(Instruction* op, Builder&, const PassContext&) {
+  switch (op->opcode()) {
+    case Opcode::kCopy: return op->operand(0);
+    case Opcode::kReshape: return Shape::SameDims(op->shape(), op->operand(0)->shape()) ? op->operand(0) : nullptr;
+    case Opcode::kBroadcast:
+    case Opcode::kTranspose: {
+      const std::vector<int64_t>& d = op->dimensions();
+      if (static_cast<int64_t>(d.size()) != op->shape().rank()) return nullptr;
+      for (size_t i = 0; i < d.size(); ++i) {
+        if (d[i] != static_cast<int64_t>(i)) return nullptr;
+      }
+      return op->operand(0);
+    }
+    case Opcode::kSlice:
+      if (!Shape::SameDims(op->shape(), op->operand(0)->shape())) return nullptr;
+      return op->operand(0);
+    case Opcode::kConcatenate: return op->operand_count() == 1 ? op->operand(0) : nullptr;
+    case Opcode::kPad: {
+      for (const PaddingDim& d : op->attrs().get<PaddingConfig>(Attr::kPadding).dims) {
+        if (d.low != 0 || d.high != 0 || d.interior != 0) return nullptr;
+      }
+      return op->operand(0);
+    }
+    case Opcode::kReverse:
+      for (int64_t d : op->dimensions()) {
+        if (!KnownOne(op->shape().dim(d))) return nullptr;
+      }
+      return op->operand(0);
+    default: return nullptr;
+  }
+}
+
+Instruction* ReshapeOfReshape(Instruction* op, Builder& b, const PassContext&) {
+  if (!Is(op, Opcode::kReshape) || !Is(op->operand(0), Opcode::kReshape)) return nullptr;
+  return b.Reshape(op->operand(0)->operand(0), op->shape().dims());
+}
+Instruction* TransposeOfTranspose(Instruction* op, Builder& b, const PassContext&) {
+  if (!Is(op, Opcode::kTranspose) || !Is(op->operand(0), Opcode::kTranspose)) return nullptr;
+  std::vector<int64_t> permutation;
+  for (int64_t d : op->dimensions()) permutation.push_back(op->operand(0)->dimensions()[d]);
+  return b.Transpose(op->operand(0)->operand(0), permutation);
+}
+Instruction* BroadcastOfBroadcast(Instruction* op, Builder& b, const PassContext&) {
+  if (!Is(op, Opcode::kBroadcast) || !Is(op->operand(0), Opcode::kBroadcast)) return nullptr;
+  std::vector<int64_t> dimensions;
+  for (int64_t d : op->operand(0)->dimensions()) dimensions.push_back(op->dimensions()[d]);
+  return b.Broadcast(op->operand(0)->operand(0), op->shape().dims(), dimensions);
+}
+// Any movement of a broadcast scalar is a broadcast of it.
+Instruction* MovedScalar(Instruction* op, Builder& b, const PassContext&) {
+  switch (op->opcode()) {
+    case Opcode::kReshape:
+    case Opcode::kTranspose:
+    case Opcode::kSlice:
+    case Opcode::kReverse:
+    case Opcode::kCopy: break;
+    default: return nullptr;
+  }
+  if (!IsScalarBroadcast(op->operand(0))) return nullptr;
+  return b.Broadcast(op->operand(0)->operand(0), op->shape().dims(), {});
+}
+// A broadcast along dims of size one only is a reshape; broadcast(reshape that drops or adds ones) needs no reshape of ones.
+Instruction* BroadcastWithoutOnes(Instruction* op, Builder& b, const PassContext&) {
+  if (!Is(op, Opcode::kBroadcast)) return nullptr;
+  const Shape& from = op->operand(0)->shape();
+  if (KnownEqual(from.num_elements(), op->shape().num_elements()) && from.rank() > 0) {
+    return std::is_sorted(op->dimensions().begin(), op->dimensions().end()) ? b.Reshape(op->operand(0), op->shape().dims()) : nullptr;
+  }
+  std::vector<Dim> dims;
+  std::vector<int64_t> dimensions;
+  for (int64_t i = 0; i < from.rank(); ++i) {
+    if (KnownOne(from.dim(i))) continue;
+    dims.push_back(from.dim(i));
+    dimensions.push_back(op->dimensions()[i]);
+  }
+  if (static_cast<int64_t>(dims.size()) == from.rank()) return nullptr;
+  return b.Broadcast(b.Reshape(op->operand(0), dims), op->shape().dims(), dimensions);
+}
+// f(broadcast(a), broadcast(b)) of scalars is broadcast(f(a, b)).
+Instruction* ElementwiseOnScalars(Instruction* op, Builder& b, const PassContext&) {
+  if (!op->IsElementwise() || op->shape().rank() == 0 || op->operand_count() == 0 || op->IsStateful()) return nullptr;
+  std::vector<Instruction*> scalars;
+  for (Instruction* o : op->operands()) {
+    if (o->shape().is_scalar()) scalars.push_back(o);
+    else if (IsScalarBroadcast(o)) scalars.push_back(o->operand(0));
+    else return nullptr;
+  }
+  return b.Broadcast(b.Make(op->opcode(), scalars, op->attrs(), Shape::Scalar(op->shape().element_type())), op->shape().dims(), {});
+}
+Instruction* SliceOfSlice(Instruction* op, Builder& b, const PassContext&) {
+  if (!Is(op, Opcode::kSlice) || !Is(op->operand(0), Opcode::kSlice)) return nullptr;
+  const SliceSpec &outer = op->attrs().get<SliceSpec>(Attr::kSlice), &inner = op->operand(0)->attrs().get<SliceSpec>(Attr::kSlice);
+  std::vector<Dim> starts, limits;
+  std::vector<int64_t> strides;
+  for (size_t i = 0; i < outer.starts.size(); ++i) {
+    if (KnownEqual(op->shape().dim(static_cast<int64_t>(i)), 0)) return nullptr;
+    starts.push_back(inner.starts[i] + outer.starts[i] * inner.strides[i]);
+    strides.push_back(inner.strides[i] * outer.strides[i]);
+    limits.push_back(starts.back() + (op->shape().dim(static_cast<int64_t>(i)) - 1) * strides.back() + 1);
+  }
+  return b.Slice(op->operand(0)->operand(0), starts, limits, strides);
+}
+Instruction* ElementOfTuple(Instruction* op, Builder&, const PassContext&) {
+  if (!Is(op, Opcode::kGetTupleElement) || !Is(op->operand(0), Opcode::kTuple)) return nullptr;
+  return op->operand(0)->operand(op->tuple_index());
+}
+
+}  // namespace
+
+absl::Span<const Rule> MovementRules() {
+  static constexpr Rule rules[] = {
+      {"movement that moves nothing", Identity},
+      {"reshape(reshape)", ReshapeOfReshape},
+      {"transpose(transpose)", TransposeOfTranspose},
+      {"broadcast(broadcast)", BroadcastOfBroadcast},
+      {"moved scalar", MovedScalar},
+      {"broadcast of ones", BroadcastWithoutOnes},
+      {"elementwise on scalars", ElementwiseOnScalars},
+      {"slice(slice)", SliceOfSlice},
+      {"element of tuple", ElementOfTuple},
+  };
+  return rules;
+}
+
+}  // namespace tenon

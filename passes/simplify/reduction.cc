@@ -1,0 +1,44 @@
+#include <cmath>
+#include <limits>
+
+#include "passes/simplify/rule.h"
+
+namespace tenon {
+namespace {
+
+// The opcode of a two-parameter computation that is one binary op, else nullopt.
+std::optional<Opcode> SimpleOp(const Computation& c) {
+  const Instruction* root = c.root();
+  if (c.instruction_count() != 3 || root->operand_count() != 2) return std::nullopt;
+  if (root->operand(0)->opcode() != Opcode::kParameter || root->operand(1)->opcode() != Opcode::kParameter) return std::nullopt;
+  return root->operand(0) == root->operand(1) ? std::nullopt : std::optional<Opcode>(root->opcode());
+}
+
+bool IsNeutral(Opcode opcode, const Instruction* init) {
+  const PrimitiveType type = init->shape().element_type();
+  if (opcode == Opcode::kMaximum) return IsFloat(type) && IsSplat(init, -std::numeric_limits<double>::infinity());
+  if (opcode == Opcode::kMinimum) return IsFloat(type) && IsSplat(init, std::numeric_limits<double>::infinity());
+  if (opcode == Opcode::kMultiply) return IsSplat(init, 1);
+  if (opcode == Opcode::kAdd) return IsFloat(type) ? IsSplat(init, -0.0) : IsSplat(init, 0);
+  return false;
+}
+
+// A reduce of dims of size one, from a neutral start, only drops them.
+Instruction* ReduceOfOnes(Instruction* op, Builder& b, const PassContext&) {
+  if (op->opcode() != Opcode::kReduce || op->operand_count() != 2) return nullptr;
+  for (int64_t d : op->dimensions()) {
+    if (!KnownOne(op->operand(0)->shape().dim(d))) return nullptr;
+  }
+  const std::optional<Opcode> simple = SimpleOp(*op->to_apply());
+  if (!simple || !IsNeutral(*simple, op->operand(1))) return nullptr;
+  return b.Reshape(op->operand(0), op->shape().dims());
+}
+
+}  // namespace
+
+absl::Span<const Rule> ReductionRules() {
+  static constexpr Rule rules[] = {{"reduce of ones", ReduceOfOnes}};
+  return rules;
+}
+
+}  // namespace tenon

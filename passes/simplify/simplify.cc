@@ -1,0 +1,129 @@
+// Simplify: applies the rules until none fits. Every rule shrinks a measure (instructions, nesting, cost), so it ends; a bound on
+// the number of rewrites guards against a rule that does not.
+#include <cmath>
+#include <deque>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "passes/simplify/rule.h"
+
+namespace tenon {
+
+const Instruction* SplatConstant(const Instruction* op) {
+  if (op->opcode() == Opcode::kBroadcast) op = op->operand(0);
+  return op->opcode() == Opcode::kConstant && op->shape().is_scalar() ? op : nullptr;
+}
+
+bool IsSplat(const Instruction* op, double value) {
+  const Instruction* c = SplatConstant(op);
+  if (c == nullptr || IsComplex(c->shape().element_type())) return false;
+  const double v = c->literal().GetAsDouble(0);
+  return v == value && std::signbit(v) == std::signbit(value);
+}
+
+namespace {
+
+constexpr int64_t kRewritesPerInstruction = 16;
+
+// A replacement must have the same dims and type, and where the old one's layout matters, its layout.
+bool Fits(const Instruction& op, const Instruction& with) {
+  return Shape::Compatible(op.shape(), with.shape()) && (!op.shape().has_layout() || Shape::SameWithLayout(op.shape(), with.shape()));
+}
+
+class Simplifier {
+ public:
+  Simplifier(Computation* c, const PassContext& context) : c_(c), context_(context) {}
+
+  bool Run() {
+    for (Instruction* op : c_->PostOrder()) Push(op);
+    int64_t budget = kRewritesPerInstruction * (c_->instruction_count() + 16);
+    bool changed = false;
+    while (!queue_.empty() && budget > 0) {
+      Instruction* op = queue_.front();
+      queue_.pop_front();
+      queued_.erase(op);
+      if (!alive_.contains(op)) continue;
+      if (RewriteOnce(op)) {
+        changed = true;
+        --budget;
+      }
+    }
+    return changed;
+  }
+
+ private:
+  void Push(Instruction* op) {
+    alive_.insert(op);
+    if (queued_.insert(op).second) queue_.push_back(op);
+  }
+
+  bool RewriteOnce(Instruction* op) {
+    if (op->users().empty() && op != c_->root()) return false;
+    for (absl::Span<const Rule> topic : {ArithmeticRules(), MovementRules(), ConvertRules(), ReductionRules()}) {
+      for (const Rule& rule : topic) {
+        const int64_t before = c_->instruction_count();
+        Builder b(c_);
+        b.set_metadata(op->metadata());
+        Instruction* with = rule.apply(op, b, context_);
+        if (with == nullptr || with == op) continue;
+        const bool made = c_->instruction_count() > before;
+        if (made && op->shape().has_layout() && with->shape().is_array() && !with->shape().has_layout()) {
+          with->mutable_shape().set_layout(op->shape().minor_to_major());
+        }
+        if (!Fits(*op, *with)) {
+          RemoveDead(with);
+          continue;
+        }
+        context_.Note("simplify", "simplified", *op, std::string(rule.name));
+        Replace(op, with);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void Replace(Instruction* op, Instruction* with) {
+    std::vector<Instruction*> users(op->users().begin(), op->users().end());
+    op->ReplaceAllUsesWith(with);
+    PushNew(with);
+    for (Instruction* user : users) Push(user);
+    RemoveDead(op);
+  }
+
+  void PushNew(Instruction* op) {
+    if (alive_.contains(op)) return Push(op);
+    Push(op);
+    for (Instruction* o : op->operands()) {
+      if (!alive_.contains(o)) PushNew(o);
+    }
+  }
+
+  void RemoveDead(Instruction* op) {
+    if (!op->users().empty() || op == c_->root() || op->opcode() == Opcode::kParameter || op->HasSideEffect()) return;
+    std::vector<Instruction*> operands(op->operands().begin(), op->operands().end());
+    alive_.erase(op);
+    queued_.erase(op);
+    c_->Remove(op);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (std::find(operands.begin(), operands.begin() + static_cast<int64_t>(i), operands[i]) ==
+          operands.begin() + static_cast<int64_t>(i)) {
+        RemoveDead(operands[i]);
+      }
+    }
+  }
+
+  Computation* c_;
+  const PassContext& context_;
+  std::deque<Instruction*> queue_;
+  absl::flat_hash_set<const Instruction*> queued_, alive_;
+};
+
+}  // namespace
+
+absl::StatusOr<bool> Simplify(Module& module, PassContext& context) {
+  bool changed = false;
+  for (Computation* c : module.computations()) changed |= Simplifier(c, context).Run();
+  return changed;
+}
+
+}  // namespace tenon
