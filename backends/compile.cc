@@ -61,6 +61,18 @@ TargetInfo InfoOfTarget(const CpuTarget& target, const CompileOptions& options) 
   return info;
 }
 
+// Planning with every operand dense in its layout: says whether the fusion can be a kernel, before memory is known.
+absl::Status TryPlan(const Instruction& fusion, const CpuTarget& target, bool excess_precision) {
+  auto layout = [](const Shape& shape) {
+    const DimVector strides = shape.strides();
+    return OperandLayout{.strides = {strides.begin(), strides.end()}};
+  };
+  KernelRequest request{.fusion = &fusion};
+  for (const Instruction* operand : fusion.operands()) request.operands.push_back(layout(operand->shape()));
+  for (const Shape& leaf : FlattenShape(fusion.shape())) request.results.push_back(layout(leaf));
+  return PlanCpuKernel(request, target, excess_precision).status();
+}
+
 absl::Status RunPasses(Module& module, const CompileOptions& options, const CpuTarget& target, const Dumper& dumper,
                        std::vector<Remark>* remarks) {
   PassContext context;
@@ -69,6 +81,7 @@ absl::Status RunPasses(Module& module, const CompileOptions& options, const CpuT
   context.remarks = remarks;
   context.evaluate = [](const Instruction& op, absl::Span<const Literal> operands) { return EvaluateInstruction(op, operands); };
   context.can_generate = CpuCanGenerate;
+  context.try_plan = [&](const Instruction& fusion) { return TryPlan(fusion, target, options.excess_precision); };
   PipelineOptions pipeline{.passes = options.passes, .disable = options.disable_passes, .stop_after = options.stop_after,
                            .verify = options.verify_passes};
   if (dumper.on()) {
