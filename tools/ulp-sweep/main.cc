@@ -5,6 +5,7 @@
 // Exit status 1: a claim of math_functions.def is exceeded or a special value is wrong. 2: bad usage or a failed compile.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -13,6 +14,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "backends/common/math/math.h"
 #include "tools/ulp-sweep/sweep.h"
@@ -26,7 +28,7 @@ constexpr char kUsage[] =
     "usage: ulp-sweep [--fn=NAME,...] [--sample=N] [--threads=N] [--cpu=NAME] [--width=N] [--markdown | --write-docs]\n"
     "  --sample=N    one of N neighbouring inputs, chosen with a fixed seed (default 1: all 2^32)\n"
     "  --cpu=NAME    compile for this CPU instead of the host, e.g. x86-64-v3\n"
-    "  --markdown    print the table of docs/accuracy.md; --write-docs writes it there\n";
+    "  --markdown    print the table of docs/accuracy.md; --write-docs writes it there, keeping the rows not measured now\n";
 
 struct Arguments {
   std::vector<math::Fn> functions;
@@ -127,6 +129,24 @@ void PrintRow(const Row& row) {
   std::fflush(stdout);
 }
 
+constexpr char kDocs[] = TENON_SOURCE_DIR "/docs/accuracy.md";
+
+// The function's row in the present document; empty if it has none.
+std::string OldDocsLine(std::string_view name) {
+  std::ifstream in(kDocs);
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(absl::StrCat("| ", std::string(name), " |"))) return line + "\n";
+  }
+  return "";
+}
+
+std::string MarkdownRow(const Row& row) {
+  std::string inputs = row.result.inputs >= int64_t{1} << 32 ? "all" : absl::StrCat(row.result.inputs);
+  return absl::StrFormat("| %s | %.3f | %.2f | `%s` | %s | %.2f | %d | %s |\n", row.info.name, row.result.worst.ulp,
+                         row.info.max_ulp, Where(row, row.result.worst), inputs, row.ns, row.instructions,
+                         absl::StrReplaceAll(std::string(row.info.notes), {{"|", "\\|"}}));
+}
+
 std::string Markdown(const std::vector<Row>& rows, const Arguments& arguments) {
   std::string out =
       "# Accuracy of the math functions\n\n"
@@ -139,11 +159,9 @@ std::string Markdown(const std::vector<Row>& rows, const Arguments& arguments) {
                         "upper bound.\n\n", CpuModel(), arguments.jit.width ? arguments.jit.width : HostWidth(arguments.jit.cpu));
   if (arguments.sweep.stride > 1) absl::StrAppendFormat(&out, "**Sampled: one input in %d.**\n\n", arguments.sweep.stride);
   out += "| function | max ULP | claimed | worst input | inputs | ns/element | IR instructions | method |\n|---|---|---|---|---|---|---|---|\n";
-  for (const Row& row : rows) {
-    absl::StrAppendFormat(&out, "| %s | %.3f | %.2f | `%s` | %s | %.2f | %d | %s |\n", row.info.name, row.result.worst.ulp,
-                          row.info.max_ulp, Where(row, row.result.worst),
-                          row.result.inputs >= int64_t{1} << 32 ? "all" : absl::StrCat(row.result.inputs), row.ns,
-                          row.instructions, row.info.notes);
+  for (const math::FnInfo& info : math::Functions()) {
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.info.fn == info.fn; });
+    absl::StrAppend(&out, row == rows.end() ? OldDocsLine(info.name) : MarkdownRow(*row));
   }
   return out;
 }
@@ -167,7 +185,8 @@ int Main(int argc, char** argv) {
     rows.push_back(*row);
   }
   if (arguments->write_docs) {
-    std::ofstream(TENON_SOURCE_DIR "/docs/accuracy.md") << Markdown(rows, *arguments);
+    std::string text = Markdown(rows, *arguments);  // reads the old document before it is overwritten
+    std::ofstream(kDocs) << text;
   } else if (arguments->markdown) {
     std::cout << Markdown(rows, *arguments);
   }

@@ -70,12 +70,17 @@ inline constexpr double kLog2[] = {
     -0x1.ec6f2df83bc58p-3, 0x1.a61b7daf24a36p-3, -0x1.7188d3c0ff36cp-3, 0x1.481faf5b166b0p-3, -0x1.23d64aa09f70fp-3,
     0x1.0acdd895fedcep-3, -0x1.13b89909233f0p-3, 0x1.0f62d762fd789p-3, -0x1.1da757896b7e3p-4,};
 
+// sin(pi f) / f in f^2, |f| <= 5/8, relative; 2^-31.4
+inline constexpr double kSinHalfTurn[] = {
+    0x1.921fb541ecf2ap+1, -0x1.4abbcda0cd20dp+2, 0x1.466b9c8f9d5b2p+1, -0x1.32cc07c33c1c9p-1, 0x1.4f7744c6f6aa8p-4,
+    -0x1.bf6466247f18fp-8,};
+
 // sin(pi/2 f) / f in f^2, |f| <= 3/4, relative; 2^-31.8
-inline constexpr double kSinTurn[] = {
+inline constexpr double kSinQuarterTurn[] = {
     0x1.921fb54264b7ap+0, -0x1.4abbcd23db5b2p-1, 0x1.466b3caa4dd8ap-4, -0x1.32a8b069ca43fp-8, 0x1.45e2aaf25fc04p-13,};
 
 // cos(pi/2 f) in f^2, |f| <= 3/4, relative; 2^-36.4
-inline constexpr double kCosTurn[] = {
+inline constexpr double kCosQuarterTurn[] = {
     0x1.ffffffffe7d44p-1, -0x1.3bd3cc9692ba3p+0, 0x1.03c1eeef8cb15p-2, -0x1.55d31637386ebp-6, 0x1.e1aceedcc443ap-11,
     -0x1.992910d6dffd4p-16,};
 

@@ -11,38 +11,35 @@ using namespace coefficients;
 
 constexpr double kRoundF64 = 0x1.8p52;
 
-struct QuarterTurns {
-  V n;  // i32: how many, modulo 4
-  V f;  // f64: the rest, in quarter turns. |f| <= 3/4: 1/2 and, for huge arguments, the product's second word
+struct Turns {
+  V n;  // i32: how many whole units, modulo a turn
+  V f;  // f64: the rest, in units. |f| <= 1/2 and, for huge arguments, the product's second word: 1/4 of a quarter turn
 };
 
-// a * 2/pi for a >= 0 (M. Payne, R. Hanek 1983): the words of 2/pi that only count whole turns are left out, which
-// words these are is chosen from four ranges of a. The product is a double-double; what remains is exact to 2^-55.
-QuarterTurns ReduceTurns(V a) {
+// a >= 0 in units of a quarter turn times `unit`: a * 2/pi / unit (M. Payne, R. Hanek 1983). The words of 2/pi that only count
+// whole turns are left out, which words these are is chosen from four ranges of a. The product is a double-double; what remains
+// is exact to 2^-55. `shift` is taken off first.
+Turns ReduceTurns(V a, double unit, double shift = 0) {
   V x = ToF64(a);
-  V high = x.Constant(kTwoOverPiHi[0]), low = x.Constant(kTwoOverPiLo[0]);
+  V high = x.Constant(kTwoOverPiHi[0] / unit), low = x.Constant(kTwoOverPiLo[0] / unit);
   constexpr double kStarts[] = {0, 0x1p48, 0x1p75, 0x1p102};
   for (int i = 1; i < 4; ++i) {
     V above = a >= kStarts[i];
-    high = Select(above, kTwoOverPiHi[i], high);
-    low = Select(above, kTwoOverPiLo[i], low);
+    high = Select(above, kTwoOverPiHi[i] / unit, high);
+    low = Select(above, kTwoOverPiLo[i] / unit, low);
   }
   V p = x * high;
+  V rest = Fma(x, low, Fma(x, high, -p));
+  if (shift != 0) p = p - shift;
   V rounded = p + kRoundF64;
   V f = p - (rounded - kRoundF64);
-  V rest = Fma(x, low, Fma(x, high, -p));
   return {LowWord(Bits(rounded)), f + rest};
 }
 
-V SinTurn(V f, V u) { return f * Polynomial(u, kSinTurn); }
-V CosTurn(V u) { return Polynomial(u, kCosTurn); }
-
-// sin or cos by quadrant: odd ones swap the two, the upper two are negative.
-V ByQuadrant(V f, V quadrant) {
-  V u = f * f;
-  V odd = NotZeroInt(AndInt(quadrant, 1));
-  V y = Bits(ToF32(Select(odd, CosTurn(u), SinTurn(f, u))));
-  return XorInt(y, ShlInt(AndInt(quadrant, 2), 30));
+// sin(pi (n + f)): one polynomial, and the sign of n's parity.
+V SinHalfTurns(Turns t) {
+  V y = ToF32(t.f * Polynomial(t.f * t.f, kSinHalfTurn));
+  return XorInt(Bits(y), ShlInt(t.n, 31));
 }
 
 V SignBit(V x) { return AndInt(Bits(x), 0x80000000u); }
@@ -66,20 +63,18 @@ AsinParts ReduceAsin(V x) {
 
 }  // namespace
 
-V EmitSin(V x) {
-  auto [n, f] = ReduceTurns(Abs(x));
-  return FromBits(XorInt(ByQuadrant(f, n), SignBit(x)), x.type());
-}
+V EmitSin(V x) { return FromBits(XorInt(SinHalfTurns(ReduceTurns(Abs(x), 2)), SignBit(x)), x.type()); }
 
+// cos(pi p) = -sin(pi (p - 1/2)). Where the shift rounds, cos is near 1 and doesn't notice; near its zeros it is exact.
 V EmitCos(V x) {
-  auto [n, f] = ReduceTurns(Abs(x));
-  return FromBits(ByQuadrant(f, AddInt(n, n.Int(1))), x.type());
+  V y = SinHalfTurns(ReduceTurns(Abs(x), 2, 0.5));
+  return FromBits(XorInt(y, y.Int(0x80000000u)), x.type());
 }
 
 V EmitTan(V x) {
-  auto [n, f] = ReduceTurns(Abs(x));
+  auto [n, f] = ReduceTurns(Abs(x), 1);
   V u = f * f;
-  V s = SinTurn(f, u), c = CosTurn(u);
+  V s = f * Polynomial(u, kSinQuarterTurn), c = Polynomial(u, kCosQuarterTurn);
   V odd = NotZeroInt(AndInt(n, 1));
   V y = Bits(ToF32(Select(odd, c, s) / Select(odd, s, c)));
   V sign = XorInt(ShlInt(n, 31), SignBit(x));

@@ -117,9 +117,11 @@ def main():
         lambda f: f / mp.log1p(f))
     row("kLog2", "log2(1+f) / f, same interval, relative; long, for pow", lambda f: mp.log1p(f) / f / LN2, 14, LOG_LO, LOG_HI,
         lambda f: f / mp.log1p(f))
-    row("kSinTurn", "sin(pi/2 f) / f in f^2, |f| <= 3/4, relative", lambda u: mp.sin(mp.pi / 2 * mp.sqrt(u)) / mp.sqrt(u), 5, SMALL,
+    row("kSinHalfTurn", "sin(pi f) / f in f^2, |f| <= 5/8, relative", lambda u: mp.sin(mp.pi * mp.sqrt(u)) / mp.sqrt(u), 6, SMALL,
+        mp.mpf("0.3907"), lambda u: mp.sqrt(u) / mp.sin(mp.pi * mp.sqrt(u)))
+    row("kSinQuarterTurn", "sin(pi/2 f) / f in f^2, |f| <= 3/4, relative", lambda u: mp.sin(mp.pi / 2 * mp.sqrt(u)) / mp.sqrt(u), 5, SMALL,
         mp.mpf("0.5626"), lambda u: mp.sqrt(u) / mp.sin(mp.pi / 2 * mp.sqrt(u)))
-    row("kCosTurn", "cos(pi/2 f) in f^2, |f| <= 3/4, relative", lambda u: mp.cos(mp.pi / 2 * mp.sqrt(u)), 6, 0, mp.mpf("0.5626"),
+    row("kCosQuarterTurn", "cos(pi/2 f) in f^2, |f| <= 3/4, relative", lambda u: mp.cos(mp.pi / 2 * mp.sqrt(u)), 6, 0, mp.mpf("0.5626"),
         lambda u: 1 / mp.cos(mp.pi / 2 * mp.sqrt(u)))
     row("kAtan", "atan(t) / t in t^2, |t| <= 1, relative", lambda u: mp.atan(mp.sqrt(u)) / mp.sqrt(u), 11, SMALL, 1,
         lambda u: mp.sqrt(u) / mp.atan(mp.sqrt(u)))
