@@ -173,9 +173,13 @@ std::optional<std::string> Lexer::Quoted() {
   return value;
 }
 
-std::optional<std::string_view> Lexer::Balanced() {
+std::optional<std::string_view> Lexer::Balanced(bool braced) {
   SkipSpace();
   const size_t start = pos_;
+  if (braced && RawPeek() != '{') {
+    Error("'{'");
+    return std::nullopt;
+  }
   std::string open;  // the closers that are due; heap, so depth is bounded by the text
   while (pos_ < text_.size()) {
     const char c = text_[pos_];
@@ -204,6 +208,7 @@ std::optional<std::string_view> Lexer::Balanced() {
       open.pop_back();
     }
     ++pos_;
+    if (braced && open.empty()) break;
   }
   if (!open.empty()) {
     Error(pos_, absl::StrCat("'", absl::string_view(&open.back(), 1), "'"), "end of text");
@@ -248,7 +253,8 @@ std::string Lexer::NextToken() {
   size_t end = pos_;
   while (end < text_.size() && end - pos_ < 40 && IsNameChar(text_[end])) ++end;
   if (end == pos_) end = pos_ + 1;
-  return absl::StrCat("'", absl::CHexEscape(Abs(text_.substr(pos_, end - pos_))), "'");
+  const std::string_view token = text_.substr(pos_, end - pos_);
+  return absl::StrCat("'", token == "\"" ? "\"" : absl::CHexEscape(Abs(token)), "'");
 }
 
 std::string NormalizeSpace(std::string_view text) {

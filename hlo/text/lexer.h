@@ -49,7 +49,7 @@ class Lexer {
   // "..." with C escapes undone.
   std::optional<std::string> Quoted();
   // Text of a value with balanced (), [], {} and quotes, up to a ',' ')' '}' ']' or blank outside of them.
-  std::optional<std::string_view> Balanced();
+  std::optional<std::string_view> Balanced(bool braced = false);  // braced: one {...}, up to its closing brace
   // The rest of the line, trimmed; consumes the newline.
   std::string_view Line();
 

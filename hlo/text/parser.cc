@@ -1,6 +1,7 @@
 // Modules, computations and instructions.
 #include "hlo/text/parser.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/context.h"
 #include "hlo/verifier.h"
@@ -15,16 +16,17 @@ bool IsTableName(std::string_view word) {
 }  // namespace
 
 bool Parser::Fail(size_t position, const absl::Status& status) {
-  // Inference says "label: wanted X, got Y": the place goes in front and the rest stays.
+  // Inference says "label: wanted X, got Y", the verifier "label: where: wanted X, got Y": the place in the text goes in
+  // front, what stood there to the end.
   const absl::string_view message = status.message();
   const size_t wanted = message.find("wanted ");
   const size_t got = message.rfind(", got ");
   if (wanted == absl::string_view::npos || got == absl::string_view::npos || got < wanted) {
     return lex_.Error(position, "a valid instruction", {message.data(), message.size()});
   }
-  const std::string label(message.substr(0, wanted));
+  const absl::string_view label = message.substr(0, wanted < 2 ? 0 : wanted - 2);
   return lex_.Error(position, absl::StrCat(message.substr(wanted + 7, got - wanted - 7)),
-                    absl::StrCat(message.substr(got + 6), " (", label.substr(0, label.find(':')), ")"));
+                    absl::StrCat(message.substr(got + 6), " (", label, ")"));
 }
 
 absl::StatusOr<std::unique_ptr<Module>> Parser::ParseModule() {
@@ -42,7 +44,14 @@ absl::StatusOr<std::unique_ptr<Module>> Parser::ParseModule() {
   if (options_.verify) {
     VerifyOptions verify;
     verify.shapes = false;  // every instruction was inferred as it was read
-    TENON_RETURN_IF_ERROR(Verify(*module_, verify));
+    if (const absl::Status status = Verify(*module_, verify); !status.ok()) {
+      const absl::string_view message = status.message();
+      Fail(absl::StartsWith(message, "verify_alias:")          ? alias_position_
+           : absl::StartsWith(message, "verify_entry_layout:") ? layout_position_
+                                                               : entry_position_,
+           status);
+      return lex_.status();
+    }
   }
   return std::move(module_);
 }
@@ -85,6 +94,7 @@ bool Parser::ModuleAttribute(std::string_view key) {
 }
 
 bool Parser::EntryLayout() {
+  layout_position_ = lex_.position();
   std::vector<Shape> parameters;
   Shape result;
   if (!lex_.Expect('{') || !lex_.Expect('(')) return false;
@@ -101,6 +111,7 @@ bool Parser::EntryLayout() {
 
 // { {0}: (0, {}, may-alias), {1}: 2 }
 bool Parser::AliasList() {
+  alias_position_ = lex_.position();
   if (!lex_.Expect('{')) return false;
   if (lex_.Try('}')) return true;
   do {
@@ -234,6 +245,7 @@ bool Parser::ParseComputation() {
   }
   computations_[Abs(name)] = computation;
   last_ = computation;
+  if (entry || entry_ == nullptr) entry_position_ = position;
   if (entry) entry_ = computation;
   return true;
 }

@@ -121,6 +121,7 @@ class Parser {
   int depth_ = 0;
   size_t parameter_slots_ = 0;  // sum of the computations' parameter vectors, at most the text's length
   int64_t filled_bytes_ = 0;    // of elided constants
+  size_t entry_position_ = 0, layout_position_ = 0, alias_position_ = 0;  // where the verifier's errors belong
   Computation* entry_ = nullptr;
   Computation* last_ = nullptr;
 };

@@ -307,7 +307,7 @@ bool Parser::BackendConfig(Attributes* attrs) {
     return true;
   }
   if (lex_.Peek() != '{') return lex_.Error("a quoted string or JSON");
-  const std::optional<std::string_view> json = lex_.Balanced();
+  const std::optional<std::string_view> json = lex_.Balanced(/*braced=*/true);
   if (!json.has_value()) return false;
   attrs->set(Attr::kBackendConfig, std::string(*json));
   attrs->backend_config_is_json = true;
@@ -366,25 +366,34 @@ bool Parser::ControlPredecessors(Scope* scope, Draft* draft) {
   return lex_.Expect('}');
 }
 
-// Our module path travels as one of the frontend attributes: frontend_attributes={tenon_module_path="model.layer"}.
+// Our module path travels as one of the frontend attributes, {tenon_module_path="model.layer"}, and is taken out of a
+// well-formed list that names it once.
 bool Parser::FrontendAttributes(Draft* draft) {
-  const std::optional<std::string_view> raw = lex_.Balanced();
+  const std::optional<std::string_view> raw = lex_.Balanced(/*braced=*/true);
   if (!raw.has_value()) return false;
-  std::string text = NormalizeSpace(*raw);
-  constexpr std::string_view kKey = "tenon_module_path=";
-  const size_t at = text.find(kKey);
-  if (at != std::string::npos && at > 0 && (text[at - 1] == '{' || text[at - 1] == ',')) {
-    Lexer value(std::string_view(text).substr(at + kKey.size()));
-    std::optional<std::string> path = value.Quoted();
-    if (path.has_value()) {
-      draft->metadata.module_path = *std::move(path);
-      const bool first = text[at - 1] == '{';
-      size_t end = at + kKey.size() + value.position();
-      if (first && end < text.size() && text[end] == ',') ++end;
-      const size_t from = first ? at : at - 1;
-      text.erase(from, end - from);
-      if (text == "{}") return true;
+  std::string text = NormalizeSpace(*raw), rest;
+  std::vector<std::string> paths;
+  Lexer list(text);
+  bool well_formed = list.Expect('{');
+  while (well_formed && !list.Try('}')) {
+    list.SkipSpace();
+    const size_t start = list.position();
+    const std::string_view key = list.Identifier();
+    well_formed = !key.empty() && list.Expect('=');
+    if (well_formed && key == "tenon_module_path") {
+      std::optional<std::string> path = list.Quoted();
+      well_formed = path.has_value();
+      if (well_formed) paths.push_back(*std::move(path));
+    } else if (well_formed) {
+      well_formed = list.Balanced().has_value();
+      rest.append(rest.empty() ? "" : ",").append(list.Between(start, list.position()));
     }
+    well_formed = well_formed && (list.Try(',') || list.Peek() == '}');
+  }
+  if (well_formed && paths.size() == 1 && !paths[0].empty()) {
+    draft->metadata.module_path = std::move(paths[0]);
+    if (rest.empty()) return true;
+    text = "{" + rest + "}";
   }
   draft->attrs.set(Attr::kFrontendAttributes, std::move(text));
   return true;

@@ -227,7 +227,7 @@ void Printer::FrontendAttributes(const Instruction& i) {
   const std::string& path = i.metadata().module_path;
   if (!path.empty() && options_.metadata && !options_.canonical) {
     const std::string entry = "tenon_module_path=\"" + Escape(path) + "\"";
-    if (text.size() <= 2) {
+    if (text.find_first_not_of("{} ") == std::string::npos) {
       text = "{" + entry + "}";
     } else {
       text.insert(text.size() - 1, "," + entry);
