@@ -1,5 +1,5 @@
-// The math bodies: accuracy on a sample (the tool ulp-sweep runs the same code on all inputs), special values, every width,
-// and that the check notices a wrong coefficient.
+// The math bodies: accuracy on a sample (the tool ulp-sweep runs the same code on all inputs),
+// special values, every width, and that the check notices a wrong coefficient.
 #include "backends/common/math/math.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,11 @@ using ulp_sweep::JitOptions;
 
 JitBody Compile(Fn fn, JitOptions options = {}) {
   auto body = JitBody::Create(
-      Info(fn).arity, [fn](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) { return Emit(b, fn, args); }, options);
+      Info(fn).arity,
+      [fn](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) {
+        return Emit(b, fn, args);
+      },
+      options);
   if (!body.ok()) throw std::runtime_error(std::string(body.status().message()));
   return std::move(*body);
 }
@@ -35,7 +39,8 @@ ulp_sweep::SweepOptions Sampled() {
 
 std::string Describe(const ulp_sweep::Worst& worst) {
   std::ostringstream out;
-  out << std::hexfloat << "at " << worst.a << ", " << worst.b << ": got " << worst.got << ", want " << worst.want;
+  out << std::hexfloat << "at " << worst.a << ", " << worst.b << ": got " << worst.got << ", want "
+      << worst.want;
   return out.str();
 }
 
@@ -43,7 +48,8 @@ class MathFunction : public testing::TestWithParam<Fn> {};
 
 TEST_P(MathFunction, IsAsAccurateAsClaimed) {
   const FnInfo& info = Info(GetParam());
-  ulp_sweep::SweepResult result = Sweep(Compile(GetParam()), ulp_sweep::ReferenceFor(GetParam()), Sampled());
+  ulp_sweep::SweepResult result =
+      Sweep(Compile(GetParam()), ulp_sweep::ReferenceFor(GetParam()), Sampled());
   EXPECT_GT(result.inputs, 500'000);
   EXPECT_LE(result.worst.ulp, info.max_ulp) << Describe(result.worst);
   EXPECT_EQ(result.mismatches, 0) << Describe(result.first_mismatch);
@@ -54,7 +60,8 @@ TEST_P(MathFunction, IsAsAccurateAsClaimed) {
 TEST_P(MathFunction, IsAsAccurateAsClaimedOnAllInputsSlow) {
   ulp_sweep::SweepOptions options;
   options.pairs = int64_t{1} << 28;
-  ulp_sweep::SweepResult result = Sweep(Compile(GetParam()), ulp_sweep::ReferenceFor(GetParam()), options);
+  ulp_sweep::SweepResult result =
+      Sweep(Compile(GetParam()), ulp_sweep::ReferenceFor(GetParam()), options);
   EXPECT_LE(result.worst.ulp, Info(GetParam()).max_ulp) << Describe(result.worst);
   EXPECT_EQ(result.mismatches, 0) << Describe(result.first_mismatch);
 }
@@ -77,8 +84,9 @@ TEST_P(MathFunction, HasTheSameBitsAtEveryWidth) {
   a.resize(a.size() / 16 * 16);
   std::vector<float> want(a.size()), got(a.size());
   wide.Run(a.data(), b.data(), want.data(), a.size());
-  for (JitOptions options : {JitOptions{.width = 1}, JitOptions{.width = 4}, JitOptions{.width = 8},
-                             JitOptions{.width = 8, .cpu = "x86-64-v3"}, JitOptions{.width = 1, .cpu = "x86-64-v3"}}) {
+  for (JitOptions options :
+       {JitOptions{.width = 1}, JitOptions{.width = 4}, JitOptions{.width = 8},
+        JitOptions{.width = 8, .cpu = "x86-64-v3"}, JitOptions{.width = 1, .cpu = "x86-64-v3"}}) {
     Compile(GetParam(), options).Run(a.data(), b.data(), got.data(), a.size());
     for (size_t i = 0; i < a.size(); ++i) {
       if (std::isnan(want[i]) && std::isnan(got[i])) continue;
@@ -94,7 +102,8 @@ TEST_P(MathFunction, CallsLibmForDouble) {
   if (!HasBody(GetParam(), llvm::Type::getDoubleTy(context))) GTEST_SKIP() << "no double body";
   for (int width : {1, 4}) {
     JitBody body = Compile(GetParam(), {.width = width, .is_double = true});
-    std::vector<double> a = {0.0, -0.0, 0.5, -0.75, 1.0, 3.25, -17.0, INFINITY}, b = {1.0, 2.0, -0.5, 3.0, NAN, 0.0, -1.0, 2.0};
+    std::vector<double> a = {0.0, -0.0, 0.5, -0.75, 1.0, 3.25, -17.0, INFINITY},
+                        b = {1.0, 2.0, -0.5, 3.0, NAN, 0.0, -1.0, 2.0};
     std::vector<double> y(a.size());
     body.Run(a.data(), b.data(), y.data(), a.size());
     for (size_t i = 0; i < a.size(); ++i) {
@@ -108,8 +117,8 @@ TEST_P(MathFunction, CallsLibmForDouble) {
   }
 }
 
-// Float bodies call nothing but LLVM's own fma, fabs, copysign, sqrt and trunc; double bodies call what is listed.
-// A builder with fast-math flags set gives no instruction any.
+// Float bodies call nothing but LLVM's own fma, fabs, copysign, sqrt and trunc; double bodies call
+// what is listed. A builder with fast-math flags set gives no instruction any.
 TEST_P(MathFunction, ImportsOnlyWhatIsListedAndIgnoresFastMathFlags) {
   for (bool is_double : {false, true}) {
     llvm::LLVMContext context;
@@ -119,8 +128,8 @@ TEST_P(MathFunction, ImportsOnlyWhatIsListedAndIgnoresFastMathFlags) {
     llvm::Type* type = llvm::FixedVectorType::get(is_double ? b.getDoubleTy() : b.getFloatTy(), 8);
     if (!HasBody(GetParam(), type)) continue;
     std::vector<llvm::Type*> params(Info(GetParam()).arity, type);
-    auto* function =
-        llvm::Function::Create(llvm::FunctionType::get(type, params, false), llvm::Function::ExternalLinkage, "f", module);
+    auto* function = llvm::Function::Create(llvm::FunctionType::get(type, params, false),
+                                            llvm::Function::ExternalLinkage, "f", module);
     b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function));
     std::vector<llvm::Value*> args;
     for (llvm::Argument& arg : function->args()) args.push_back(&arg);
@@ -168,24 +177,30 @@ TEST(Math, RefusesOtherTypes) {
   llvm::LLVMContext context;
   EXPECT_FALSE(HasBody(Fn::kExp, llvm::Type::getHalfTy(context)));
   EXPECT_FALSE(HasBody(Fn::kExp, llvm::Type::getInt32Ty(context)));
-  EXPECT_FALSE(HasBody(Fn::kExp, llvm::ScalableVectorType::get(llvm::Type::getFloatTy(context), 4)));
+  EXPECT_FALSE(
+      HasBody(Fn::kExp, llvm::ScalableVectorType::get(llvm::Type::getFloatTy(context), 4)));
   EXPECT_TRUE(HasVectorBody(Fn::kExp, llvm::Type::getFloatTy(context)));
   EXPECT_FALSE(HasVectorBody(Fn::kExp, llvm::Type::getDoubleTy(context)));
 }
 
 // Instructions are compile time: about 30 us each.
 TEST(Math, StaysWithinItsInstructionBudget) {
-  const std::pair<Fn, int> kBudgets[] = {{Fn::kExp, 26}, {Fn::kLogistic, 36}, {Fn::kTanh, 40}, {Fn::kErf, 40}, {Fn::kLog, 40}};
+  const std::pair<Fn, int> kBudgets[] = {
+      {Fn::kExp, 26}, {Fn::kLogistic, 36}, {Fn::kTanh, 40}, {Fn::kErf, 40}, {Fn::kLog, 40}};
   for (auto [fn, budget] : kBudgets) EXPECT_LE(Compile(fn).instructions(), budget) << Info(fn).name;
 }
 
-// Planted bug: exp's third-order coefficient off by 2^-18 of itself. The sample must find that the claim is broken.
+// Planted bug: exp's third-order coefficient off by 2^-18 of itself. The sample must find that the
+// claim is broken.
 TEST(UlpSweep, CatchesAWrongCoefficient) {
   auto measure = [](double factor) {
     std::vector<float> c(std::begin(coefficients::kExpF), std::end(coefficients::kExpF));
     c[1] = static_cast<float>(c[1] * factor);
-    auto body = JitBody::Create(
-        1, [&](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) { return EmitExpWith(V{&b, args[0]}, c).v; }, {});
+    auto body = JitBody::Create(1,
+                                [&](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) {
+                                  return EmitExpWith(V{&b, args[0]}, c).v;
+                                },
+                                {});
     EXPECT_TRUE(body.ok());
     return Sweep(*body, ulp_sweep::ReferenceFor(Fn::kExp), Sampled()).worst.ulp;
   };
@@ -195,13 +210,13 @@ TEST(UlpSweep, CatchesAWrongCoefficient) {
 
 // Planted bug: a body right everywhere but at one special value, which a sparse sample would miss.
 TEST(UlpSweep, CatchesAWrongSpecialValue) {
-  auto body = JitBody::Create(
-      1,
-      [](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) {
-        llvm::Value* y = Emit(b, Fn::kTanh, args);
-        return b.CreateFAdd(y, llvm::ConstantFP::get(y->getType(), 0.0));  // -0 becomes +0
-      },
-      {});
+  auto body = JitBody::Create(1,
+                              [](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) {
+                                llvm::Value* y = Emit(b, Fn::kTanh, args);
+                                return b.CreateFAdd(
+                                    y, llvm::ConstantFP::get(y->getType(), 0.0));  // -0 becomes +0
+                              },
+                              {});
   ASSERT_TRUE(body.ok());
   ulp_sweep::SweepResult result = Sweep(*body, ulp_sweep::ReferenceFor(Fn::kTanh), Sampled());
   EXPECT_EQ(result.mismatches, 1);
@@ -216,8 +231,13 @@ TEST(UlpSweep, MeasuresUlps) {
   EXPECT_EQ(ulp_sweep::UlpError(INFINITY, 1e300), 0);
   EXPECT_EQ(ulp_sweep::UlpError(INFINITY, 0x1.fffffep127), 1);
   EXPECT_EQ(ulp_sweep::UlpError(NAN, NAN), 0);
-  for (auto [got, want] : std::vector<std::pair<float, double>>{
-           {NAN, 1.0}, {1.0f, NAN}, {-0.0f, 0.0}, {0.0f, -0.0}, {INFINITY, 1.0}, {INFINITY, -INFINITY}, {1.0f, INFINITY}}) {
+  for (auto [got, want] : std::vector<std::pair<float, double>>{{NAN, 1.0},
+                                                                {1.0f, NAN},
+                                                                {-0.0f, 0.0},
+                                                                {0.0f, -0.0},
+                                                                {INFINITY, 1.0},
+                                                                {INFINITY, -INFINITY},
+                                                                {1.0f, INFINITY}}) {
     EXPECT_TRUE(std::isinf(ulp_sweep::UlpError(got, want))) << got << " " << want;
   }
 }

@@ -1,4 +1,5 @@
-// One math body compiled for the host: y[i] = f(a[i], b[i]) over arrays, in vectors of a chosen width.
+// One math body compiled for the host: y[i] = f(a[i], b[i]) over arrays, in vectors of a chosen
+// width.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,13 @@
 namespace tenon::ulp_sweep {
 
 // Emits the body under test on one or two operands.
-using BodyEmitter = std::function<llvm::Value*(llvm::IRBuilderBase&, std::span<llvm::Value* const>)>;
+using BodyEmitter =
+    std::function<llvm::Value*(llvm::IRBuilderBase&, std::span<llvm::Value* const>)>;
 
 struct JitOptions {
-  int width = 0;          // lanes; 0: as wide as the host; 1: a scalar, not a vector of one
+  int width = 0;  // lanes; 0: as wide as the host; 1: a scalar, not a vector of one
   bool is_double = false;
-  std::string cpu;        // empty: the host; "x86-64-v3" is AVX2 with FMA
+  std::string cpu;  // empty: the host; "x86-64-v3" is AVX2 with FMA
 };
 
 inline int HostWidth(const std::string& cpu) {
@@ -52,16 +54,21 @@ class JitBody {
   int instructions_ = 0;
 };
 
-inline absl::Status ToStatus(llvm::Error error) { return absl::InternalError(llvm::toString(std::move(error))); }
+inline absl::Status ToStatus(llvm::Error error) {
+  return absl::InternalError(llvm::toString(std::move(error)));
+}
 
 // for (i = 0; i < n; i += width) store(body(load a + i, load b + i), y + i)
-inline void JitBody::Build(llvm::Module& module, int arity, const BodyEmitter& emit, bool is_double) {
+inline void JitBody::Build(llvm::Module& module, int arity, const BodyEmitter& emit,
+                           bool is_double) {
   llvm::LLVMContext& context = module.getContext();
   llvm::IRBuilder<> b(context);
   llvm::Type* scalar = is_double ? b.getDoubleTy() : b.getFloatTy();
   llvm::Type* type = width_ == 1 ? scalar : llvm::FixedVectorType::get(scalar, width_);
-  auto* signature = llvm::FunctionType::get(b.getVoidTy(), {b.getPtrTy(), b.getPtrTy(), b.getPtrTy(), b.getInt64Ty()}, false);
-  auto* function = llvm::Function::Create(signature, llvm::Function::ExternalLinkage, "body", module);
+  auto* signature = llvm::FunctionType::get(
+      b.getVoidTy(), {b.getPtrTy(), b.getPtrTy(), b.getPtrTy(), b.getInt64Ty()}, false);
+  auto* function =
+      llvm::Function::Create(signature, llvm::Function::ExternalLinkage, "body", module);
   function->addFnAttr("prefer-vector-width", "512");
   auto* entry = llvm::BasicBlock::Create(context, "entry", function);
   auto* loop = llvm::BasicBlock::Create(context, "loop", function);
@@ -87,7 +94,8 @@ inline void JitBody::Build(llvm::Module& module, int arity, const BodyEmitter& e
   b.CreateRetVoid();
 }
 
-inline absl::StatusOr<JitBody> JitBody::Create(int arity, const BodyEmitter& emit, JitOptions options) {
+inline absl::StatusOr<JitBody> JitBody::Create(int arity, const BodyEmitter& emit,
+                                               JitOptions options) {
   static const bool kTargetReady = [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
@@ -114,7 +122,8 @@ inline absl::StatusOr<JitBody> JitBody::Create(int arity, const BodyEmitter& emi
   std::string problem;
   llvm::raw_string_ostream out(problem);
   if (llvm::verifyModule(*module, &out)) return absl::InternalError(problem);
-  if (auto error = body.jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context)))) {
+  if (auto error = body.jit_->addIRModule(
+          llvm::orc::ThreadSafeModule(std::move(module), std::move(context)))) {
     return ToStatus(std::move(error));
   }
   auto address = body.jit_->lookup("body");

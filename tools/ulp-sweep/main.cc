@@ -1,8 +1,11 @@
-// ulp-sweep: measures the float math bodies against double-precision references over all 2^32 inputs.
+// ulp-sweep: measures the float math bodies against double-precision references over all 2^32
+// inputs.
 //
-//   ulp-sweep [--fn=exp,tanh] [--sample=N] [--threads=N] [--cpu=x86-64-v3] [--markdown | --write-docs]
+//   ulp-sweep [--fn=exp,tanh] [--sample=N] [--threads=N] [--cpu=x86-64-v3] [--markdown |
+//   --write-docs]
 //
-// Exit status 1: a claim of math_functions.def is exceeded or a special value is wrong. 2: bad usage or a failed compile.
+// Exit status 1: a claim of math_functions.def is exceeded or a special value is wrong. 2: bad
+// usage or a failed compile.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,10 +28,12 @@ namespace {
 constexpr int64_t kFullPairs = int64_t{1} << 28;
 
 constexpr char kUsage[] =
-    "usage: ulp-sweep [--fn=NAME,...] [--sample=N] [--threads=N] [--cpu=NAME] [--width=N] [--markdown | --write-docs]\n"
+    "usage: ulp-sweep [--fn=NAME,...] [--sample=N] [--threads=N] [--cpu=NAME] [--width=N] "
+    "[--markdown | --write-docs]\n"
     "  --sample=N    one of N neighbouring inputs, chosen with a fixed seed (default 1: all 2^32)\n"
     "  --cpu=NAME    compile for this CPU instead of the host, e.g. x86-64-v3\n"
-    "  --markdown    print the table of docs/accuracy.md; --write-docs writes it there, keeping the rows not measured now\n";
+    "  --markdown    print the table of docs/accuracy.md; --write-docs writes it there, keeping "
+    "the rows not measured now\n";
 
 struct Arguments {
   std::vector<math::Fn> functions;
@@ -90,18 +95,24 @@ std::string CpuModel() {
     if (field.first.starts_with("cpu family")) family = field.second;
     if (field.first.starts_with("model\t\t")) model = field.second;
   }
-  return absl::StrCat(name, " (family ", family, ", model ", model, "; LLVM calls it ", llvm::sys::getHostCPUName().str(), ")");
+  return absl::StrCat(name, " (family ", family, ", model ", model, "; LLVM calls it ",
+                      llvm::sys::getHostCPUName().str(), ")");
 }
 
 absl::StatusOr<Row> Measure(math::Fn fn, const Arguments& arguments) {
   const math::FnInfo& info = math::Info(fn);
   auto body = JitBody::Create(
-      info.arity, [fn](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) { return math::Emit(b, fn, args); },
+      info.arity,
+      [fn](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) {
+        return math::Emit(b, fn, args);
+      },
       arguments.jit);
   if (!body.ok()) return body.status();
   SweepOptions sweep = arguments.sweep;
   if (isatty(STDERR_FILENO)) {
-    sweep.progress = [&](double done) { absl::FPrintF(stderr, "\r%-9s %3.0f %%", info.name, done * 100); };
+    sweep.progress = [&](double done) {
+      absl::FPrintF(stderr, "\r%-9s %3.0f %%", info.name, done * 100);
+    };
   }
   const Reference& reference = ReferenceFor(fn);
   double ns = MeasureSpeed(*body, reference);
@@ -118,13 +129,15 @@ std::string Where(const Row& row, const Worst& worst) {
 
 void PrintRow(const Row& row) {
   const Worst& worst = row.result.worst;
-  absl::PrintF("%-9s max %.3f ULP (claimed %.2f) at %s: got %a, want %.17g; %.2f ns/elem, %d IR instructions, %d inputs%s\n",
-               row.info.name, worst.ulp, row.info.max_ulp, Where(row, worst), worst.got, worst.want, row.ns, row.instructions,
-               row.result.inputs, row.ok() ? "" : "  FAILED");
+  absl::PrintF(
+      "%-9s max %.3f ULP (claimed %.2f) at %s: got %a, want %.17g; %.2f ns/elem, %d IR "
+      "instructions, %d inputs%s\n",
+      row.info.name, worst.ulp, row.info.max_ulp, Where(row, worst), worst.got, worst.want, row.ns,
+      row.instructions, row.result.inputs, row.ok() ? "" : "  FAILED");
   if (row.result.mismatches > 0) {
     const Worst& first = row.result.first_mismatch;
-    absl::PrintF("          %d special values wrong, one at %s: got %a, want %.17g\n", row.result.mismatches, Where(row, first),
-                 first.got, first.want);
+    absl::PrintF("          %d special values wrong, one at %s: got %a, want %.17g\n",
+                 row.result.mismatches, Where(row, first), first.got, first.want);
   }
   std::fflush(stdout);
 }
@@ -141,26 +154,40 @@ std::string OldDocsLine(std::string_view name) {
 }
 
 std::string MarkdownRow(const Row& row) {
-  std::string inputs = row.result.inputs >= int64_t{1} << 32 ? "all" : absl::StrCat(row.result.inputs);
-  return absl::StrFormat("| %s | %.3f | %.2f | `%s` | %s | %.2f | %d | %s |\n", row.info.name, row.result.worst.ulp,
-                         row.info.max_ulp, Where(row, row.result.worst), inputs, row.ns, row.instructions,
+  std::string inputs =
+      row.result.inputs >= int64_t{1} << 32 ? "all" : absl::StrCat(row.result.inputs);
+  return absl::StrFormat("| %s | %.3f | %.2f | `%s` | %s | %.2f | %d | %s |\n", row.info.name,
+                         row.result.worst.ulp, row.info.max_ulp, Where(row, row.result.worst),
+                         inputs, row.ns, row.instructions,
                          absl::StrReplaceAll(std::string(row.info.notes), {{"|", "\\|"}}));
 }
 
 std::string Markdown(const std::vector<Row>& rows, const Arguments& arguments) {
   std::string out =
       "# Accuracy of the math functions\n\n"
-      "Written by `ulp-sweep --write-docs`; do not edit. Each float (f32) body is compared with glibc's double function, one-operand\n"
-      "functions over all 2^32 inputs (NaNs, infinities, subnormals and signed zeros included), two-operand functions over the\n"
-      "number of pairs shown, half of them drawn from hard regions, and all pairs of special values. An error of 0.5 is correct\n"
-      "rounding. The build fails in CI when a claim is exceeded. Nothing is flushed to zero; special values are those of C's libm.\n"
+      "Written by `ulp-sweep --write-docs`; do not edit. Each float (f32) body is compared with "
+      "glibc's double function, one-operand\n"
+      "functions over all 2^32 inputs (NaNs, infinities, subnormals and signed zeros included), "
+      "two-operand functions over the\n"
+      "number of pairs shown, half of them drawn from hard regions, and all pairs of special "
+      "values. An error of 0.5 is correct\n"
+      "rounding. The build fails in CI when a claim is exceeded. Nothing is flushed to zero; "
+      "special values are those of C's libm.\n"
       "double is computed by libm, lane by lane; bf16 and f16 go through float.\n\n";
-  absl::StrAppendFormat(&out, "Measured on: %s, %d lanes, one core, 16K elements in cache; the machine was shared, so take ns as an\n"
-                        "upper bound.\n\n", CpuModel(), arguments.jit.width ? arguments.jit.width : HostWidth(arguments.jit.cpu));
-  if (arguments.sweep.stride > 1) absl::StrAppendFormat(&out, "**Sampled: one input in %d.**\n\n", arguments.sweep.stride);
-  out += "| function | max ULP | claimed | worst input | inputs | ns/element | IR instructions | method |\n|---|---|---|---|---|---|---|---|\n";
+  absl::StrAppendFormat(&out,
+                        "Measured on: %s, %d lanes, one core, 16K elements in cache; the machine "
+                        "was shared, so take ns as an\n"
+                        "upper bound.\n\n",
+                        CpuModel(),
+                        arguments.jit.width ? arguments.jit.width : HostWidth(arguments.jit.cpu));
+  if (arguments.sweep.stride > 1)
+    absl::StrAppendFormat(&out, "**Sampled: one input in %d.**\n\n", arguments.sweep.stride);
+  out +=
+      "| function | max ULP | claimed | worst input | inputs | ns/element | IR instructions | "
+      "method |\n|---|---|---|---|---|---|---|---|\n";
   for (const math::FnInfo& info : math::Functions()) {
-    auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.info.fn == info.fn; });
+    auto row =
+        std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.info.fn == info.fn; });
     absl::StrAppend(&out, row == rows.end() ? OldDocsLine(info.name) : MarkdownRow(*row));
   }
   return out;
@@ -177,7 +204,8 @@ int Main(int argc, char** argv) {
   for (math::Fn fn : arguments->functions) {
     auto row = Measure(fn, *arguments);
     if (!row.ok()) {
-      absl::FPrintF(stderr, "ulp-sweep: %s: %s\n", math::Info(fn).name, std::string(row.status().message()));
+      absl::FPrintF(stderr, "ulp-sweep: %s: %s\n", math::Info(fn).name,
+                    std::string(row.status().message()));
       return 2;
     }
     if (!arguments->markdown || arguments->write_docs) PrintRow(*row);
@@ -185,7 +213,8 @@ int Main(int argc, char** argv) {
     rows.push_back(*row);
   }
   if (arguments->write_docs) {
-    std::string text = Markdown(rows, *arguments);  // reads the old document before it is overwritten
+    std::string text =
+        Markdown(rows, *arguments);  // reads the old document before it is overwritten
     std::ofstream(kDocs) << text;
   } else if (arguments->markdown) {
     std::cout << Markdown(rows, *arguments);

@@ -1,5 +1,5 @@
-// What a float body is compared with: a double function with an error far below half a float ULP, and the interval in which
-// its speed is measured.
+// What a float body is compared with: a double function with an error far below half a float ULP,
+// and the interval in which its speed is measured.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,8 @@ struct Reference {
 inline double LogisticReference(double x) { return 1 / (1 + std::exp(-x)); }
 inline double RsqrtReference(double x) { return 1 / std::sqrt(x); }
 
-// Newton's method on erf, or on erfc in the tail, where 1 - x is exact. Small x: the series, next term 0.1 x^6.
+// Newton's method on erf, or on erfc in the tail, where 1 - x is exact. Small x: the series, next
+// term 0.1 x^6.
 inline double ErfInvReference(double x) {
   const double half_sqrt_pi = std::sqrt(std::acos(-1.0)) / 2;
   double a = std::abs(x);

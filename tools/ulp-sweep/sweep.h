@@ -1,4 +1,5 @@
-// The measurement: run a body over many inputs, compare each result with the reference, keep the worst.
+// The measurement: run a body over many inputs, compare each result with the reference, keep the
+// worst.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,8 @@ struct Worst {
 struct SweepResult {
   int64_t inputs = 0;
   Worst worst;
-  // NaN against a number, an infinity or zero of the wrong sign, an infinity for what is far from overflow.
+  // NaN against a number, an infinity or zero of the wrong sign, an infinity for what is far from
+  // overflow.
   int64_t mismatches = 0;
   Worst first_mismatch;
 };
@@ -54,8 +56,9 @@ inline double UlpInverse(double want) {
   return std::bit_cast<double>(static_cast<uint64_t>(1023 + 23 - exponent) << 52);
 }
 
-// |got - want| in units of the last float place of want. Infinity means a mismatch that no tolerance excuses. For results
-// around the largest float, infinity counts as the 2^128 it is rounded from.
+// |got - want| in units of the last float place of want. Infinity means a mismatch that no
+// tolerance excuses. For results around the largest float, infinity counts as the 2^128 it is
+// rounded from.
 inline double UlpError(float got, double want) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : kInf;
@@ -100,10 +103,45 @@ inline void Merge(SweepResult& into, const SweepResult& from) {
 inline std::vector<float> SpecialValues() {
   using Limits = std::numeric_limits<float>;
   std::vector<float> values;
-  for (float v : {0.0f, Limits::denorm_min(), 1e-41f, Limits::min(), 1e-30f, 1e-4f, 0.25f, 1.0f / 3, 0.5f, 0.55f, 0.75f,
-                  std::nextafter(1.0f, 0.0f), 1.0f, std::nextafter(1.0f, 2.0f), 1.5f, 2.0f, 2.5f, 3.0f, 3.1415927f, 4.0f,
-                  9.0f, 17.0f, 31.0f, 88.72284f, 103.97208f, 127.0f, 128.0f, 149.0f, 150.0f, 1e4f, 8388607.5f, 16777215.0f,
-                  16777216.0f, 33554434.0f, 2147483648.0f, 1e20f, 1e30f, Limits::max(), Limits::infinity(),
+  for (float v : {0.0f,
+                  Limits::denorm_min(),
+                  1e-41f,
+                  Limits::min(),
+                  1e-30f,
+                  1e-4f,
+                  0.25f,
+                  1.0f / 3,
+                  0.5f,
+                  0.55f,
+                  0.75f,
+                  std::nextafter(1.0f, 0.0f),
+                  1.0f,
+                  std::nextafter(1.0f, 2.0f),
+                  1.5f,
+                  2.0f,
+                  2.5f,
+                  3.0f,
+                  3.1415927f,
+                  4.0f,
+                  9.0f,
+                  17.0f,
+                  31.0f,
+                  88.72284f,
+                  103.97208f,
+                  127.0f,
+                  128.0f,
+                  149.0f,
+                  150.0f,
+                  1e4f,
+                  8388607.5f,
+                  16777215.0f,
+                  16777216.0f,
+                  33554434.0f,
+                  2147483648.0f,
+                  1e20f,
+                  1e30f,
+                  Limits::max(),
+                  Limits::infinity(),
                   Limits::quiet_NaN()}) {
     values.push_back(v);
     values.push_back(-v);
@@ -111,11 +149,13 @@ inline std::vector<float> SpecialValues() {
   return values;
 }
 
-// The i-th random pair. A quarter is any two bit patterns; the others are where pow and atan2 are hard: an exponent that
-// keeps pow in range, integer exponents, bases next to 1, neighbouring magnitudes.
+// The i-th random pair. A quarter is any two bit patterns; the others are where pow and atan2 are
+// hard: an exponent that keeps pow in range, integer exponents, bases next to 1, neighbouring
+// magnitudes.
 inline std::pair<float, float> RandomPair(uint64_t i, uint64_t seed) {
   uint64_t r = SplitMix(i * 2 + seed * 0x10001), s = SplitMix(r);
-  float a = std::bit_cast<float>(static_cast<uint32_t>(r)), b = std::bit_cast<float>(static_cast<uint32_t>(r >> 32));
+  float a = std::bit_cast<float>(static_cast<uint32_t>(r)),
+        b = std::bit_cast<float>(static_cast<uint32_t>(r >> 32));
   double unit = static_cast<double>(s >> 11) * 0x1p-53;
   switch (i & 7) {
     case 0:
@@ -129,17 +169,19 @@ inline std::pair<float, float> RandomPair(uint64_t i, uint64_t seed) {
       return {a, static_cast<float>(static_cast<int>(unit * 61) - 30)};
     case 5:
       a = 1 + static_cast<float>((unit - 0.5) * 0.01);
-      return {a, static_cast<float>((static_cast<double>(r >> 11) * 0x1p-53 * 280 - 151) / std::log2(static_cast<double>(a)))};
+      return {a, static_cast<float>((static_cast<double>(r >> 11) * 0x1p-53 * 280 - 151) /
+                                    std::log2(static_cast<double>(a)))};
     case 6:
       return {a, a * static_cast<float>(unit * 4 - 2)};
     default:
-      return {static_cast<float>(unit * 20 - 10), static_cast<float>(static_cast<double>(r >> 11) * 0x1p-53 * 20 - 10)};
+      return {static_cast<float>(unit * 20 - 10),
+              static_cast<float>(static_cast<double>(r >> 11) * 0x1p-53 * 20 - 10)};
   }
 }
 
 // Runs one block of inputs, padded to whole vectors.
-inline void CompareBlock(const JitBody& body, const Reference& reference, std::vector<float>& a, std::vector<float>& b,
-                         SweepResult& result) {
+inline void CompareBlock(const JitBody& body, const Reference& reference, std::vector<float>& a,
+                         std::vector<float>& b, SweepResult& result) {
   size_t n = a.size();
   a.resize((n + body.width() - 1) / body.width() * body.width(), 1.0f);
   b.resize(a.size(), 1.0f);
@@ -153,8 +195,10 @@ inline void CompareBlock(const JitBody& body, const Reference& reference, std::v
   b.clear();
 }
 
-// Unary: every bit pattern (or one per stride). Binary: `pairs` random pairs. Both: all special values.
-inline SweepResult Sweep(const JitBody& body, const Reference& reference, const SweepOptions& options) {
+// Unary: every bit pattern (or one per stride). Binary: `pairs` random pairs. Both: all special
+// values.
+inline SweepResult Sweep(const JitBody& body, const Reference& reference,
+                         const SweepOptions& options) {
   constexpr int64_t kBlock = 1 << 12;
   const bool unary = reference.unary != nullptr;
   const int64_t total = unary ? (int64_t{1} << 32) / options.stride : options.pairs;
@@ -209,7 +253,9 @@ inline double MeasureSpeed(const JitBody& body, const Reference& reference) {
   constexpr int kElements = 16384;
   std::vector<float> a(kElements), b(kElements), y(kElements);
   for (int i = 0; i < kElements; ++i) {
-    auto uniform = [&](uint64_t k) { return static_cast<float>(static_cast<double>(SplitMix(k) >> 11) * 0x1p-53); };
+    auto uniform = [&](uint64_t k) {
+      return static_cast<float>(static_cast<double>(SplitMix(k) >> 11) * 0x1p-53);
+    };
     a[i] = reference.time_lo + (reference.time_hi - reference.time_lo) * uniform(i);
     b[i] = reference.time_lo + (reference.time_hi - reference.time_lo) * uniform(i + kElements);
   }

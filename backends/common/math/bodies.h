@@ -1,4 +1,5 @@
-// The float bodies behind math_functions.def, and the f64 cores they share. Internal to this folder and its tests.
+// The float bodies behind math_functions.def, and the f64 cores they share. Internal to this folder
+// and its tests.
 #pragma once
 
 #include <span>
@@ -9,7 +10,7 @@ namespace tenon::math {
 
 // A body of one or two operands.
 struct Body {
-  Body(V (*f)(V)) : unary(f) {}       // NOLINT: so that a table row can name either kind
+  Body(V (*f)(V)) : unary(f) {}      // NOLINT: so that a table row can name either kind
   Body(V (*f)(V, V)) : binary(f) {}  // NOLINT
   V (*unary)(V) = nullptr;
   V (*binary)(V, V) = nullptr;
@@ -17,7 +18,8 @@ struct Body {
 
 // exp.cc
 V EmitExp(V x);
-V EmitExpWith(V x, std::span<const float> coefficients);  // EmitExp with another kExpF, for the test of the checker
+V EmitExpWith(V x, std::span<const float>
+                       coefficients);  // EmitExp with another kExpF, for the test of the checker
 V EmitExp2(V x);
 V EmitExpm1(V x);
 V EmitLogistic(V x);
@@ -25,7 +27,8 @@ V EmitTanh(V x);
 V EmitSinh(V x);
 V EmitCosh(V x);
 
-// exp.cc: e^x = 2^n (1 + p), in f32, for |x| < 2^21. n is in the low 9 bits of `biased`, with `bias` added.
+// exp.cc: e^x = 2^n (1 + p), in f32, for |x| < 2^21. n is in the low 9 bits of `biased`, with
+// `bias` added.
 struct ExpParts {
   V biased;
   V p;
@@ -45,7 +48,8 @@ V EmitAsinh(V x);
 V EmitAcosh(V x);
 V EmitAtanh(V x);
 
-// log.cc: log2(x) in f64, relative error 2^-37, for positive normal x. Zero, inf and NaN give something finite.
+// log.cc: log2(x) in f64, relative error 2^-37, for positive normal x. Zero, inf and NaN give
+// something finite.
 V Log2F64(V x);
 
 // log.cc: log(1 + v) in f64 for finite v > -1; NaN stays.

@@ -1,6 +1,7 @@
-// The error function, its complement and its inverse. erf in two branches: the form is N. Juffa's ("my_erff", 2014-2019, NVIDIA
-// developer forum). erfc scaled by e^(a^2) in one polynomial: the mapping of J. Schonfelder (Math. Comp. 32, 1978). erfinv by
-// w = -log(1 - x^2): M. Giles (GPU Computing Gems, 2011). All coefficients are our own (coefficients/derive.py).
+// The error function, its complement and its inverse. erf in two branches: the form is N. Juffa's
+// ("my_erff", 2014-2019, NVIDIA developer forum). erfc scaled by e^(a^2) in one polynomial: the
+// mapping of J. Schonfelder (Math. Comp. 32, 1978). erfinv by w = -log(1 - x^2): M. Giles (GPU
+// Computing Gems, 2011). All coefficients are our own (coefficients/derive.py).
 #include <limits>
 
 #include "backends/common/math/bodies.h"
@@ -34,7 +35,8 @@ V EmitErfInv(V x) {
   V ratio = Select(w < 6, Polynomial(w, kErfInvCentral), Polynomial(Sqrt(w), kErfInvTail));
   V y = ToF32(a * ratio);
   V magnitude = Abs(x);
-  V outside = Select(magnitude == 1.0, x * std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN());
+  V outside = Select(magnitude == 1.0, x * std::numeric_limits<double>::infinity(),
+                     std::numeric_limits<double>::quiet_NaN());
   return Select(magnitude < 1, y, outside);
 }
 

@@ -1,5 +1,6 @@
-// exp and what is built on it. Reduction x = n ln2 + r with ln2 in two parts and rounding by adding 1.5 * 2^23 (W. Cody,
-// W. Waite, Software Manual for the Elementary Functions, 1980); polynomials by Remez (coefficients/derive.py).
+// exp and what is built on it. Reduction x = n ln2 + r with ln2 in two parts and rounding by
+// adding 1.5 * 2^23 (W. Cody, W. Waite, Software Manual for the Elementary Functions, 1980);
+// polynomials by Remez (coefficients/derive.py).
 #include <cmath>
 
 #include "backends/common/math/bodies.h"
@@ -10,8 +11,9 @@ namespace {
 
 using namespace coefficients;
 
-// e^r is kept in [3/4, 3/2) rather than [sqrt(1/2), sqrt(2)): where it is below 1 the result has the finer unit in the last
-// place, so r is made smaller on that side. That takes 0.15 ULP off exp for one addition.
+// e^r is kept in [3/4, 3/2) rather than [sqrt(1/2), sqrt(2)): where it is below 1 the result has
+// the finer unit in the last place, so r is made smaller on that side. That takes 0.15 ULP off exp
+// for one addition.
 
 // Adding it rounds to an integer, which then stands in the low mantissa bits.
 constexpr double kRoundF32 = 0x1.8p23;
@@ -47,7 +49,8 @@ V PowerOfTwo(V biased) {
 
 namespace {
 
-// y * 2^n for n in [-252, 254], one rounding. n comes with bias 254, so that its halves come with 127 each.
+// y * 2^n for n in [-252, 254], one rounding. n comes with bias 254, so that its halves come with
+// 127 each.
 V ScaleWide(V y, V biased) {
   V half = AndInt(ShlInt(biased, 22), 0xff800000u);
   V rest = SubInt(ShlInt(biased, 23), half);
@@ -78,7 +81,8 @@ V EmitExpm1(V x) {
   return CopySign(ToF32(Fma(scale, p, scale - 1)), x);
 }
 
-// 1 / (1 + e^z), z = -x. Above z = 64 everything is scaled by 2^-64, so that e^z doesn't overflow where the result is subnormal.
+// 1 / (1 + e^z), z = -x. Above z = 64 everything is scaled by 2^-64, so that e^z doesn't overflow
+// where the result is subnormal.
 V EmitLogistic(V x) {
   V z = ClampHigh(ClampLow(-x, -20), 104);
   V large = z > 64;
@@ -110,7 +114,8 @@ V EmitTanh(V x) {
   return CopySign(Select(a < 0.55, small, large), x);
 }
 
-// With C = cosh r, S = sinh r: e^x = 2^n (C + S) and e^-x = 2^-n (C - S), so nothing cancels, and n = 0 is sinh r itself.
+// With C = cosh r, S = sinh r: e^x = 2^n (C + S) and e^-x = 2^-n (C - S), so nothing cancels, and n
+// = 0 is sinh r itself.
 V EmitSinh(V x) {
   auto [up, r] = ReduceExpF64(ToF64(ClampHigh(Abs(x), 90)));
   V down = FromBits(SubInt(Bits(up).Int(uint64_t{2046} << 52), Bits(up)), up.type());

@@ -1,5 +1,6 @@
-// Logarithms and inverse hyperbolic functions. The argument is split at sqrt(1/2) by integer arithmetic on its bits, as in
-// musl's and FreeBSD's logf; polynomials by Remez (coefficients/derive.py).
+// Logarithms and inverse hyperbolic functions. The argument is split at sqrt(1/2) by integer
+// arithmetic on its bits, as in musl's and FreeBSD's logf; polynomials by Remez
+// (coefficients/derive.py).
 #include <limits>
 
 #include "backends/common/math/bodies.h"
@@ -16,7 +17,8 @@ constexpr uint64_t kSqrtHalfBitsF32 = 0x3f3504f3;
 constexpr uint64_t kSqrtHalfBitsF64 = 0x3fe6a09e667f3bcd;
 constexpr uint64_t kExponentMaskF64 = 0xfff0000000000000;
 
-// The logarithm's values outside its domain: y for x > pole, -inf at the pole, NaN below, x for inf and NaN.
+// The logarithm's values outside its domain: y for x > pole, -inf at the pole, NaN below, x for inf
+// and NaN.
 V WithSpecialValues(V y, V x, double pole) {
   y = Select(x < kInf, y, x);
   return Select(x <= pole, Select(x == pole, -kInf, x.Constant(kNan)), y);

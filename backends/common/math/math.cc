@@ -12,7 +12,8 @@ namespace tenon::math {
 namespace {
 
 constexpr FnInfo kFunctions[] = {
-#define TENON_MATH_FN(id, name, arity, emit, libm, max_ulp, notes) {Fn::id, name, arity, libm, max_ulp, notes},
+#define TENON_MATH_FN(id, name, arity, emit, libm, max_ulp, notes) \
+  {Fn::id, name, arity, libm, max_ulp, notes},
 #include "backends/common/math/math_functions.def"
 #undef TENON_MATH_FN
 };
@@ -27,12 +28,13 @@ const Body& FloatBody(Fn fn) {
 }
 
 // One call of the libm function per lane.
-llvm::Value* CallPerLane(llvm::IRBuilderBase& b, std::string_view symbol, std::span<llvm::Value* const> args) {
+llvm::Value* CallPerLane(llvm::IRBuilderBase& b, std::string_view symbol,
+                         std::span<llvm::Value* const> args) {
   llvm::Module* module = b.GetInsertBlock()->getModule();
   llvm::Type* f64 = b.getDoubleTy();
   std::vector<llvm::Type*> params(args.size(), f64);
-  llvm::FunctionCallee callee =
-      module->getOrInsertFunction(llvm::StringRef(symbol), llvm::FunctionType::get(f64, params, false));
+  llvm::FunctionCallee callee = module->getOrInsertFunction(
+      llvm::StringRef(symbol), llvm::FunctionType::get(f64, params, false));
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(args[0]->getType());
   if (!vector) return b.CreateCall(callee, llvm::ArrayRef(args.data(), args.size()));
   llvm::Value* result = llvm::PoisonValue::get(vector);
@@ -70,7 +72,8 @@ std::optional<Fn> FindFunction(std::string_view name) {
 bool HasBody(Fn fn, llvm::Type* type) {
   if (llvm::isa<llvm::ScalableVectorType>(type)) return false;
   llvm::Type* element = type->getScalarType();
-  return element->isFloatTy() || (element->isDoubleTy() && (fn == Fn::kRsqrt || !Info(fn).libm.empty()));
+  return element->isFloatTy() ||
+         (element->isDoubleTy() && (fn == Fn::kRsqrt || !Info(fn).libm.empty()));
 }
 
 bool HasVectorBody(Fn fn, llvm::Type* type) {

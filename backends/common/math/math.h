@@ -1,12 +1,15 @@
-// Elementary functions as LLVM IR: the one set of bodies that every generated kernel uses, on CPU and GPU.
+// Elementary functions as LLVM IR: the one set of bodies that every generated kernel uses, on CPU
+// and GPU.
 //
-// A body takes and returns float, double, <N x float> or <N x double> (any N) and is straight-line code: no control flow, no
-// target intrinsics, no fast-math flags (the builder's are put aside), FMA only where written. The target must have FMA in
-// hardware. f16 and bf16 are converted to float by the caller.
+// A body takes and returns float, double, <N x float> or <N x double> (any N) and is straight-line
+// code: no control flow, no target intrinsics, no fast-math flags (the builder's are put aside),
+// FMA only where written. The target must have FMA in hardware. f16 and bf16 are converted to float
+// by the caller.
 //
-// float: own bodies, accurate to the ULP claimed in math_functions.def for every input (tools/ulp-sweep measures it, the
-// result is docs/accuracy.md). NaN in gives NaN out; infinities, subnormals (in and out) and signed zeros are as in C's libm.
-// double: one libm call per lane; the symbols are ImportedSymbols(). Functions without a libm counterpart have no double body.
+// float: own bodies, accurate to the ULP claimed in math_functions.def for every input
+// (tools/ulp-sweep measures it, the result is docs/accuracy.md). NaN in gives NaN out; infinities,
+// subnormals (in and out) and signed zeros are as in C's libm. double: one libm call per lane; the
+// symbols are ImportedSymbols(). Functions without a libm counterpart have no double body.
 #pragma once
 
 #include <optional>
@@ -37,13 +40,15 @@ std::span<const FnInfo> Functions();
 const FnInfo& Info(Fn fn);
 std::optional<Fn> FindFunction(std::string_view name);
 
-// Whether Emit accepts operands of this type. Float and double scalars and fixed vectors of them can be supported.
+// Whether Emit accepts operands of this type. Float and double scalars and fixed vectors of them
+// can be supported.
 bool HasBody(Fn fn, llvm::Type* type);
 
 // Whether that body is vector code (true for float), rather than a call per lane.
 bool HasVectorBody(Fn fn, llvm::Type* type);
 
-// Emits fn(args...) at the builder's insertion point. All args have one type, for which HasBody holds (checked).
+// Emits fn(args...) at the builder's insertion point. All args have one type, for which HasBody
+// holds (checked).
 llvm::Value* Emit(llvm::IRBuilderBase& builder, Fn fn, std::span<llvm::Value* const> args);
 
 // What double bodies call. Sorted, without duplicates.

@@ -12,8 +12,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-// y = 1 / sqrt(x) has two roundings; one Newton step with the exact residual 1 - x y^2 takes them back. At 0 and inf the
-// residual is NaN and y is right already.
+// y = 1 / sqrt(x) has two roundings; one Newton step with the exact residual 1 - x y^2 takes them
+// back. At 0 and inf the residual is NaN and y is right already.
 V EmitRsqrt(V x) {
   V y = 1 / Sqrt(x);
   V h = x * y;
@@ -23,7 +23,8 @@ V EmitRsqrt(V x) {
   return Select(IsNan(residual), y, corrected);
 }
 
-// 0 and inf come out of Log2F64 as -1023 and 1024, far enough out for a third of them to underflow and overflow.
+// 0 and inf come out of Log2F64 as -1023 and 1024, far enough out for a third of them to underflow
+// and overflow.
 V EmitCbrt(V x) {
   V y = ToF32(Exp2F64(Log2F64(ToF64(Abs(x))) * (1.0 / 3)));
   return Select(IsNan(x), x, CopySign(y, x));
@@ -44,7 +45,7 @@ V EmitPow(V x, V y) {
   V odd = And(integer, Not(Trunc(half) == half));
   V negated = FromBits(OrInt(Bits(magnitude), AndInt(Bits(x), 0x80000000u)), x.type());
   V result = Select(odd, negated, magnitude);
-  V invalid = And(And(x < 0, x > -kInf), Not(integer));
+  V invalid = And(And(x<0, x> - kInf), Not(integer));
   result = Select(invalid, x.Constant(kNan), result);
   return Select(Or(x == 1.0, y == 0.0), 1, result);
 }

@@ -1,4 +1,5 @@
-// Trigonometric functions, f64 inside: at 53 bits one rounding to f32 is all that is left of the error.
+// Trigonometric functions, f64 inside: at 53 bits one rounding to f32 is all that is left of the
+// error.
 #include <limits>
 
 #include "backends/common/math/bodies.h"
@@ -13,12 +14,14 @@ constexpr double kRoundF64 = 0x1.8p52;
 
 struct Turns {
   V n;  // i32: how many whole units, modulo a turn
-  V f;  // f64: the rest, in units. |f| <= 1/2 and, for huge arguments, the product's second word: 1/4 of a quarter turn
+  V f;  // f64: the rest, in units. |f| <= 1/2 and, for huge arguments, the product's second word:
+        // 1/4 of a quarter turn
 };
 
-// a >= 0 in units of a quarter turn times `unit`: a * 2/pi / unit (M. Payne, R. Hanek 1983). The words of 2/pi that only count
-// whole turns are left out, which words these are is chosen from four ranges of a. The product is a double-double; what remains
-// is exact to 2^-55. `shift` is taken off first.
+// a >= 0 in units of a quarter turn times `unit`: a * 2/pi / unit (M. Payne, R. Hanek 1983). The
+// words of 2/pi that only count whole turns are left out, which words these are is chosen from four
+// ranges of a. The product is a double-double; what remains is exact to 2^-55. `shift` is taken off
+// first.
 Turns ReduceTurns(V a, double unit, double shift = 0) {
   V x = ToF64(a);
   V high = x.Constant(kTwoOverPiHi[0] / unit), low = x.Constant(kTwoOverPiLo[0] / unit);
@@ -63,9 +66,12 @@ AsinParts ReduceAsin(V x) {
 
 }  // namespace
 
-V EmitSin(V x) { return FromBits(XorInt(SinHalfTurns(ReduceTurns(Abs(x), 2)), SignBit(x)), x.type()); }
+V EmitSin(V x) {
+  return FromBits(XorInt(SinHalfTurns(ReduceTurns(Abs(x), 2)), SignBit(x)), x.type());
+}
 
-// cos(pi p) = -sin(pi (p - 1/2)). Where the shift rounds, cos is near 1 and doesn't notice; near its zeros it is exact.
+// cos(pi p) = -sin(pi (p - 1/2)). Where the shift rounds, cos is near 1 and doesn't notice; near
+// its zeros it is exact.
 V EmitCos(V x) {
   V y = SinHalfTurns(ReduceTurns(Abs(x), 2, 0.5));
   return FromBits(XorInt(y, y.Int(0x80000000u)), x.type());
@@ -103,8 +109,8 @@ V EmitAtan(V x) {
   return CopySign(ToF32(Select(above, kPi / 2 - p, p)), x);
 }
 
-// Special values are C99's (F.9.1.4). Infinities become 1e200 and a zero denominator 1e-200, beyond any float, so that
-// inf/inf is 1 and 0/0 is 0.
+// Special values are C99's (F.9.1.4). Infinities become 1e200 and a zero denominator 1e-200, beyond
+// any float, so that inf/inf is 1 and 0/0 is 0.
 V EmitAtan2(V y, V x) {
   V ay = ClampHigh(ToF64(Abs(y)), 1e200), ax = ClampHigh(ToF64(Abs(x)), 1e200);
   V steep = ax < ay;

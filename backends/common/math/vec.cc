@@ -28,14 +28,16 @@ V Abs(V x) { return Unary(llvm::Intrinsic::fabs, x); }
 V Sqrt(V x) { return Unary(llvm::Intrinsic::sqrt, x); }
 V Trunc(V x) { return Unary(llvm::Intrinsic::trunc, x); }
 V CopySign(V magnitude, V sign) {
-  return magnitude.With(magnitude.b->CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude.v, sign.v));
+  return magnitude.With(
+      magnitude.b->CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude.v, sign.v));
 }
 
 V ToF64(V x) { return x.With(x.b->CreateFPExt(x.v, WithElement(x.type(), x.b->getDoubleTy()))); }
 V ToF32(V x) { return x.With(x.b->CreateFPTrunc(x.v, WithElement(x.type(), x.b->getFloatTy()))); }
 
 V Bits(V x) {
-  return x.With(x.b->CreateBitCast(x.v, WithElement(x.type(), x.b->getIntNTy(x.type()->getScalarSizeInBits()))));
+  return x.With(x.b->CreateBitCast(
+      x.v, WithElement(x.type(), x.b->getIntNTy(x.type()->getScalarSizeInBits()))));
 }
 V FromBits(V x, llvm::Type* type) { return x.With(x.b->CreateBitCast(x.v, type)); }
 
@@ -44,8 +46,12 @@ V HighWord(V x) {
   V bits = Bits(x);
   return LowWord(x.With(x.b->CreateLShr(bits.v, bits.Int(32).v)));
 }
-V SignedToF32(V x) { return x.With(x.b->CreateSIToFP(x.v, WithElement(x.type(), x.b->getFloatTy()))); }
-V SignedToF64(V x) { return x.With(x.b->CreateSIToFP(x.v, WithElement(x.type(), x.b->getDoubleTy()))); }
+V SignedToF32(V x) {
+  return x.With(x.b->CreateSIToFP(x.v, WithElement(x.type(), x.b->getFloatTy())));
+}
+V SignedToF64(V x) {
+  return x.With(x.b->CreateSIToFP(x.v, WithElement(x.type(), x.b->getDoubleTy())));
+}
 
 V Polynomial(V x, std::span<const float> c) { return Horner(x, c); }
 V Polynomial(V x, std::span<const double> c) { return Horner(x, c); }

@@ -1,5 +1,6 @@
-// V: a float or integer scalar or vector in the making, with operators that emit IR. For the bodies in this folder only.
-// Doubles on one side of an operator become constants of the other side's type. Comparisons are ordered (false on NaN).
+// V: a float or integer scalar or vector in the making, with operators that emit IR. For the bodies
+// in this folder only. Doubles on one side of an operator become constants of the other side's
+// type. Comparisons are ordered (false on NaN).
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,8 @@ inline V Select(V c, V x, V y) { return x.With(x.b->CreateSelect(c.v, x.v, y.v))
 inline V Select(V c, V x, double y) { return Select(c, x, x.Constant(y)); }
 inline V Select(V c, double x, V y) { return Select(c, y.Constant(x), y); }
 
-// The smaller or larger of x and a constant; NaN stays NaN. The operand order is minps's, so that it is one instruction.
+// The smaller or larger of x and a constant; NaN stays NaN. The operand order is minps's, so that
+// it is one instruction.
 inline V ClampHigh(V x, double hi) { return Select(x > hi, hi, x); }
 inline V ClampLow(V x, double lo) { return Select(x < lo, lo, x); }
 
