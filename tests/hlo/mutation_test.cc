@@ -9,7 +9,7 @@
 namespace tenon {
 namespace {
 
-constexpr size_t kFiles = 7;
+constexpr size_t kFiles = 10;
 
 std::vector<std::string> Corpus() {
   std::vector<std::string> texts;
