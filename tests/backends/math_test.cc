@@ -173,6 +173,14 @@ TEST(Math, TableIsConsistent) {
   EXPECT_TRUE(std::is_sorted(ImportedSymbols().begin(), ImportedSymbols().end()));
 }
 
+TEST(Math, ImportsAreAllowedInKernels) {
+  const std::set<std::string_view> allowed = {
+#define TENON_IMPORT(symbol) #symbol,
+#include "runtime/imports.def"
+  };
+  for (std::string_view symbol : ImportedSymbols()) EXPECT_TRUE(allowed.contains(symbol)) << symbol;
+}
+
 TEST(Math, RefusesOtherTypes) {
   llvm::LLVMContext context;
   EXPECT_FALSE(HasBody(Fn::kExp, llvm::Type::getHalfTy(context)));
