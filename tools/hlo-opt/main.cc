@@ -1,4 +1,5 @@
 // hlo-opt: parses, verifies, runs named passes over and prints HLO modules.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -9,8 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
+#include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
+#include "passes/pipeline.h"
 
 namespace tenon {
 namespace {
@@ -18,8 +22,16 @@ namespace {
 constexpr const char kUsage[] =
     R"(usage: hlo-opt [options] file.hlo...      ("-" reads standard input)
 
-Parses and verifies each file and prints the module.
+Parses and verifies each file, runs passes over it and prints the module.
 
+  --passes=a,b           run these passes in this order
+  --pipeline             run the default pipeline
+  --disable=a,b          leave these out of it
+  --stop-after=a         stop after this pass
+  --list-passes          print the passes and the default pipeline
+  --remarks              print the passes' remarks (JSON, one a line) to standard error
+  --timing               print each pass's time and whether it changed the module to standard error
+  --files=LIST           also the files that LIST names, one a line
   --canonical            print the canonical form (names renumbered, no metadata)
   --percent              print names with %
   --operand-shapes       print operand shapes
@@ -37,9 +49,22 @@ Exit code: 0 success, 1 a file was refused or changed in a round trip, 2 bad usa
 struct Options {
   ParseOptions parse;
   PrintOptions print;
+  PipelineOptions pipeline;
+  bool run_passes = false, remarks = false, timing = false;
   bool check_roundtrip = false, time = false;
   std::vector<std::string> files;
 };
+
+std::vector<std::string> Names(const char* list) { return absl::StrSplit(list, ',', absl::SkipEmpty()); }
+
+bool ReadList(const char* path, std::vector<std::string>* files) {
+  std::ifstream in(path);
+  if (!in) std::cerr << "hlo-opt: cannot open " << path << "\n";
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty()) files->push_back(line);
+  }
+  return !in.bad() && in.eof();
+}
 
 // False: bad usage, told on stderr.
 bool ParseFlags(int argc, char** argv, Options* o) {
@@ -54,6 +79,14 @@ bool ParseFlags(int argc, char** argv, Options* o) {
     else if (arg == "--no-verify") o->parse.verify = false;
     else if (arg == "--check-roundtrip") o->check_roundtrip = true;
     else if (arg == "--time") o->time = true;
+    else if (arg == "--pipeline") o->run_passes = true;
+    else if (arg.starts_with("--passes=")) o->pipeline.passes = Names(argv[i] + 9), o->run_passes = true;
+    else if (arg.starts_with("--disable=")) o->pipeline.disable = Names(argv[i] + 10);
+    else if (arg.starts_with("--stop-after=")) o->pipeline.stop_after = argv[i] + 13;
+    else if (arg == "--remarks") o->remarks = true;
+    else if (arg == "--timing") o->timing = true;
+    else if (arg.starts_with("--files=") && !ReadList(argv[i] + 8, &o->files)) return false;
+    else if (arg.starts_with("--files=")) continue;
     else if (arg.size() > 1 && arg[0] == '-') {
       std::cerr << "hlo-opt: unknown option " << arg << " (--help lists them)\n";
       return false;
@@ -106,12 +139,44 @@ absl::Status Time(const std::string& text, const Options& o) {
   return absl::OkStatus();
 }
 
+absl::Status RunPasses(Module& module, const Options& o) {
+  std::vector<Remark> remarks;
+  std::vector<PassTiming> timings;
+  PassContext context;
+  context.remarks = &remarks;
+  context.evaluate = [](const Instruction& i, absl::Span<const Literal> operands) {
+    return EvaluateInstruction(i, operands);
+  };
+  PipelineOptions pipeline = o.pipeline;
+  pipeline.verify = o.parse.verify;
+  const absl::StatusOr<bool> changed = RunPipeline(module, context, pipeline, &timings);
+  if (o.remarks) {
+    for (const Remark& r : remarks) std::cerr << r.ToJson() << "\n";
+  }
+  if (o.timing) {
+    for (const PassTiming& t : timings) {
+      std::fprintf(stderr, "%9.3f ms  %s%s\n", t.ms, t.name.c_str(), t.changed ? "  changed" : "");
+    }
+  }
+  return changed.status();
+}
+
+void ListPasses() {
+  for (const PassInfo& pass : AllPasses()) {
+    std::printf("%-18s %s\n", std::string(pass.name).c_str(), std::string(pass.doc).c_str());
+  }
+  std::printf("\ndefault pipeline:");
+  for (const std::string& name : DefaultPipeline()) std::printf(" %s", name.c_str());
+  std::printf("\n");
+}
+
 absl::Status Process(const std::string& path, const Options& o) {
   absl::StatusOr<std::string> text = ReadFile(path);
   if (!text.ok()) return text.status();
   if (o.time) return Time(*text, o);
   absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(*text, o.parse);
   if (!module.ok()) return module.status();
+  if (o.run_passes) TENON_RETURN_IF_ERROR(RunPasses(**module, o));
   if (o.check_roundtrip) return CheckRoundTrip(**module, o);
   std::cout << Print(**module, o.print);
   return absl::OkStatus();
@@ -121,6 +186,10 @@ int Run(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) == "--help") {
       std::cout << kUsage;
+      return 0;
+    }
+    if (std::string_view(argv[i]) == "--list-passes") {
+      ListPasses();
       return 0;
     }
   }
