@@ -182,12 +182,14 @@ PyObject* NewObject(TenonExecutable* executable, PyObject* constants) {
 }
 
 PyObject* Compile(PyObject* args) {
-  const char* graph;
-  const char* options;
-  Py_ssize_t graph_size, options_size;
+  PyObject* graph_text;
+  PyObject* options_text;
   PyObject* sequence;
-  if (!PyArg_ParseTuple(args, "s#s#O", &graph, &graph_size, &options, &options_size, &sequence))
-    return nullptr;
+  if (!PyArg_ParseTuple(args, "UUO", &graph_text, &options_text, &sequence)) return nullptr;
+  Py_ssize_t graph_size, options_size;
+  const char* graph = PyUnicode_AsUTF8AndSize(graph_text, &graph_size);
+  const char* options = PyUnicode_AsUTF8AndSize(options_text, &options_size);
+  if (graph == nullptr || options == nullptr) return nullptr;
   THPObjectPtr constants(PySequence_Tuple(sequence));
   if (!constants) return nullptr;
   std::vector<TenonTensor> described;

@@ -39,7 +39,7 @@ bool SameStrides(const at::Tensor& t, const std::vector<int64_t>& strides) {
 at::Tensor Op::Wrapper(const TenonTensor& memory, void** cache) const {
   auto* wrapper = static_cast<c10::TensorImpl*>(*cache);
   // A wrapper that somebody kept (or whose storage somebody kept) must not change under them.
-  if (wrapper != nullptr && wrapper->refcount() == 1 &&
+  if (wrapper != nullptr && c10::raw::intrusive_ptr::use_count(wrapper) == 1 &&
       wrapper->unsafe_storage().use_count() == 1 &&
       FromTorch(c10::typeMetaToScalarType(wrapper->dtype())) == memory.dtype) {
     Repoint(wrapper, memory);

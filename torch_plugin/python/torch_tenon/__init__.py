@@ -1,0 +1,36 @@
+"""tenon: a compiler backend for PyTorch.
+
+    torch.compile(model, backend="tenon")        # found through an entry point; no import needed
+    torch_tenon.explain(model, *inputs)          # what became of the model: clusters, steps, reasons
+    torch_tenon.stats(), reset_stats()           # graphs and what their runs cost
+    torch_tenon.compile_graph(gm, inputs)        # an FX graph of ATen ops, without torch.compile
+    torch_tenon.testing                          # the accuracy rule
+
+Options are documented in torch_tenon.options. Importing this package changes nothing in PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+__all__ = ["compile_graph", "explain", "options", "reset_stats", "stats", "testing"]
+
+# Lazily: torch_tenon.testing must be importable without the extension.
+_HOMES = {
+    "stats": "registry",
+    "reset_stats": "registry",
+    "explain": "explain",
+    "compile_graph": "graphs",
+    "cache_clear": "graphs",
+}
+_MODULES = ("backend", "decompositions", "options", "testing")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,76 @@
+"""Every use of PyTorch's private Python API, and nothing else. Checked against torch 2.11 - 2.13.
+
+Whatever is only nice to have (log registration) is absent rather than an error on another version.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+__all__ = [
+    "FakeTensor",
+    "aot_autograd",
+    "decompositions_for",
+    "fill_metas",
+    "free_unbacked_symbols",
+    "is_higher_order",
+    "logger",
+    "min_cut_rematerialization_partition",
+    "no_dispatch_modes",
+    "plain_tensor_types",
+]
+
+TESTED_VERSIONS = ((2, 11), (2, 13))  # first and last, inclusive
+
+
+def plain_tensor_types() -> tuple[type, ...]:
+    """Tensor types that are dense memory and nothing else, while tracing or not."""
+    return (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+
+
+def is_higher_order(target) -> bool:
+    return isinstance(target, torch._ops.HigherOrderOperator)
+
+
+def decompositions_for(overloads) -> dict:
+    """PyTorch's decompositions of these overloads; the ones that this version lacks are left out."""
+    from torch._decomp import decomposition_table, get_decompositions
+
+    known = [op for op in overloads if op in decomposition_table]
+    return get_decompositions(known)
+
+
+def no_dispatch_modes():
+    """Context: Python dispatch modes (fake tensors, tracing) are off inside."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def fill_metas(gm: torch.fx.GraphModule, example_inputs) -> None:
+    """Gives every node of an ATen graph its meta["val"], from real inputs."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    FakeTensorProp(gm, mode).propagate(*example_inputs)
+
+
+@functools.cache
+def logger() -> logging.Logger:
+    """The "tenon" logger, known to TORCH_LOGS where this version lets a third party register."""
+    try:
+        from torch._logging import _internal
+
+        if not _internal.log_registry.is_log("tenon"):
+            _internal.register_log("tenon", "tenon")
+    except (ImportError, AttributeError, TypeError):
+        pass
+    return logging.getLogger("tenon")

@@ -1,0 +1,45 @@
+"""The decompositions asked of AOTAutograd: one list, a reason each.
+
+Without an entry an op reaches the graph whole. That is the rule: a composite op has a lowering that
+knows more than its parts do (softmax, layer_norm, gelu and their backwards), or is a library call
+(convolution, attention). core_aten_decompositions() is not used: it takes
+_scaled_dot_product_flash_attention_for_cpu apart wrongly.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from ._torch_private import decompositions_for
+
+_aten = torch.ops.aten
+
+# Overload -> why it is taken apart.
+DECOMPOSITIONS: dict[torch._ops.OpOverload, str] = {
+    _aten.embedding_dense_backward.default: "an index_put with accumulation, for which there is a lowering",
+    _aten.native_dropout_backward.default: "two multiplications",
+    _aten.select_backward.default: "a select_scatter into zeros",
+    _aten.slice_backward.default: "a slice_scatter into zeros",
+    _aten.threshold_backward.default: "a where",
+    _aten.silu_backward.default: "pointwise",
+    _aten.hardswish_backward.default: "pointwise",
+    _aten.hardsigmoid_backward.default: "pointwise",
+    _aten.sigmoid_backward.default: "pointwise",
+    _aten.tanh_backward.default: "pointwise",
+    _aten.gelu_backward.default: "pointwise",
+    _aten.leaky_relu_backward.default: "pointwise",
+    _aten.elu_backward.default: "pointwise",
+    _aten.mse_loss.default: "a subtraction, a square, a mean",
+    _aten.mse_loss_backward.default: "pointwise",
+    _aten.addcmul.default: "pointwise",
+    _aten.addcdiv.default: "pointwise",
+    _aten.lerp.Scalar: "pointwise",
+    _aten.rsub.Scalar: "a subtraction",
+}
+
+
+@functools.cache
+def table() -> dict:
+    return decompositions_for(tuple(DECOMPOSITIONS))

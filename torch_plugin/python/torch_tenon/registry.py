@@ -1,0 +1,124 @@
+"""Which graphs there are, and what their runs cost: behind torch_tenon.stats()."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import json
+import threading
+import weakref
+from typing import Any
+
+
+class GraphRecord:
+    """One graph: what was compiled, and its runs since the last reset. Thread-safe."""
+
+    _ids = itertools.count()
+
+    def __init__(self, kind: str, nodes: dict[str, int]):
+        self.id = next(GraphRecord._ids)
+        self.kind, self.nodes = kind, nodes
+        self.tier, self.reason = "eager_program", ""
+        self.kernels = self.planned_bytes = 0
+        self.compile_ms: dict[str, float] = {}
+        self.info: dict[str, Any] = {}
+        self._executable: weakref.ref | None = None
+        self._python_runs = collections.Counter()  # of graphs that run from Python
+        self._last_words: dict[str, Any] | None = None
+
+    def attach(self, executable) -> None:
+        """Follows an _C.Executable; its last counters are kept when it dies."""
+        self.info = json.loads(executable.info())
+        self.tier, self.reason = self.info["tier"], self.info["reason"]
+        self.kernels = len(self.info["kernels"])
+        self.planned_bytes = self.info["memory"]["planned"]
+        self.compile_ms.update(self.info["compile_ms"])
+        self._executable = weakref.ref(executable)
+        executable.record = self
+
+    def retire(self, stats: str) -> None:
+        self._last_words = json.loads(stats)
+        self._executable = None
+
+    def count_python_run(self, ns: int) -> None:
+        self._python_runs.update(calls=1, ns=ns)
+
+    @property
+    def alive(self) -> bool:
+        return self._executable is not None and self._executable() is not None
+
+    def raw_stats(self, reset: bool = False) -> dict[str, Any]:
+        """libtenon's counters: calls, run_ns, steps, kernels, copies."""
+        executable = self._executable() if self._executable is not None else None
+        if executable is not None:
+            return json.loads(executable.stats(reset))
+        empty = {"calls": 0, "run_ns": 0, "steps": [], "kernels": [], "copies": []}
+        stats = self._last_words or {
+            **empty,
+            "calls": self._python_runs["calls"],
+            "run_ns": self._python_runs["ns"],
+        }
+        if reset:
+            self._last_words = None if self._last_words is None else empty
+            self._python_runs.clear()
+        return stats
+
+    def stats(self) -> dict[str, Any]:
+        raw = self.raw_stats()
+        steps: dict[str, dict[str, Any]] = {}
+        for step in raw["steps"]:
+            if step["count"] == 0:
+                continue
+            entry = steps.setdefault(step["op"], {"count": 0, "ns": 0, "reason": step["reason"]})
+            entry["count"] += step["count"]
+            entry["ns"] += step["ns"]
+        if self.tier == "eager_program" and not self.info:
+            for op, count in self.nodes.items():  # run from Python: every node ran in each call
+                steps[op] = {"count": count * raw["calls"], "ns": 0, "reason": self.reason}
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "tier": self.tier,
+            "reason": self.reason,
+            "nodes": dict(self.nodes),
+            "calls": raw["calls"],
+            "run_ns": raw["run_ns"],
+            "aten_steps": steps,
+            "kernels": self.kernels,
+            "compile_ms": dict(self.compile_ms),
+            "planned_bytes": self.planned_bytes,
+        }
+
+
+_lock = threading.Lock()
+_records: dict[int, GraphRecord] = {}
+
+
+def new_record(kind: str, nodes: dict[str, int]) -> GraphRecord:
+    record = GraphRecord(kind, nodes)
+    with _lock:
+        _records[record.id] = record
+    return record
+
+
+def records() -> list[GraphRecord]:
+    with _lock:
+        return list(_records.values())
+
+
+def stats() -> dict[str, Any]:
+    """Every graph that is alive or ran since the last reset_stats(); see GraphRecord.stats."""
+    from . import _C
+
+    cache = json.loads(_C.cache_stats())
+    graphs = [r.stats() for r in records()]
+    return {"graphs": graphs, "cache": cache}
+
+
+def reset_stats() -> None:
+    """Zeroes counts and times, forgets dead graphs, keeps live ones."""
+    for record in records():
+        record.raw_stats(reset=True)
+        if not record.alive:
+            with _lock:
+                _records.pop(record.id, None)
