@@ -93,8 +93,8 @@ class _Recorder(TorchDispatchMode):
         if not plain or sum(t.numel() for t in tensors) > MAX_ELEMENTS or call.dtype not in DTYPES:
             return
         dense = all(t.is_contiguous() for t in tensors)
-        group, key = (name, call.dtype, dense), call.key()
-        if key in self.keys or self.counts[group] >= self.limit:
+        group = (name, call.dtype, dense)
+        if self.counts[group] >= self.limit or (key := call.key()) in self.keys:
             return
         self.keys.add(key)
         self.counts[group] += 1
@@ -133,8 +133,9 @@ def _record_opinfo(recorder, opinfo, dtype, count) -> None:
             return
         torch.manual_seed(0)
         try:
-            chosen = itertools.islice(opinfo.sample_inputs("cpu", dtype, requires_grad=grad), count)
-            for sample in chosen:
+            # Not opinfo.sample_inputs: for error messages it walks the stack at every sample.
+            samples = opinfo.sample_inputs_func(opinfo, "cpu", dtype, grad)
+            for sample in itertools.islice(samples, count):
                 _record_sample(recorder, opinfo, sample, grad)
                 _record_sample(recorder, opinfo, sample.noncontiguous(), grad)
         except Exception:  # PyTorch's own sample generators fail for some ops and dtypes
