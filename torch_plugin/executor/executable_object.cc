@@ -55,7 +55,6 @@ PyObject* AllowEarlyRelease(PyObject* self, PyObject*) {
   for (Callee::Input& in : Cast(self)->callee->inputs) in.movable = in.tensor && !in.returned;
   Py_RETURN_NONE;
 }
-PyObject* BoxedCall(PyObject*, void*) { Py_RETURN_TRUE; }
 
 int Traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Cast(self)->dict);
@@ -67,7 +66,22 @@ int Clear(PyObject* self) {
   Py_CLEAR(Cast(self)->dict);
   return 0;
 }
+// The record that Python attached gets the last counters.
+void Finalize(PyObject* self) {
+  PyObject* record =
+      Cast(self)->dict == nullptr ? nullptr : PyDict_GetItemString(Cast(self)->dict, "record");
+  if (record == nullptr || !InterpreterIsAlive()) return;
+  PyObject* type;
+  PyObject* value;
+  PyObject* trace;
+  PyErr_Fetch(&type, &value, &trace);
+  THPObjectPtr stats(Stats(self, Py_False));
+  THPObjectPtr done(stats ? PyObject_CallMethod(record, "retire", "O", stats.get()) : nullptr);
+  if (!done) PyErr_WriteUnraisable(self);
+  PyErr_Restore(type, value, trace);
+}
 void Dealloc(PyObject* self) {
+  if (PyObject_CallFinalizerFromDealloc(self) < 0) return;
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   if (Cast(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
@@ -99,10 +113,10 @@ PyMemberDef kMembers[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(ExecutableObject, weakrefs), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef kGetSet[] = {
-    {"_boxed_call", BoxedCall, nullptr, "AOTAutograd: takes its inputs as one list.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot kSlots[] = {
+    {Py_tp_finalize, reinterpret_cast<void*>(Finalize)},
     {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(Traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(Clear)},
@@ -174,6 +188,9 @@ PyObject* NewObject(TenonExecutable* executable, PyObject* constants) {
     filled.constants = Py_NewRef(constants);
     ReadInputs(&filled, info);
     ReadOutputs(&filled);
+    // AOTAutograd: takes its inputs as one list. In the dict, since functools.wraps copies that.
+    Cast(self)->dict = Py_BuildValue("{s:O}", "_boxed_call", Py_True);
+    if (Cast(self)->dict == nullptr) throw python_error();
   } catch (...) {
     Py_DECREF(self);
     throw;
