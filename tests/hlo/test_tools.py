@@ -1,0 +1,111 @@
+"""hlo-opt and hlo-run from the command line: exit codes, messages, NumPy files."""
+
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODULE = """HloModule m
+ENTRY e {
+  x = f32[2,3] parameter(0)
+  n = s32[2] parameter(1)
+  s = f32[2,3] sine(x)
+  ROOT r = (f32[2,3], s32[2]) tuple(s, n)
+}
+"""
+
+
+def _tool(name):
+    for build in [os.environ.get("TENON_BUILD_DIR"), ROOT / "build" / "release", ROOT / "build"]:
+        if build and (tool := pathlib.Path(build) / "bin" / name).exists():
+            return tool
+    pytest.skip(f"no {name} in build/ (or TENON_BUILD_DIR)")
+
+
+def _run(name, *args, stdin=None):
+    return subprocess.run([_tool(name), *map(str, args)], input=stdin, capture_output=True, text=True)
+
+
+@pytest.fixture
+def module(tmp_path):
+    path = tmp_path / "m.hlo"
+    path.write_text(MODULE)
+    return path
+
+
+@pytest.mark.parametrize("tool", ["hlo-opt", "hlo-run"])
+def test_help_and_bad_usage(tool, module):
+    assert _run(tool, "--help").stdout.startswith(f"usage: {tool}")
+    assert _run(tool, "--help").returncode == 0
+    for arguments in [[], ["--nonsense", module]]:
+        done = _run(tool, *arguments)
+        assert done.returncode == 2 and "--help" in done.stderr
+
+
+def test_opt_prints_what_it_parsed(module):
+    done = _run("hlo-opt", module)
+    assert done.returncode == 0 and done.stdout == "HloModule m\n\nENTRY e {\n" + MODULE.split("{\n", 1)[1]
+    assert _run("hlo-opt", "-", stdin=MODULE).stdout == done.stdout
+    done = _run("hlo-opt", "--canonical", module)
+    assert "ROOT v3 = (f32[2,3], s32[2]) tuple(v2, v1)" in done.stdout
+
+
+def test_opt_refuses_with_line_and_column(module):
+    module.write_text(MODULE.replace("sine(x)", "sine(y)"))
+    done = _run("hlo-opt", module)
+    assert done.returncode == 1
+    assert done.stderr == f"{module}: line 5, column 21: wanted an instruction defined before, got 'y'\n"
+
+
+def test_opt_runs_passes(module):
+    module.write_text(MODULE.replace("ROOT", "dead = f32[2,3] cosine(x)\n  ROOT"))
+    assert "cosine" in _run("hlo-opt", module).stdout
+    done = _run("hlo-opt", "--passes=dce", "--timing", module)
+    assert done.returncode == 0 and "cosine" not in done.stdout and "dce  changed" in done.stderr
+    done = _run("hlo-opt", "--passes=no-such-pass", module)
+    assert done.returncode == 1 and 'unknown pass "no-such-pass"' in done.stderr
+    assert "dce" in _run("hlo-opt", "--list-passes").stdout
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_run_reads_and_writes_npz(module, tmp_path, save):
+    x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    save(tmp_path / "in.npz", in1=np.array([3, -4], np.int32), in0=np.asfortranarray(x))
+    done = _run("hlo-run", "--backend=eval", f"--inputs={tmp_path}/in.npz", f"--save={tmp_path}/out.npz", module)
+    assert done.returncode == 0, done.stderr
+    out = np.load(tmp_path / "out.npz")
+    np.testing.assert_allclose(out["out0"], np.sin(x), rtol=1e-6)
+    np.testing.assert_array_equal(out["out1"], [3, -4])
+
+
+def test_run_says_where_and_how_far(module, tmp_path):
+    x = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
+    want = np.sin(x)
+    want[1, 2] += 0.5
+    np.savez(tmp_path / "in.npz", in0=x, in1=np.zeros(2, np.int32))
+    np.savez(tmp_path / "want.npz", out0=want, out1=np.zeros(2, np.int32))
+    arguments = ["--backend=eval", f"--inputs={tmp_path}/in.npz", f"--expect={tmp_path}/want.npz", module]
+    done = _run("hlo-run", *arguments)
+    assert done.returncode == 1
+    first, second = done.stdout.splitlines()
+    assert "1 of 6 elements off" in first and "[1,2]" in first and "abs 0.5" in first and "ULP" in first
+    assert second == "eval output 1 s32[2]: equal"
+    assert _run("hlo-run", "--atol=1", *arguments).returncode == 0
+
+
+def test_run_refuses_inputs_that_do_not_fit(module, tmp_path):
+    np.savez(tmp_path / "in.npz", in0=np.zeros((3, 2), np.float32), in1=np.zeros(2, np.int32))
+    done = _run("hlo-run", "--backend=eval", f"--inputs={tmp_path}/in.npz", module)
+    assert done.returncode == 3 and "input 0: wanted f32[2,3] (<f4), got <f4[3,2]" in done.stderr
+    (tmp_path / "bad.npz").write_bytes(b"PK not a zip")
+    done = _run("hlo-run", "--backend=eval", f"--inputs={tmp_path}/bad.npz", module)
+    assert done.returncode == 3 and "not a zip file" in done.stderr
+
+
+def test_run_compares_the_backends(module):
+    done = _run("hlo-run", "--seed=7", module)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "cpu output 0 f32[2,3]:" in done.stdout
