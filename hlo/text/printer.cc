@@ -20,6 +20,19 @@ bool IsPrintable(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), IsNameChar) && name.back() != '-';
 }
 
+bool IsTopological(const std::vector<Instruction*>& order) {
+  absl::flat_hash_set<const Instruction*> done;
+  done.reserve(order.size());
+  auto all_done = [&](absl::Span<Instruction* const> list) {
+    return std::all_of(list.begin(), list.end(), [&](const Instruction* i) { return done.contains(i); });
+  };
+  for (const Instruction* i : order) {
+    if (!all_done(i->operands()) || !all_done(i->control_predecessors())) return false;
+    done.insert(i);
+  }
+  return true;
+}
+
 // The symbols of a dimension with a range or divisor of their own.
 void CollectSymbols(Dim d, std::map<std::string, const DimExpr*>* symbols) {
   const DimExpr* e = d.expr();
@@ -123,8 +136,10 @@ void Printer::Symbols(const Module& module) {
 // Parameters, then depth first from the root by operand order, then what the root doesn't reach: the numbering depends
 // on the graph only, not on names, ids or the order of addition. A schedule is part of the graph.
 std::vector<Instruction*> Printer::Order(const Computation& computation) const {
-  const std::vector<Instruction*> all = computation.instructions();
-  if (!options_.canonical || computation.module()->is_scheduled) return all;
+  std::vector<Instruction*> all = computation.instructions();
+  const bool keep = !options_.canonical || (computation.module() != nullptr && computation.module()->is_scheduled);
+  // What a pass added may stand behind its users; text wants definitions first.
+  if (keep) return IsTopological(all) ? std::move(all) : computation.PostOrder();
   std::vector<Instruction*> order;
   absl::flat_hash_set<const Instruction*> visited;
   std::vector<std::pair<Instruction*, size_t>> stack;

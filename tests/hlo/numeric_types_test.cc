@@ -48,7 +48,7 @@ TYPED_TEST(Narrow, RoundsToNearestEven) {
     double middle = a + (b - a) / 2;
     EXPECT_EQ(static_cast<double>(TypeParam(std::nextafter(middle, a))), a) << a << " " << b;
     EXPECT_EQ(static_cast<double>(TypeParam(std::nextafter(middle, b))), b) << a << " " << b;
-    double even = (code_a & 1) == 0 ? a : b;
+    double even = std::is_same_v<TypeParam, F8E8M0FNU> || (code_a & 1) != 0 ? b : a;
     EXPECT_EQ(static_cast<double>(TypeParam(middle)), even) << a << " " << b;
   }
 }

@@ -184,6 +184,16 @@ TEST(Text, ProgrammaticNamesPrintParsably) {
   ExpectRoundTrip(module, {});
 }
 
+// A pass adds operands behind their users: the print puts definitions first, and canonically nothing changes.
+TEST(Text, DefinitionsPrintBeforeUsers) {
+  const auto m = Parse("ENTRY e { x = f32[] parameter(0) ROOT r = f32[] negate(x) }");
+  Instruction* x = m->entry()->parameter(0);
+  m->entry()->root()->ReplaceOperand(0, m->entry()->Add(Opcode::kSine, x->shape(), {x}, "late"));
+  const std::string text = Print(*m);
+  EXPECT_LT(text.find("late = "), text.find("r = ")) << text;
+  ExpectRoundTrip(*m, {});
+}
+
 TEST(Text, ModulePathTravelsAsAFrontendAttribute) {
   const auto m = Parse("r = f32[] parameter(0), frontend_attributes={a=\"1\",tenon_module_path=\"model.layer\",b=\"2\"}");
   EXPECT_EQ(m->entry()->root()->metadata().module_path, "model.layer");
