@@ -142,6 +142,25 @@ void PrintRow(const Row& row) {
   std::fflush(stdout);
 }
 
+constexpr char kDocsIntroduction[] = R"(# Accuracy of the math functions
+
+Written by `ulp-sweep --write-docs`; do not edit. Each float body is compared with glibc's double
+function (logistic, rsqrt: the formula in double; erfinv: Newton's method on erf and erfc).
+One-operand functions: all 2^32 inputs, which includes NaNs, infinities, subnormals and signed
+zeros. Two-operand functions: the number of random pairs shown, three quarters of them from hard
+regions, and all pairs of special values. 0.5 ULP is correct rounding.
+
+Nothing is flushed to zero; special values are those of C's libm. The tests measure a sample and
+fail above the claim (`backends_test`, all inputs under the label slow). AVX2, narrower vectors and
+scalars give the same bits. double is computed by libm, lane by lane; bf16 and f16 go through float.
+
+)";
+
+constexpr char kDocsTableHead[] =
+    "| function | max ULP | claimed | worst input | inputs | ns/element | IR instructions | method "
+    "|\n"
+    "|---|---|---|---|---|---|---|---|\n";
+
 constexpr char kDocs[] = TENON_SOURCE_DIR "/docs/accuracy.md";
 
 // The function's row in the present document; empty if it has none.
@@ -163,34 +182,26 @@ std::string MarkdownRow(const Row& row) {
 }
 
 std::string Markdown(const std::vector<Row>& rows, const Arguments& arguments) {
-  std::string out =
-      "# Accuracy of the math functions\n\n"
-      "Written by `ulp-sweep --write-docs`; do not edit. Each float (f32) body is compared with "
-      "glibc's double function, one-operand\n"
-      "functions over all 2^32 inputs (NaNs, infinities, subnormals and signed zeros included), "
-      "two-operand functions over the\n"
-      "number of pairs shown, half of them drawn from hard regions, and all pairs of special "
-      "values. An error of 0.5 is correct\n"
-      "rounding. The build fails in CI when a claim is exceeded. Nothing is flushed to zero; "
-      "special values are those of C's libm.\n"
-      "double is computed by libm, lane by lane; bf16 and f16 go through float.\n\n";
+  std::string out = kDocsIntroduction;
   absl::StrAppendFormat(&out,
-                        "Measured on: %s, %d lanes, one core, 16K elements in cache; the machine "
-                        "was shared, so take ns as an\n"
-                        "upper bound.\n\n",
+                        "Measured on: %s, %d lanes, one core, 16K elements in cache. The machine "
+                        "was shared: take ns/element as an upper bound.\n\n",
                         CpuModel(),
                         arguments.jit.width ? arguments.jit.width : HostWidth(arguments.jit.cpu));
   if (arguments.sweep.stride > 1)
     absl::StrAppendFormat(&out, "**Sampled: one input in %d.**\n\n", arguments.sweep.stride);
-  out +=
-      "| function | max ULP | claimed | worst input | inputs | ns/element | IR instructions | "
-      "method |\n|---|---|---|---|---|---|---|---|\n";
+  out += kDocsTableHead;
   for (const math::FnInfo& info : math::Functions()) {
     auto row =
         std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.info.fn == info.fn; });
     absl::StrAppend(&out, row == rows.end() ? OldDocsLine(info.name) : MarkdownRow(*row));
   }
   return out;
+}
+
+void WriteDocs(const std::vector<Row>& rows, const Arguments& arguments) {
+  std::string text = Markdown(rows, arguments);  // reads the old document
+  std::ofstream(kDocs) << text;
 }
 
 int Main(int argc, char** argv) {
@@ -211,14 +222,9 @@ int Main(int argc, char** argv) {
     if (!arguments->markdown || arguments->write_docs) PrintRow(*row);
     ok = ok && row->ok();
     rows.push_back(*row);
+    if (arguments->write_docs) WriteDocs(rows, *arguments);  // each row at once: a sweep is long
   }
-  if (arguments->write_docs) {
-    std::string text =
-        Markdown(rows, *arguments);  // reads the old document before it is overwritten
-    std::ofstream(kDocs) << text;
-  } else if (arguments->markdown) {
-    std::cout << Markdown(rows, *arguments);
-  }
+  if (arguments->markdown && !arguments->write_docs) std::cout << Markdown(rows, *arguments);
   return ok ? 0 : 1;
 }
 
