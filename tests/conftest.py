@@ -1,6 +1,7 @@
 """Shared fixtures: which backend is under test, and what happens without the extension."""
 
 import importlib.util
+import logging
 import os
 import pathlib
 import sys
@@ -51,6 +52,8 @@ def backend(request) -> str:
 @pytest.fixture(autouse=True)
 def _fresh_dynamo():
     if torch := sys.modules.get("torch"):  # tests without torch stay quick
+        # pytest's log capture would make torch print every graph it touches, for minutes.
+        logging.getLogger("torch.__trace").setLevel(logging.WARNING)
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()
         torch.manual_seed(0)
