@@ -38,7 +38,7 @@ std::string Describe(const Instruction& i) {
   return absl::StrCat(Abs(OpcodeName(i.opcode())), " ", i.name());
 }
 
-// "verify_x: <where>: wanted ..., got ..."
+// "<label>: <where>: wanted ..., got ..."
 absl::Status Broken(const char* label, std::string_view where, std::string_view wanted, std::string_view got) {
   return absl::InternalError(
       absl::StrCat(label, ": ", Abs(where), ": wanted ", Abs(wanted), ", got ", Abs(got)));

@@ -128,7 +128,7 @@ TEST(Tolerance, UlpsCountAlongTheNumberLine) {
   EXPECT_EQ(UlpDistance(PrimitiveType::kBF16, 1.0, 1.0078125), 1);
   EXPECT_EQ(UlpDistance(PrimitiveType::kF64, NAN, NAN), 0);
   EXPECT_EQ(UlpDistance(PrimitiveType::kF64, NAN, 1), INT64_MAX);
-  EXPECT_EQ(UlpDistance(PrimitiveType::kF64, -INFINITY, INFINITY), 2 * int64_t{0x7ff0000000000000});
+  EXPECT_EQ(UlpDistance(PrimitiveType::kF64, -INFINITY, INFINITY), INT64_MAX);  // saturates
 }
 
 TEST(Tolerance, ReportsTheWorstElement) {
