@@ -27,11 +27,18 @@ const std::vector<std::string>& DefaultPipeline() {
 
 namespace {
 
-absl::Status Known(const std::vector<std::string>& names) {
+const PassInfo* Find(absl::Span<const PassInfo> table, std::string_view name) {
+  for (const PassInfo& pass : table) {
+    if (pass.name == name) return &pass;
+  }
+  return nullptr;
+}
+
+absl::Status Known(absl::Span<const PassInfo> table, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
-    if (FindPass(name) != nullptr) continue;
+    if (Find(table, name) != nullptr) continue;
     std::string known;
-    for (const PassInfo& pass : AllPasses()) absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(pass.name));
+    for (const PassInfo& pass : table) absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(pass.name));
     return absl::InvalidArgumentError(absl::StrCat("unknown pass \"", name, "\"; known: ", known));
   }
   return absl::OkStatus();
@@ -41,6 +48,12 @@ absl::Status Named(const std::string& pass, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("pass ", pass, ": ", std::string(status.message())));
 }
 
+// Operands stand before their users again: what is dumped between passes parses.
+void RestoreOrder(Module& module) {
+  if (module.is_scheduled) return;
+  for (Computation* c : module.computations()) c->set_schedule(c->PostOrder());
+}
+
 // Runs one pass; with `verify`, finds lies about "changed" and broken modules.
 absl::StatusOr<bool> RunOne(const PassInfo& pass, Module& module, PassContext& context, bool verify) {
   const std::string name(pass.name);
@@ -48,6 +61,7 @@ absl::StatusOr<bool> RunOne(const PassInfo& pass, Module& module, PassContext& c
   if (verify) before = Print(module);
   absl::StatusOr<bool> changed = pass.run(module, context);
   if (!changed.ok()) return Named(name, changed.status());
+  if (*changed) RestoreOrder(module);
   if (!verify) return changed;
   const bool really = before != Print(module);
   if (really && !*changed) return absl::InternalError(absl::StrCat("pass ", name, " changed the module and said it did not"));
@@ -63,14 +77,15 @@ absl::StatusOr<bool> RunOne(const PassInfo& pass, Module& module, PassContext& c
 absl::StatusOr<bool> RunPipeline(Module& module, PassContext& context, const PipelineOptions& options,
                                  std::vector<PassTiming>* timings) {
   const std::vector<std::string>& passes = options.passes.empty() ? DefaultPipeline() : options.passes;
-  TENON_RETURN_IF_ERROR(Known(passes));
-  TENON_RETURN_IF_ERROR(Known(options.disable));
-  if (!options.stop_after.empty()) TENON_RETURN_IF_ERROR(Known({options.stop_after}));
+  const absl::Span<const PassInfo> table = options.table.empty() ? AllPasses() : options.table;
+  TENON_RETURN_IF_ERROR(Known(table, passes));
+  TENON_RETURN_IF_ERROR(Known(table, options.disable));
+  if (!options.stop_after.empty()) TENON_RETURN_IF_ERROR(Known(table, {options.stop_after}));
   bool any = false;
   for (int i = 0; i < static_cast<int>(passes.size()); ++i) {
     if (std::find(options.disable.begin(), options.disable.end(), passes[i]) != options.disable.end()) continue;
     const auto start = std::chrono::steady_clock::now();
-    TENON_ASSIGN_OR_RETURN(const bool changed, RunOne(*FindPass(passes[i]), module, context, options.verify));
+    TENON_ASSIGN_OR_RETURN(const bool changed, RunOne(*Find(table, passes[i]), module, context, options.verify));
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (timings != nullptr) timings->push_back({passes[i], ms, changed});
     if (changed && options.dump) options.dump(passes[i], i, module);
