@@ -48,20 +48,22 @@ Lowering LowerEye(OpContext& op) {
   const Shape index(PT::kS64, op.result_dims());
   return op.One(b.Compare(b.Iota(index, 0), b.Iota(index, 1), "EQ"));
 }
-// linspace(start, end, steps): from both ends to the middle, as ATen does.
+// linspace(start, end, steps): from both ends to the middle, as ATen does. Integers are computed in f32 and truncated.
 Lowering LowerLinspace(OpContext& op) {
-  if (op.is_tensor(0) || op.is_tensor(1) || !IsFloat(op.result_type())) return NotLowered("linspace of tensors or integers");
   Builder& b = op.b;
   const int64_t steps = op.integer(2);
-  const double start = op.number(0), end = op.number(1);
-  if (steps == 1) return Filled(op, start);
-  const PT math = OpMath(op.result_type());
+  const PT type = op.result_type(), math = IsFloat(type) ? OpMath(type) : PT::kF32;
+  auto bound = [&](int64_t i) {
+    Instruction* x = op.is_tensor(i) ? b.Convert(op.tensor(i), math) : op.NumberConstant(op.arg(i), math);
+    return b.BroadcastTo(x, op.result_dims());
+  };
+  Instruction *start = bound(0), *end = bound(1);
+  if (steps <= 1) return op.One(start);
   Instruction* i = b.Convert(b.Iota(Shape(PT::kS64, op.result_dims()), 0), math);
-  const double step = (end - start) / static_cast<double>(steps - 1);
-  Instruction* size = op.Full(i, step);
-  Instruction* up = b.Binary(kAdd, op.Full(i, start), b.Binary(kMultiply, size, i));
+  Instruction* size = b.Binary(kDivide, b.Binary(kSubtract, end, start), op.Full(i, static_cast<double>(steps - 1)));
+  Instruction* up = b.Binary(kAdd, start, b.Binary(kMultiply, size, i));
   Instruction* left = b.Binary(kSubtract, op.Full(i, static_cast<double>(steps - 1)), i);
-  Instruction* down = b.Binary(kSubtract, op.Full(i, end), b.Binary(kMultiply, size, left));
+  Instruction* down = b.Binary(kSubtract, end, b.Binary(kMultiply, size, left));
   return op.One(b.Select(b.Compare(i, op.Full(i, static_cast<double>(steps / 2)), "LT"), up, down));
 }
 

@@ -216,19 +216,45 @@ std::vector<Instruction*> FullIndices(OpContext& op, Instruction* index, int64_t
   return all;
 }
 
-Lowering ScatterAlong(OpContext& op, Instruction* source, std::string_view reduce) {
-  Builder& b = op.b;
-  Instruction *x = op.tensor(0), *index = op.tensor(2);
-  if (Rank(x) == 0 || Rank(index) == 0) return NotLowered("scatter into a 0-d tensor");
-  if (!StaticDims(x) || !StaticDims(index)) return NotLowered("scatter with symbolic sizes");
-  if (IsEmpty(index)) return Values{x};
-  const int64_t axis = op.axis(1, Rank(x));
-  index = InRange(op, index, x->shape().dim(axis), {false, "RuntimeError", OutOfBounds(axis, x->shape().dim(axis))});
-  for (int64_t d = 0; d < Rank(source); ++d) source = b.SliceDim(source, d, 0, index->shape().dim(d));
+Instruction* AtLeast1d(OpContext& op, Instruction* x) { return Rank(x) == 0 ? op.b.Reshape(x, {1}) : x; }
+
+// Scatters `source` into `x`; each of them along `axis` by the full index vectors `index`.
+Instruction* ScatterFull(OpContext& op, Instruction* x, Instruction* index, Instruction* source, std::string_view reduce) {
   std::vector<int64_t> axes;
   for (int64_t d = 0; d < Rank(x); ++d) axes.push_back(d);
-  return op.One(Scatter(op, x, StackIndices(op, FullIndices(op, index, axis)), b.Convert(source, op.result_type()),
-                        Rank(x) == 1 ? std::vector<int64_t>{0} : axes, Rank(index), {}, Combiner(op, op.result_type(), reduce)));
+  return Scatter(op, x, index, source, axes, Rank(source), {}, Combiner(op, x->shape().element_type(), reduce));
+}
+
+// scatter(self, dim, index, source): with `with_self` false the old value does not count where something is written.
+Lowering ScatterAlong(OpContext& op, Instruction* source, std::string_view reduce, bool with_self = true) {
+  Builder& b = op.b;
+  Instruction *x = AtLeast1d(op, op.tensor(0)), *index = AtLeast1d(op, op.tensor(2));
+  if (!StaticDims(x) || !StaticDims(index)) return NotLowered("scatter with symbolic sizes");
+  if (IsEmpty(index)) return Values{op.tensor(0)};
+  const PT type = op.result_type(), math = reduce.empty() ? type : OpMath(type);
+  const int64_t axis = op.axis(1, Rank(x));
+  index = InRange(op, index, x->shape().dim(axis), {false, "RuntimeError", OutOfBounds(axis, x->shape().dim(axis))});
+  source = b.Convert(AtLeast1d(op, source), math);
+  for (int64_t d = 0; d < Rank(source); ++d) source = b.SliceDim(source, d, 0, index->shape().dim(d));
+  index = StackIndices(op, FullIndices(op, index, axis));
+  x = b.Convert(x, math);
+  const bool mean = reduce == "mean";
+  if (!with_self) {
+    Instruction* identity = reduce == "prod"   ? b.ScalarConstantInt(math, 1)
+                            : reduce == "amax" ? LimitConstant(op, math, true)
+                            : reduce == "amin" ? LimitConstant(op, math, false)
+                                               : b.ScalarConstantInt(math, 0);
+    x = ScatterFull(op, x, index, b.BroadcastTo(identity, source->shape().dims()), "");
+  }
+  Instruction* y = ScatterFull(op, x, index, source, mean ? "add" : reduce);
+  if (mean) {
+    Instruction* ones = b.Full(math, source->shape().dims(), 1);
+    Instruction* counts = b.Full(math, x->shape().dims(), with_self ? 1 : 0);
+    counts = ScatterFull(op, counts, index, ones, "add");
+    counts = b.Binary(kMaximum, counts, op.Full(counts, 1));
+    y = IsFloat(math) ? b.Binary(kDivide, y, counts) : IntegerFloorDivide(b, y, counts);
+  }
+  return op.One(b.Reshape(y, op.result_dims()));
 }
 
 }  // namespace
@@ -244,18 +270,17 @@ Lowering LowerEmbedding(OpContext& op) {
 Lowering LowerIndexSelect(OpContext& op) {
   Instruction *x = op.tensor(0), *index = op.tensor(2);
   if (!StaticDims(x)) return NotLowered("symbolic size of an indexed dim");
-  if (Rank(x) == 0) return NotLowered("index_select of a 0-d tensor");
+  x = Rank(x) == 0 ? op.b.Reshape(x, {1}) : x;
   if (Rank(index) == 0) index = op.b.Reshape(index, {1});
   const int64_t axis = op.axis(1, Rank(x));
   index = InRange(op, index, x->shape().dim(axis), {false, "IndexError", "index out of range in self"});
-  return Values{Take(op, x, index, axis)};
+  return Values{op.b.Reshape(Take(op, x, index, axis), op.result_dims())};
 }
 
 // gather(self, dim, index)
 Lowering LowerGather(OpContext& op) {
   Builder& b = op.b;
-  Instruction *x = op.tensor(0), *index = op.tensor(2);
-  if (Rank(x) == 0 || Rank(index) == 0) return NotLowered("gather of a 0-d tensor");
+  Instruction *x = AtLeast1d(op, op.tensor(0)), *index = AtLeast1d(op, op.tensor(2));
   if (!StaticDims(x) || !StaticDims(index)) return NotLowered("gather with symbolic sizes");
   if (IsEmpty(index)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t axis = op.axis(1, Rank(x));
@@ -276,7 +301,7 @@ Lowering LowerGather(OpContext& op) {
     attrs.set(Attr::kOperandBatchingDims, batch);
     attrs.set(Attr::kStartIndicesBatchingDims, batch);
   }
-  return Values{b.Make(kGather, {x, index}, std::move(attrs))};
+  return Values{b.Reshape(b.Make(kGather, {x, index}, std::move(attrs)), op.result_dims())};
 }
 
 // index(self, Tensor?[] indices)
@@ -343,8 +368,7 @@ Lowering LowerScatterValue(OpContext& op) {
 Lowering LowerScatterAdd(OpContext& op) { return ScatterAlong(op, op.tensor(3), "add"); }
 // scatter_reduce(self, dim, index, src, reduce, include_self)
 Lowering LowerScatterReduce(OpContext& op) {
-  if (op.string(4) == "mean" || !op.boolean_or(5, true)) return NotLowered("scatter_reduce mean or without self");
-  return ScatterAlong(op, op.tensor(3), op.string(4));
+  return ScatterAlong(op, op.tensor(3), op.string(4) == "sum" ? "add" : op.string(4), op.boolean_or(5, true));
 }
 
 // index_add(self, dim, index, source, alpha) and index_copy, index_fill without alpha
@@ -352,10 +376,11 @@ namespace {
 Lowering IndexUpdate(OpContext& op, Instruction* source, std::string_view reduce, bool negative) {
   Builder& b = op.b;
   Instruction *x = op.tensor(0), *index = op.tensor(2);
-  if (Rank(x) == 0) return NotLowered("index update of a 0-d tensor");
+  x = AtLeast1d(op, x);
+  source = AtLeast1d(op, source);
   if (!StaticDims(x) || !StaticDims(index)) return NotLowered("index update with symbolic sizes");
   if (Rank(index) == 0) index = b.Reshape(index, {1});
-  if (IsEmpty(index)) return Values{x};
+  if (IsEmpty(index)) return Values{op.tensor(0)};
   const int64_t axis = op.axis(1, Rank(x));
   index = InRange(op, index, x->shape().dim(axis), {negative, "IndexError", "index out of range in self"});
   std::vector<int64_t> window;
@@ -363,20 +388,22 @@ Lowering IndexUpdate(OpContext& op, Instruction* source, std::string_view reduce
     if (d != axis) window.push_back(d);
   }
   // Update dims: the index dim stays at `axis`, so the window dims are the other ones.
-  return op.One(Scatter(op, x, index, b.Convert(source, op.result_type()), {axis}, 1, window,
-                        Combiner(op, op.result_type(), reduce)));
+  Instruction* y = Scatter(op, x, index, b.Convert(source, op.result_type()), {axis}, 1, window,
+                           Combiner(op, op.result_type(), reduce));
+  return op.One(b.Reshape(y, op.result_dims()));
 }
 }  // namespace
 Lowering LowerIndexAdd(OpContext& op) {
   Instruction* source = op.tensor(3);
-  if (!op.is_none(4) && op.number(4) != 1) {
+  const bool pred = op.result_type() == PT::kPred;
+  if (pred && !op.is_none(4) && !op.boolean(4)) return Values{op.tensor(0)};
+  if (!pred && !op.is_none(4) && op.number(4) != 1) {
     source = op.b.Binary(kMultiply, source, op.b.BroadcastTo(op.NumberConstant(op.arg(4), source->shape().element_type()), source->shape().dims()));
   }
-  if (Rank(source) != Rank(op.tensor(0))) return NotLowered("index_add of a 0-d source");
   return IndexUpdate(op, source, "add", false);
 }
 Lowering LowerIndexCopy(OpContext& op) {
-  if (Rank(op.tensor(3)) != Rank(op.tensor(0))) return NotLowered("index_copy of a 0-d source");
+  if (Rank(op.tensor(3)) != Rank(op.tensor(0))) return NotLowered("index_copy of a 0-d source into a dim");
   return IndexUpdate(op, op.tensor(3), "", false);
 }
 

@@ -230,13 +230,28 @@ Lowering LowerView(OpContext& op) { return ToResultDims(op); }
 Lowering LowerAlias(OpContext& op) { return Values{op.tensor(0)}; }
 // A copy in ATen's sense; values in HLO need none. The result's layout is the meta's.
 Lowering LowerClone(OpContext& op) { return Values{op.tensor(0)}; }
-Lowering LowerConvert(OpContext& op) { return op.One(op.tensor(0)); }
+// Out of range, HLO saturates where eager's machine conversion wraps: narrow integers go through a wide one.
+Lowering LowerConvert(OpContext& op) {
+  Instruction* x = op.tensor(0);
+  const PT to = op.result_type();
+  const bool narrow = IsIntegral(to) && BitWidth(to) < 32;
+  if (narrow && IsFloat(x->shape().element_type())) x = op.b.Convert(x, IsUnsigned(to) ? PT::kS64 : PT::kS32);
+  return op.One(x);
+}
 Lowering LowerCopyFrom(OpContext& op) {
   return op.One(op.b.BroadcastTo(op.b.Convert(op.tensor(1), op.result_type()), op.result_dims()));
 }
 Lowering LowerViewDtype(OpContext& op) {
-  if (BitWidth(op.meta(0).dtype) != BitWidth(op.result_type())) return NotLowered("view to a dtype of another width");
-  return Values{op.b.BitcastConvert(op.tensor(0), op.result_type())};
+  // HLO joins or splits elements along a dim of their own, the last one.
+  Instruction* x = op.tensor(0);
+  const int64_t from = BitWidth(op.meta(0).dtype), to = BitWidth(op.result_type());
+  if (op.meta(0).dtype == PT::kPred || op.result_type() == PT::kPred) return NotLowered("view of or to bool");
+  if (from < to) {
+    std::vector<Dim> dims = op.result_dims();
+    dims.push_back(to / from);
+    x = op.b.Reshape(x, dims);
+  }
+  return Values{op.b.Reshape(op.b.BitcastConvert(x, op.result_type()), op.result_dims())};
 }
 
 Lowering LowerPermute(OpContext& op) {

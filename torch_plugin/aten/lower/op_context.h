@@ -105,4 +105,7 @@ class OpContext {
   const OpRow& row_;
 };
 
+// Integer division that rounds down; HLO's truncates. The divisor is not 0.
+Instruction* IntegerFloorDivide(Builder& b, Instruction* x, Instruction* y);
+
 }  // namespace tenon::aten

@@ -5,10 +5,21 @@
 #include "torch_plugin/aten/lower/op_context.h"
 
 namespace tenon::aten {
-namespace {
 
 using enum Opcode;
 using PT = PrimitiveType;
+
+Instruction* IntegerFloorDivide(Builder& b, Instruction* x, Instruction* y) {
+  Instruction* quotient = b.Binary(kDivide, x, y);
+  if (!IsSigned(x->shape().element_type())) return quotient;
+  Instruction* rest = b.Binary(kRemainder, x, y);
+  Instruction* zero = b.FullLike(x, 0);
+  Instruction* signs_differ = b.Binary(kXor, b.Compare(rest, zero, "LT"), b.Compare(y, zero, "LT"));
+  Instruction* adjust = b.Binary(kAnd, b.Compare(rest, zero, "NE"), signs_differ);
+  return b.Select(adjust, b.Binary(kSubtract, quotient, b.FullLike(x, 1)), quotient);
+}
+
+namespace {
 
 // Operand 0 in the dtype of the computation: the promoted one, f32 for half types.
 Instruction* MathOperand(OpContext& op) {
@@ -68,17 +79,6 @@ void CheckDivisor(OpContext& op, Instruction* divisor, PT common) {
   op.Check(op.b.Compare(divisor, op.Full(divisor, 0), "EQ"), "RuntimeError", "ZeroDivisionError");
 }
 
-// Floor division and Python's remainder of integers: HLO truncates. b is not 0 (checked).
-Instruction* IntegerFloorDivide(Builder& b, Instruction* x, Instruction* y) {
-  Instruction* quotient = b.Binary(kDivide, x, y);
-  if (!IsSigned(x->shape().element_type())) return quotient;
-  Instruction* rest = b.Binary(kRemainder, x, y);
-  Instruction* zero = b.FullLike(x, 0);
-  Instruction* signs_differ = b.Binary(kXor, b.Compare(rest, zero, "LT"), b.Compare(y, zero, "LT"));
-  Instruction* adjust = b.Binary(kAnd, b.Compare(rest, zero, "NE"), signs_differ);
-  return b.Select(adjust, b.Binary(kSubtract, quotient, b.FullLike(x, 1)), quotient);
-}
-
 // c10::div_floor_floating.
 Instruction* FloatFloorDivide(Builder& b, Instruction* x, Instruction* y) {
   Instruction* zero = b.FullLike(x, 0);
@@ -128,14 +128,10 @@ Instruction* PowConstant(OpContext& op, Instruction* x, double n) {
   return b.Binary(kPower, x, op.Full(x, n));
 }
 
-// Integer powers by squaring, n >= 0: wraps like ATen's powi.
-Instruction* IntegerPower(OpContext& op, Instruction* x, int64_t n) {
-  Instruction* result = op.Full(x, 1);
-  for (; n > 0; n >>= 1) {
-    if (n & 1) result = op.b.Binary(kMultiply, result, x);
-    x = op.b.Binary(kMultiply, x, x);
-  }
-  return result;
+// HLO's integer power wraps and takes negative exponents as ATen's powi does.
+Instruction* IntegerPower(OpContext& op, Instruction* x, Instruction* n) {
+  if (x->shape().element_type() == PT::kPred) return op.b.Binary(kOr, x, op.b.Unary(kNot, n));
+  return op.b.Binary(kPower, x, n);
 }
 
 Lowering MinMax(OpContext& op, Opcode opcode) {
@@ -214,7 +210,8 @@ Lowering DivideMode(OpContext& op) {
   if (p.common == PT::kPred) return NotLowered("division of bool");
   CheckDivisor(op, p.b, p.common);
   Instruction* quotient = op.b.Binary(kDivide, p.a, p.b);
-  return op.One(IsFloat(p.common) ? Truncate(op.b, quotient) : quotient);
+  if (!IsFloat(p.common)) return op.One(quotient);
+  return op.One(Truncate(op.b, op.b.Convert(quotient, p.common)));  // ATen rounds a half-typed quotient first
 }
 
 Lowering Remainder(OpContext& op) {
@@ -240,9 +237,9 @@ Lowering BinaryMath(OpContext& op, Opcode opcode) {
 Lowering ClampBetween(OpContext& op, int64_t lo, int64_t hi) {
   PT common = op.Common({0, lo, hi});
   Instruction* x = op.Operand(0, common, op.result_dims());
-  if (common == PT::kPred) return NotLowered("clamp of bool");
-  if (!op.is_none(lo)) x = op.b.Binary(kMaximum, x, op.Operand(lo, common, op.result_dims()));
-  if (!op.is_none(hi)) x = op.b.Binary(kMinimum, x, op.Operand(hi, common, op.result_dims()));
+  const bool pred = common == PT::kPred;
+  if (!op.is_none(lo)) x = op.b.Binary(pred ? kOr : kMaximum, x, op.Operand(lo, common, op.result_dims()));
+  if (!op.is_none(hi)) x = op.b.Binary(pred ? kAnd : kMinimum, x, op.Operand(hi, common, op.result_dims()));
   return op.One(x);
 }
 
@@ -352,10 +349,6 @@ Lowering LowerReciprocal(OpContext& op) {
   Instruction* x = MathOperand(op);
   return op.One(op.b.Binary(kDivide, op.Full(x, 1), x));
 }
-Lowering LowerSquare(OpContext& op) {
-  Instruction* x = MathOperand(op);
-  return op.One(op.b.Binary(kMultiply, x, x));
-}
 Lowering LowerSinc(OpContext& op) {
   Instruction* x = MathOperand(op);
   Instruction* scaled = op.b.Binary(kMultiply, x, op.Full(x, std::numbers::pi));
@@ -453,12 +446,12 @@ Lowering LowerPowTensorScalar(OpContext& op) {
   const double n = op.number(1);
   Instruction* x = op.Operand(0, OpMath(common), op.result_dims());
   if (IsFloat(common)) return op.One(PowConstant(op, x, n));
-  if (common == PT::kPred || n < 0) return NotLowered("negative power of an integer, or power of bool");
-  return op.One(IntegerPower(op, x, static_cast<int64_t>(n)));
+  if (n == 2 && common != PT::kPred) return op.One(op.b.Binary(kMultiply, x, x));
+  return op.One(IntegerPower(op, x, op.Operand(1, common, op.result_dims())));
 }
 Lowering LowerPowTensor(OpContext& op) {
   Pair p = Rounded(op);
-  if (!IsFloat(p.common)) return NotLowered("power of integers");
+  if (!IsFloat(p.common)) return op.One(IntegerPower(op, p.a, p.b));
   return op.One(op.b.Binary(kPower, p.a, p.b));
 }
 Lowering LowerHypot(OpContext& op) {

@@ -70,7 +70,6 @@ Lowering AvgPool(OpContext& op, int64_t spatial) {
   Builder& b = op.b;
   Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
   if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
-  if (!IsFloat(op.result_type())) return NotLowered("avg_pool of integers");
   Pool p = PoolOf(op, spatial, false);
   const bool include_pad = op.boolean_or(5, true);
   Instruction* sum = b.ReduceWindow(x, op.Scalar(x->shape().element_type(), 0), WindowOf(p, Rank(x)), kAdd);
@@ -106,7 +105,22 @@ Lowering AvgPool(OpContext& op, int64_t spatial) {
   return op.One(b.Binary(kDivide, sum, divisor));
 }
 
-// adaptive average: mean over all, or equal windows when the sizes divide.
+// Window k of `out` over `in` elements: [floor(k in / out), ceil((k + 1) in / out)).
+Instruction* AdaptiveAverageAlong(OpContext& op, Instruction* x, int64_t axis, int64_t out) {
+  Builder& b = op.b;
+  const int64_t in = x->shape().constant_dim(axis);
+  std::vector<Dim> dims(x->shape().dims().begin(), x->shape().dims().end());
+  dims[axis] = 1;
+  std::vector<Instruction*> parts;
+  for (int64_t k = 0; k < out; ++k) {
+    const int64_t start = k * in / out, end = ((k + 1) * in + out - 1) / out;
+    Instruction* sum = b.Reshape(ReduceSum(op, b.SliceDim(x, axis, start, end), {axis}), dims);
+    parts.push_back(b.Binary(kDivide, sum, op.Full(sum, static_cast<double>(end - start))));
+  }
+  return parts.size() == 1 ? parts[0] : b.Concatenate(parts, axis);
+}
+
+// adaptive average: mean over all, or equal windows when the sizes divide, else window by window.
 Lowering AdaptiveAvgPool(OpContext& op, int64_t spatial) {
   Builder& b = op.b;
   Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
@@ -114,12 +128,22 @@ Lowering AdaptiveAvgPool(OpContext& op, int64_t spatial) {
   const int64_t first = Rank(x) - spatial;
   std::vector<Dim> split(x->shape().dims().begin(), x->shape().dims().begin() + first);
   std::vector<int64_t> axes;
+  bool divides = true;
   for (int64_t k = 0; k < spatial; ++k) {
     const int64_t in = x->shape().constant_dim(first + k), out = op.result_dims()[first + k].constant();
-    if (out == 0 || in % out != 0) return NotLowered("adaptive pooling with windows of several sizes");
+    if (out == 0) return Values{b.Full(op.result_type(), op.result_dims(), 0)};
+    divides = divides && in % out == 0;
     split.push_back(out);
     axes.push_back(static_cast<int64_t>(split.size()));
     split.push_back(in / out);
+  }
+  if (!divides) {
+    for (int64_t d = first; d < Rank(x); ++d) {
+      const int64_t out = op.result_dims()[d].constant();
+      if (out > 64) return NotLowered("adaptive pooling to more than 64 windows of several sizes");
+      x = AdaptiveAverageAlong(op, x, d, out);
+    }
+    return op.One(x);
   }
   x = b.Reshape(x, split);
   const double count = static_cast<double>(CountOf(x, axes).constant());

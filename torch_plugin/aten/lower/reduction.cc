@@ -188,7 +188,7 @@ Lowering VectorNorm(OpContext& op) {
   Instruction* x = MathInput(op, 0, op.result_type());
   const std::vector<int64_t> axes = op.axes(2, Rank(x));
   Instruction* size = b.Unary(kAbs, x);
-  if (IsEmpty(x)) return NotLowered("norm of an empty tensor");
+  if (IsEmpty(x) && (std::isinf(ord) || ord < 0)) return NotLowered("norm of an empty tensor");
   if (ord == INFINITY) return Values{Shaped(op, ReduceMax(op, size, axes))};
   if (ord == -INFINITY) return Values{Shaped(op, ReduceMin(op, size, axes))};
   if (ord == 0) {
