@@ -1,13 +1,12 @@
 #include "hlo/literal.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
-#include "absl/strings/str_cat.h"
 #include "hlo/numeric_types.h"
+#include "hlo/text/literal_text.h"
 
 namespace tenon {
 namespace {
@@ -75,70 +74,6 @@ uint64_t HashBytes(uint64_t h, const std::byte* data, int64_t n) {
   uint64_t tail = 0;
   if (i < n) std::memcpy(&tail, data + i, n - i);
   return Mix(Mix(h, tail), static_cast<uint64_t>(n));
-}
-
-// The shortest decimal text that converts back to the same value.
-template <typename T>
-std::string FloatText(T value) {
-  double wide = static_cast<double>(value);
-  if (std::isnan(wide)) {
-    std::string sign = std::signbit(wide) ? "-" : "";
-    uint64_t bits = std::bit_cast<uint64_t>(wide) & ((uint64_t{1} << 52) - 1);
-    int digits = 24;
-    if constexpr (std::is_same_v<T, double>) {
-      digits = 53;
-    } else if constexpr (!std::is_same_v<T, float>) {
-      digits = T::digits;
-    }
-    // The payload in this type's own mantissa; the default one goes without saying.
-    uint64_t payload = bits >> (53 - digits);
-    if (digits < 8 || payload == uint64_t{1} << (digits - 2)) return sign + "nan";
-    return absl::StrCat(sign, "nan(0x", absl::Hex(payload), ")");
-  }
-  if (std::isinf(wide)) return wide < 0 ? "-inf" : "inf";
-  char buffer[40];
-  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, float>) {
-    return std::string(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr);
-  } else {
-    for (int precision = 1;; ++precision) {
-      char* end = std::to_chars(buffer, buffer + sizeof(buffer), wide, std::chars_format::general,
-                                precision)
-                      .ptr;
-      double back;
-      std::from_chars(buffer, end, back);
-      if (precision >= 17 || T(back).bits() == value.bits()) return std::string(buffer, end);
-    }
-  }
-}
-
-template <typename T>
-void AppendElement(std::string* out, T value, bool scalar) {
-  if constexpr (std::is_same_v<T, bool>) {
-    out->append(scalar ? (value ? "true" : "false") : (value ? "1" : "0"));
-  } else if constexpr (kIsComplex<T>) {
-    absl::StrAppend(out, "(", FloatText(value.real()), ", ", FloatText(value.imag()), ")");
-  } else if constexpr (std::is_same_v<T, uint64_t>) {
-    absl::StrAppend(out, value);
-  } else if constexpr (std::is_convertible_v<T, int64_t> && !std::is_floating_point_v<T>) {
-    absl::StrAppend(out, static_cast<int64_t>(value));
-  } else {
-    out->append(FloatText(value));
-  }
-}
-
-template <typename T>
-void AppendArray(std::string* out, const std::byte* data, absl::Span<const int64_t> dims,
-                 int64_t dim, int64_t* next) {
-  if (dim == static_cast<int64_t>(dims.size())) {
-    AppendElement(out, Read<T>(data, (*next)++), dims.empty());
-    return;
-  }
-  out->push_back('{');
-  for (int64_t i = 0; i < dims[dim]; ++i) {
-    if (i > 0) out->append(", ");
-    AppendArray<T>(out, data, dims, dim + 1, next);
-  }
-  out->push_back('}');
 }
 
 }  // namespace
@@ -276,20 +211,9 @@ uint64_t Literal::Hash() const {
 }
 
 std::string Literal::ToString() const {
-  std::string text;
-  if (!shape_.is_array()) {
-    text += '(';
-    for (size_t i = 0; i < elements_.size(); ++i) {
-      if (i > 0) text += ", ";
-      text += elements_[i].ToString();
-    }
-    return text + ')';
-  }
-  DispatchType(type(), [&]<typename T>(TypeTag<T>) {
-    int64_t next = 0;
-    AppendArray<T>(&text, data_, shape_.constant_dims(), 0, &next);
-  });
-  return text;
+  std::string out;
+  text::AppendLiteral(*this, &out);
+  return out;
 }
 
 }  // namespace tenon

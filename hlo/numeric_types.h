@@ -175,8 +175,8 @@ class F8E8M0FNU {
     int exponent;
     double fraction = std::frexp(value, &exponent);  // [0.5, 1)
     int code = exponent - 1 + 127;
-    // Ties between 2^k and 2^(k+1) go to the even code.
-    if (fraction > 0.75 || (fraction == 0.75 && (code & 1) != 0)) ++code;
+    // A tie goes up: with no mantissa, the lower value's last bit is the implicit one, which is odd.
+    if (fraction >= 0.75) ++code;
     if (code > 254) return 0xff;
     return code < 0 ? 0 : static_cast<uint8_t>(code);
   }

@@ -87,9 +87,9 @@ TEST(Literal, PrintsLikeHlo) {
   EXPECT_EQ(F32({2, 0}, {}).ToString(), "{{}, {}}");
   EXPECT_EQ(F32({4}, {INFINITY, -INFINITY, NAN, -0.0f}).ToString(), "{inf, -inf, nan, -0}");
   EXPECT_EQ(Literal::Scalar(PrimitiveType::kPred, 1).ToString(), "true");
-  EXPECT_EQ(Literal::Full(PrimitiveType::kPred, {2}, 1).ToString(), "{1, 1}");
+  EXPECT_EQ(Literal::Full(PrimitiveType::kPred, {2}, 1).ToString(), "{true, true}");
   EXPECT_EQ(Literal::Scalar(PrimitiveType::kC64, 2).ToString(), "(2, 0)");
-  EXPECT_EQ(Literal::Scalar(PrimitiveType::kBF16, 0.1).ToString(), "0.1");
+  EXPECT_EQ(Literal::Scalar(PrimitiveType::kBF16, 0.375).ToString(), "0.375");
   EXPECT_EQ(Literal::ScalarInt(PrimitiveType::kU64, -1).ToString(), "18446744073709551615");
 }
 
