@@ -146,9 +146,9 @@ constexpr char kDocsIntroduction[] = R"(# Accuracy of the math functions
 
 Written by `ulp-sweep --write-docs`; do not edit. Each float body is compared with glibc's double
 function (logistic, rsqrt: the formula in double; erfinv: Newton's method on erf and erfc).
-One-operand functions: all 2^32 inputs, which includes NaNs, infinities, subnormals and signed
-zeros. Two-operand functions: the number of random pairs shown, three quarters of them from hard
-regions, and all pairs of special values. 0.5 ULP is correct rounding.
+"all" in the column of inputs: all 2^32, which includes NaNs, infinities, subnormals and signed
+zeros; a number: one input from each of that many equal ranges, or so many pairs, three quarters of
+them from hard regions; and all special values or pairs of them. 0.5 ULP is correct rounding.
 
 Nothing is flushed to zero; special values are those of C's libm. The tests measure a sample and
 fail above the claim (`backends_test`, all inputs under the label slow). AVX2, narrower vectors and
