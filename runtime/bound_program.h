@@ -86,8 +86,8 @@ class BoundProgram {
   int64_t num_caches = 0, num_metas = 0, max_operands = 0, max_results = 0, max_args = 0,
           max_scratch = 0;
   std::vector<uint8_t> framework_inputs;  // per input: the host gets the caller's own tensor
-  bool static_arena = true;  // size and offsets
-  bool has_dims = false;     // the dim program must run
+  bool static_arena = true;               // size and offsets
+  bool has_dims = false;                  // the dim program must run
   // An output slot may hold memory that it doesn't own (a view of the arena or of an input): looked
   // at by address, always.
   bool escaping_slots = false;

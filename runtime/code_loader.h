@@ -1,4 +1,5 @@
-// CodeLoader: object bytes -> function pointers. Implemented by backends/cpu with JITLink; runtime knows no LLVM.
+// CodeLoader: object bytes -> function pointers. Implemented by backends/cpu with JITLink; runtime
+// knows no LLVM.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,9 @@ namespace tenon {
 class LoadedCode {
  public:
   virtual ~LoadedCode() = default;
-  const std::vector<KernelFn>& functions() const { return functions_; }  // in the order of the symbols asked for
+  const std::vector<KernelFn>& functions() const {
+    return functions_;
+  }  // in the order of the symbols asked for
 
  protected:
   std::vector<KernelFn> functions_;
@@ -25,8 +28,8 @@ class CodeLoader {
  public:
   virtual ~CodeLoader() = default;
   // Thread-safe. Errors: unresolved or unlisted symbol, bad object.
-  virtual absl::StatusOr<std::unique_ptr<LoadedCode>> Load(std::span<const uint8_t> object,
-                                                           std::span<const std::string> symbols) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LoadedCode>> Load(
+      std::span<const uint8_t> object, std::span<const std::string> symbols) = 0;
 };
 
 }  // namespace tenon

@@ -31,17 +31,20 @@ std::string TypeName(int32_t dtype) {
   return std::string(PrimitiveTypeName(static_cast<PrimitiveType>(dtype)));
 }
 
+std::string Text(int32_t dtype, const std::string& sizes, const std::string& strides) {
+  return absl::StrCat("dtype ", TypeName(dtype), ", shape [", sizes, "], strides {", strides, "}");
+}
+
 absl::Status Mismatch(size_t index, const InputSpec& want, const TenonTensor& got) {
   const std::string came =
-      got.ndim < 0
-          ? "something that is no dense tensor"
-          : absl::StrCat(TypeName(got.dtype), "[",
-                         absl::StrJoin(got.sizes, got.sizes + got.ndim, ","), "] with strides {",
-                         absl::StrJoin(got.strides, got.strides + got.ndim, ","), "}");
+      got.ndim < 0 ? "something that is no dense tensor"
+                   : Text(got.dtype, absl::StrJoin(got.sizes, got.sizes + got.ndim, ","),
+                          absl::StrJoin(got.strides, got.strides + got.ndim, ","));
   return absl::InvalidArgumentError(
       absl::StrCat("input ", index, want.name.empty() ? "" : absl::StrCat(" (", want.name, ")"),
-                   ": compiled for ", TypeName(static_cast<int32_t>(want.dtype)), "[",
-                   Sizes(want.dims), "] with strides {", Sizes(want.strides), "}, got ", came));
+                   ": compiled for ",
+                   Text(static_cast<int32_t>(want.dtype), Sizes(want.dims), Sizes(want.strides)),
+                   "; got ", came));
 }
 
 }  // namespace

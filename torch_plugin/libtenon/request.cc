@@ -74,7 +74,7 @@ absl::StatusOr<std::shared_ptr<Executable>> CompileRequest(
   if (!options.compile.dump_dir.empty()) {
     std::error_code ignored;
     std::filesystem::create_directories(options.compile.dump_dir, ignored);
-    std::ofstream(absl::StrCat(options.compile.dump_dir, "/", options.compile.dump_prefix, ".aten"))
+    std::ofstream(absl::StrCat(options.compile.dump_dir, "/", options.compile.dump_prefix, "aten"))
         << aten::Print(graph);
   }
   const double parse_ms = watch.Ms();

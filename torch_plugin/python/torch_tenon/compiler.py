@@ -66,7 +66,7 @@ def _compile(exported: Exported, options: Options):
     elif options.tier == "eager_program":
         told["reason"] = "asked for by the options"
     if options.dump:
-        told["dump_prefix"] = exported.name
+        told["dump_prefix"] = f"{exported.name}."
     with no_dispatch_modes():  # compilers are called under fake tensors; constants are real
         return _C.compile(exported.text, json.dumps(told), exported.constants)
 
