@@ -56,6 +56,8 @@ bool KnownCompatible(const Shape& a, const Shape& b);
 bool KnownSameDims(const Shape& a, const Shape& b);
 bool InRangeAndUnique(absl::Span<const int64_t> dims, int64_t rank);
 bool IsIntegralScalar(const Shape& s);
+// Bits of an element as XLA lays it out: a pred takes a byte, an s4 four bits.
+inline int StoredBits(PrimitiveType t) { return t == PrimitiveType::kPred ? 8 : BitWidth(t); }
 
 // `type` with the dims and the dynamic marks of `like`, without layout.
 Shape WithType(const Shape& like, PrimitiveType type);

@@ -135,8 +135,7 @@ TENON_INFER(kBitcastConvert) {
   TENON_WANT(in.declared != nullptr && in.declared->is_array(), "bitcast_convert_c2", "a declared array type",
              in.declared == nullptr ? "none" : in.declared->ToString());
   const PrimitiveType to = in.declared->element_type();
-  auto width = [](PrimitiveType t) { return t == PrimitiveType::kPred ? 8 : BitWidth(t); };
-  const int a = width(from.element_type()), b = width(to);
+  const int a = StoredBits(from.element_type()), b = StoredBits(to);
   if (a == b) return WithType(from, to);
   DimVector dims(from.dims().begin(), from.dims().end());
   if (a > b) {

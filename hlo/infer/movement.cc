@@ -28,8 +28,8 @@ TENON_INFER(kBitcast) {
   TENON_ASSIGN_OR_RETURN(const Shape declared, Declared(in));
   TENON_WANT(in.shape(0).is_array() && declared.is_array(), "bitcast_c1", "an array operand and result",
              in.shape(0).ToString(), " to ", declared.ToString());
-  TENON_WANT(KnownEqual(in.shape(0).num_elements() * BitWidth(in.shape(0).element_type()),
-                        declared.num_elements() * BitWidth(declared.element_type())),
+  TENON_WANT(KnownEqual(in.shape(0).num_elements() * StoredBits(in.shape(0).element_type()),
+                        declared.num_elements() * StoredBits(declared.element_type())),
              "bitcast_c2", "operand and result of the same size", in.shape(0).ToString(), " to ",
              declared.ToString());
   return WithoutLayout(declared);

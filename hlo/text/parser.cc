@@ -1,6 +1,8 @@
 // Modules, computations and instructions.
 #include "hlo/text/parser.h"
 
+#include <numeric>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/context.h"
@@ -441,7 +443,9 @@ Instruction* Parser::Operand(Scope* scope) {
 
 // custom-call-start(...): the wrapped op moves into a computation of its own.
 bool Parser::WrapAsync(Scope* scope, Draft* draft) {
-  if (draft->opcode != Opcode::kAsyncStart || draft->attrs.has(Attr::kCalls)) return true;
+  if (draft->opcode != Opcode::kAsyncStart) return true;
+  // "calls" is the wrapped fusion's; elsewhere it names the computation that wraps already.
+  if (draft->attrs.has(Attr::kCalls) && !InfoOf(draft->wrapped).allows(Attr::kCalls)) return true;
   Computation* body = module_->AddComputation("async_computation");
   std::vector<Instruction*> parameters;
   for (Instruction* operand : draft->operands) {
@@ -470,7 +474,33 @@ bool Parser::WrapAsync(Scope* scope, Draft* draft) {
   return true;
 }
 
+// What text may leave out.
+void Parser::FillIn(Draft* draft) {
+  Attributes& attrs = draft->attrs;
+  const Shape* first = draft->operands.empty() ? nullptr : &draft->operands[0]->shape();
+  switch (draft->opcode) {
+    case Opcode::kBroadcast:
+      if (first != nullptr && first->is_scalar() && !attrs.has(Attr::kDimensions)) {
+        attrs.set(Attr::kDimensions, std::vector<int64_t>());
+      }
+      return;
+    case Opcode::kMap:
+      if (first != nullptr && !attrs.has(Attr::kDimensions)) {
+        std::vector<int64_t> all(first->rank());
+        std::iota(all.begin(), all.end(), 0);
+        attrs.set(Attr::kDimensions, std::move(all));
+      }
+      return;
+    case Opcode::kTopk:
+      if (!attrs.has(Attr::kLargest)) attrs.set(Attr::kLargest, true);
+      return;
+    default:
+      return;
+  }
+}
+
 Instruction* Parser::Finish(Scope* scope, Draft draft) {
+  FillIn(&draft);
   if (draft.async_sugar && !WrapAsync(scope, &draft)) return nullptr;
   if (draft.opcode == Opcode::kParameter) {
     const auto number = static_cast<size_t>(draft.parameter_number);

@@ -72,6 +72,7 @@ class Parser {
   bool OpcodeOf(Draft* draft);
   bool Operands(Scope* scope, Draft* draft);
   Instruction* Operand(Scope* scope);
+  static void FillIn(Draft* draft);
   Instruction* Finish(Scope* scope, Draft draft);
   bool WrapAsync(Scope* scope, Draft* draft);
   bool Fail(size_t position, const absl::Status& status);

@@ -132,6 +132,7 @@ bool Parser::Layout(Shape* shape) {
   const size_t before = lex_.position();
   if (!lex_.Try('{')) return true;
   const char next = lex_.Peek();
+  if (next == '}' && shape->is_scalar()) return lex_.Expect('}');  // the layout of a scalar
   if (next != ':' && !(next >= '0' && next <= '9')) {
     lex_.set_position(before);
     return true;

@@ -184,6 +184,27 @@ TEST(Text, ProgrammaticNamesPrintParsably) {
   ExpectRoundTrip(module, {});
 }
 
+// Forms that other versions of XLA print.
+TEST(Text, AcceptsWhatXlaMayLeaveOut) {
+  for (const char* text : {
+           "r = f32[2]{0} broadcast(f32[]{} x)",
+           "r = f32[2] map(f32[2] x), to_apply={ a = f32[] parameter(0) b = f32[] negate(a) }",
+           "r = (f32[2], s32[2]) topk(f32[4] x), k=2",
+           "r = u8[8] bitcast(pred[8] x)",
+           "r = ((f32[2]), f32[2]) fusion-start(f32[2] x), kind=kLoop, calls={ a = f32[2] parameter(0) b = f32[2] negate(a) }",
+           "r = f32[2] call(f32[2] x), to_apply={ a = f32[2] parameter(0) }, is_composite=true, "
+           "frontend_attributes={composite.attributes={a = {1, 2}},composite.name=\"x\"}",
+           "r = f32[2] all-reduce(f32[2] x), replica_groups=[2,4]<=[4,2]T(1,0), to_apply={ a = f32[] parameter(0) b = f32[] "
+           "parameter(1) c = f32[] add(a, b) }",
+           "r = f32[2,2] constant({ /*i0=0*/ { 1., .5 }, /*i0=1*/ { 1e3, -2E-3 } })",
+           "r = f32[2] parameter(0), sharding={mesh['x'=2,'y'=4], [{'x'}, {}]}, original_value={{\"x\"}}",
+       }) {
+    const auto m = Parse(text);
+    ASSERT_NE(m, nullptr);
+    ExpectRoundTrip(*m, {});
+  }
+}
+
 // A pass adds operands behind their users: the print puts definitions first, and canonically nothing changes.
 TEST(Text, DefinitionsPrintBeforeUsers) {
   const auto m = Parse("ENTRY e { x = f32[] parameter(0) ROOT r = f32[] negate(x) }");
