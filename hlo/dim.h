@@ -34,7 +34,10 @@ class Dim {
  public:
   constexpr Dim() = default;                                                  // zero
   template <std::integral T>
-  constexpr Dim(T value) : bits_((static_cast<uint64_t>(value) << 1) | 1) {}  // NOLINT: a number is a Dim
+  constexpr Dim(T value)  // NOLINT: a number is a Dim
+      : bits_((static_cast<uint64_t>(value) << 1) | 1) {
+    TENON_CHECK(static_cast<T>(static_cast<int64_t>(bits_) >> 1) == value, "a dimension beyond 2^62");
+  }
 
   bool is_constant() const { return (bits_ & 1) != 0; }
   int64_t constant() const {

@@ -31,6 +31,9 @@ TEST_F(DimTest, ConstantsFold) {
   EXPECT_EQ(Max(3, 5), Dim(5));
   EXPECT_EQ(Dim(0).constant(), 0);
   EXPECT_EQ(Dim(-1).constant(), -1);
+  EXPECT_EQ(Dim((int64_t{1} << 62) - 1).constant(), (int64_t{1} << 62) - 1);
+  EXPECT_THROW(Dim{INT64_MAX}, InternalError);  // an "until the end" of Python must be clamped, not wrapped
+  EXPECT_THROW(Dim(int64_t{1} << 40) * Dim(int64_t{1} << 40), InternalError);
 }
 
 TEST_F(DimTest, EqualExpressionsAreOneObject) {
