@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import operator
 import re
 from typing import Any, Callable
@@ -18,7 +19,7 @@ import torch
 from torch import fx
 
 from . import _C, symbols
-from ._torch_private import is_higher_order, plain_tensor_types
+from ._torch_private import is_higher_order, no_dispatch_modes, plain_tensor_types
 
 _DTYPES = {
     torch.bool: "pred", torch.int8: "s8", torch.int16: "s16", torch.int32: "s32",
@@ -112,10 +113,12 @@ class _Exporter:
         self.names[node, None] = node.name
         meta = self._meta(value)
         if value.numel() <= _LITERAL_ELEMENTS and value.is_contiguous() and not _is_fake(value):
-            elements = ", ".join(_scalar(e) for e in value.detach().flatten().tolist())
-            self.lines.append(f"%{node.name} = literal {meta.split('+')[0]} [{elements}]")
+            with no_dispatch_modes():  # exporting happens under fake tensors, and this one is real
+                elements = value.detach().flatten().tolist()
+            text = ", ".join(map(_scalar, elements))
+            self.lines.append(f"%{node.name} = literal {meta.split('+')[0]} [{text}]")
         else:
-            self.out.constants.append(value.detach())
+            self.out.constants.append(value)
             self.lines.append(f"%{node.name} = constant {meta}")
 
     def _call_function(self, node: fx.Node) -> None:
@@ -242,7 +245,9 @@ class _Exporter:
         raise NotExpressible(f"a symbolic {type(value).__name__}")
 
     def _size(self, value: int | torch.SymInt) -> str:
-        if self.values is not None and not isinstance(value, int):
+        if type(value) is int:
+            return str(value)
+        if self.values is not None:
             return str(symbols.evaluate(value, self.values))
         text, used = symbols.to_text(value)
         self.symbols.update(dict.fromkeys(used))
@@ -288,15 +293,17 @@ def _is_size_arithmetic(node: fx.Node) -> bool:
     """Computes only numbers that the tracer knows as expressions (or asserts something of them)."""
     if node.target is operator.getitem:
         return True
-    if isinstance(node.target, torch._ops.OpOverload) and node.target.name() in _SIZE_ASSERTS:
+    if isinstance(node.target, torch._ops.OpOverload) and node.target in _SIZE_ASSERTS:
         return True
     value = node.meta.get("val", None)
     return isinstance(value, _NUMBERS) and not symbols.is_unbacked(value)
 
 
 _SIZE_ASSERTS = {
-    "aten::_assert_scalar", "aten::sym_constrain_range", "aten::sym_constrain_range_for_size",
-}  # fmt: skip
+    torch.ops.aten._assert_scalar.default,
+    torch.ops.aten.sym_constrain_range.default,
+    torch.ops.aten.sym_constrain_range_for_size.default,
+}
 
 
 def _target_name(target: Any) -> str:
@@ -395,9 +402,12 @@ def _scalar(value: Any) -> str:
     return repr(value)
 
 
+@functools.lru_cache(maxsize=4096)
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return '"' + "".join(c if c >= " " else f"\\x{ord(c):02x}" for c in escaped) + '"'
+    if not escaped.isprintable():
+        escaped = "".join(c if c >= " " else f"\\x{ord(c):02x}" for c in escaped)
+    return f'"{escaped}"'
 
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -407,15 +417,21 @@ def _provenance(node: fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     module = ""
     if stack:
-        path = list(stack.values())[-1]
+        path = next(reversed(stack.values()))
         module = _clean_path(path[0] if isinstance(path, (tuple, list)) else str(path))
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    source = f"{frames[-1][0].rsplit('/', 1)[-1]}:{frames[-1][1]}" if frames else ""
+    source = _last_frame(node.meta.get("stack_trace") or "")
     if not module and not source:
         return ""
     return f" @ {_quoted(module)}" + (f" {_quoted(source)}" if source else "")
 
 
+@functools.lru_cache(maxsize=4096)
+def _last_frame(stack_trace: str) -> str:
+    frames = _FRAME.findall(stack_trace)
+    return f"{frames[-1][0].rsplit('/', 1)[-1]}:{frames[-1][1]}" if frames else ""
+
+
+@functools.lru_cache(maxsize=4096)
 def _clean_path(path: str) -> str:
     path = re.sub(r"^L\['self'\]\.?", "", path)
     path = re.sub(r"_modules\['([^']+)'\]", r"\1", path)

@@ -22,14 +22,14 @@ def is_unbacked(value: Any) -> bool:
 
 
 def expression(value: torch.SymInt | torch.SymFloat | torch.SymBool) -> sympy.Basic:
-    return value.node.expr
+    return sympy.sympify(value.node.expr)  # a plain number for a constant
 
 
 def evaluate(value: Any, values: Values) -> int | float | bool:
     """KeyError-free: a symbol without a value is a ValueError that names it."""
     if not is_symbolic(value):
         return value
-    result = sympy.sympify(expression(value)).xreplace(values)
+    result = expression(value).xreplace(values)
     if result.free_symbols:
         raise ValueError(f"no value for {', '.join(map(str, result.free_symbols))}")
     if isinstance(value, torch.SymBool):
@@ -41,7 +41,7 @@ def to_text(value: int | torch.SymInt) -> tuple[str, list[str]]:
     """DimTable's text of a size and the symbols in it."""
     if not is_symbolic(value):
         return str(int(value)), []
-    expr = sympy.sympify(expression(value))
+    expr = expression(value)
     return _print(expr), sorted(str(s) for s in expr.free_symbols)
 
 
