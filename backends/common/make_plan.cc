@@ -1,0 +1,409 @@
+#include "backends/common/make_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "backends/common/elementwise.h"
+#include "hlo/check.h"
+
+namespace tenon {
+namespace {
+
+constexpr int64_t kSplitPieces = 64;             // the outer range has at least so many units where the sizes allow
+constexpr int64_t kFlatBlock = 1024;             // elements per unit of a one-dimensional kernel
+constexpr int64_t kMaxKeptBytes = 128 << 10;     // row scratch: stays in L2
+constexpr int kKeepCost = 12;                    // recomputing costs more instructions than a load
+constexpr int kUnrollCost = 300;                 // bodies above it are not unrolled
+constexpr double kStreamedPerPiece = 64 << 10;   // elements that make a piece worth a thread
+constexpr int64_t kTileBlock = 16;
+constexpr int64_t kColumnBlock = 64, kColumnChunk = 1024;
+
+bool IsOne(Dim d) { return d == Dim(1); }
+
+int RegisterBytes(PrimitiveType t) { return IsHalf(t) ? 4 : static_cast<int>(ByteWidth(t)); }
+
+int CostOf(const Instruction& op) {
+  switch (op.family()) {
+    case Family::kElementwise:
+      return op.opcode() == Opcode::kMap ? 4 : ElementwiseCost(op);
+    case Family::kIndexing:
+      return 4;
+    case Family::kReduction:
+      return 1;
+    default:
+      return op.opcode() == Opcode::kParameter ? (IsHalf(op.shape().element_type()) ? 3 : 1) : 0;
+  }
+}
+
+class Planner {
+ public:
+  Planner(const FusedKernel& fused, const CpuTarget& target) : f_(fused), target_(target) {}
+
+  KernelPlan Make() {
+    OrderLoops();
+    MergeLoops();
+    ChooseLanes();
+    if (f_.roots[0]->opcode() == Opcode::kScatter) {
+      plan_.kind = PlanKind::kScatter;
+      return std::move(plan_);
+    }
+    if (f_.reduces.empty()) {
+      plan_.unroll = BodyCost() < kUnrollCost && !VectorExtentBelow(2 * plan_.lanes) ? 2 : 1;
+      FindTile();
+    } else {
+      MakePhases();
+      const int cost = BodyCost();
+      plan_.unroll = plan_.kind == PlanKind::kColumn ? (cost < 60 ? 8 : 4) : cost < 80 ? 4 : cost < kUnrollCost ? 2 : 1;
+      while (plan_.kind == PlanKind::kRow && plan_.unroll > 1 && VectorExtentBelow(plan_.unroll * plan_.lanes)) plan_.unroll /= 2;
+    }
+    Split();
+    return std::move(plan_);
+  }
+
+ private:
+  bool IsFullShaped(const Instruction& op) const { return op.shape().is_array() && f_.RoleOf(op.shape()) == Role::kFull; }
+
+  bool VectorExtentBelow(int64_t n) const {
+    return plan_.loops.empty() || plan_.loops.back().extent.constant_or(INT64_MAX) < n;
+  }
+
+  // Larger strides outside. Symbolic strides keep the logical order.
+  static bool StrideGreater(Dim a, Dim b) {
+    if (a.is_constant() && b.is_constant()) return a.constant() > b.constant();
+    return Less(b, a) == Ternary::kYes;
+  }
+
+  // One loop per dim, the memory order of the result (loops) or of the operand read at every index (reductions).
+  void OrderLoops() {
+    std::vector<PlanLoop> loops;
+    for (size_t d = 0; d < f_.dims.size(); ++d) {
+      if (!IsOne(f_.dims[d])) loops.push_back({{static_cast<int64_t>(d)}, f_.dims[d], f_.reduced[d]});
+    }
+    std::vector<Dim> strides(loops.size(), 0);
+    IndexSpace space;
+    Iteration iteration(space, f_, loops);
+    AccessTrace trace = TraceAccesses(space, f_, iteration);
+    const MemoryUse* reference = nullptr;
+    for (const MemoryUse& use : trace.uses) {
+      const bool whole = std::all_of(iteration.vars.begin(), iteration.vars.end(),
+                                     [&](Index v) { return use.offset->DependsOn(v->var); });
+      const bool wanted = f_.reduces.empty() ? use.store : !use.store && whole;
+      if (wanted && reference == nullptr) reference = &use;
+    }
+    if (reference != nullptr) {
+      for (size_t i = 0; i < loops.size(); ++i) strides[i] = AccessAlong(reference->offset, iteration.vars[i]->var).stride;
+      for (size_t i = 0; i < loops.size(); ++i) {
+        if (AccessAlong(reference->offset, iteration.vars[i]->var).kind == Access::Kind::kContiguous) strides[i] = 1;
+      }
+    } else {
+      strides.clear();
+      for (const PlanLoop& l : loops) strides.push_back(DenseStrides(f_.dims)[l.dims[0]]);
+    }
+    std::vector<size_t> by_stride(loops.size());
+    for (size_t i = 0; i < by_stride.size(); ++i) by_stride[i] = i;
+    std::stable_sort(by_stride.begin(), by_stride.end(), [&](size_t a, size_t b) { return StrideGreater(strides[a], strides[b]); });
+    if (f_.reduces.empty()) {
+      for (size_t i : by_stride) plan_.loops.push_back(loops[i]);
+      return;
+    }
+    const bool row = loops[by_stride.back()].reduced;
+    plan_.kind = row ? PlanKind::kRow : PlanKind::kColumn;
+    std::vector<PlanLoop> kept, reduced;
+    for (size_t i : by_stride) (loops[i].reduced ? reduced : kept).push_back(loops[i]);
+    plan_.loops = kept;
+    plan_.loops.insert(row ? plan_.loops.end() : plan_.loops.end() - 1, reduced.begin(), reduced.end());
+  }
+
+  int Divisions(const std::vector<PlanLoop>& loops) const {
+    IndexSpace space;
+    Iteration iteration(space, f_, loops);
+    return TraceAccesses(space, f_, iteration).divisions;
+  }
+
+  static PlanLoop Merged(const PlanLoop& a, const PlanLoop& b) {
+    PlanLoop m = a;
+    m.dims.insert(m.dims.end(), b.dims.begin(), b.dims.end());
+    m.extent *= b.extent;
+    return m;
+  }
+
+  // Neighbours become one loop where no index needs a division for it. The whole at once first: the common case.
+  void MergeLoops() {
+    if (plan_.loops.size() < 2) return;
+    const int base = Divisions(plan_.loops);
+    std::vector<PlanLoop> all;
+    for (const PlanLoop& l : plan_.loops) {
+      if (!all.empty() && all.back().reduced == l.reduced) {
+        all.back() = Merged(all.back(), l);
+      } else {
+        all.push_back(l);
+      }
+    }
+    if (all.size() < plan_.loops.size() && Divisions(all) <= base) {
+      plan_.loops = std::move(all);
+      return;
+    }
+    for (size_t i = plan_.loops.size() - 1; i-- > 0;) {
+      if (plan_.loops[i].reduced != plan_.loops[i + 1].reduced) continue;
+      std::vector<PlanLoop> trial = plan_.loops;
+      trial[i] = Merged(trial[i], trial[i + 1]);
+      trial.erase(trial.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      if (Divisions(trial) <= base) plan_.loops = std::move(trial);
+    }
+  }
+
+  void ChooseLanes() {
+    int bytes = 0;
+    for (const Instruction* op : f_.order) {
+      if (!IsFullShaped(*op) || op->shape().element_type() == PrimitiveType::kPred) continue;
+      bytes = std::max(bytes, RegisterBytes(op->shape().element_type()));
+    }
+    if (bytes == 0) bytes = 4;
+    int64_t lanes = std::max(target_.vector_bytes / bytes, 2);
+    if (plan_.loops.empty()) lanes = 1;
+    // A short minor dim does with a shorter vector.
+    if (!plan_.loops.empty() && plan_.loops.back().extent.is_constant()) {
+      const uint64_t extent = static_cast<uint64_t>(std::max<int64_t>(plan_.loops.back().extent.constant(), 1));
+      lanes = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(extent)));
+    }
+    plan_.lanes = static_cast<int>(lanes);
+    plan_.masked_tail = target_.vector_bytes == 64;
+  }
+
+  int BodyCost() const {
+    int cost = 0;
+    for (const Instruction* op : f_.order) {
+      if (IsFullShaped(*op) || op->opcode() == Opcode::kReduce) cost += CostOf(*op);
+      if (op->opcode() == Opcode::kReduceWindow) cost += 40;
+    }
+    return cost;
+  }
+
+  // A materialised transpose: some operand is contiguous along a loop that is not the vector loop.
+  void FindTile() {
+    if (plan_.loops.size() < 2 || plan_.lanes < 4) return;
+    IndexSpace space;
+    Iteration iteration(space, f_, plan_.loops);
+    const int vector = iteration.vars.back()->var;
+    for (const MemoryUse& use : TraceAccesses(space, f_, iteration).uses) {
+      if (use.store) {
+        if (AccessAlong(use.offset, vector).kind != Access::Kind::kContiguous) return;
+        continue;
+      }
+      if (AccessAlong(use.offset, vector).kind != Access::Kind::kStrided || plan_.tile_loop >= 0) continue;
+      for (size_t i = 0; i + 1 < plan_.loops.size(); ++i) {
+        if (AccessAlong(use.offset, iteration.vars[i]->var).kind == Access::Kind::kContiguous) plan_.tile_loop = static_cast<int>(i);
+      }
+    }
+    if (plan_.tile_loop < 0) return;
+    const int64_t tile = std::min<int64_t>(plan_.lanes, 8);
+    const Dim extent = plan_.loops[plan_.tile_loop].extent;
+    if (extent.constant_or(INT64_MAX) < tile || VectorExtentBelow(tile)) {
+      plan_.tile_loop = -1;
+      return;
+    }
+    plan_.kind = PlanKind::kTranspose;
+    plan_.lanes = static_cast<int>(tile);
+  }
+
+  // ---- phases ----
+
+  int64_t PassOf(const Instruction* op) {
+    auto [it, inserted] = pass_.try_emplace(op, 0);
+    if (!inserted) return it->second;
+    int64_t pass = 0;
+    for (const Instruction* o : op->operands()) pass = std::max(pass, PassOf(o));
+    if (op->opcode() == Opcode::kReduce) ++pass;
+    return pass_[op] = pass;
+  }
+
+  void MakePhases() {
+    bool aliased = false;
+    for (const OperandLayout& l : f_.operands) aliased |= l.may_alias_result;
+    int64_t last = 0;
+    for (const Instruction* r : f_.reduces) last = std::max(last, PassOf(r) - 1);
+    for (const Instruction* r : f_.roots) {
+      if (IsFullShaped(*r)) last = std::max(last, PassOf(r));
+    }
+    plan_.phases.resize(last + 1);
+    for (const Instruction* r : f_.reduces) plan_.phases[PassOf(r) - 1].reduces.push_back(f_.number.at(r));
+    for (size_t i = 0; i < f_.roots.size(); ++i) {
+      if (!IsFullShaped(*f_.roots[i])) continue;
+      // An operand whose memory a result takes may still be read by a later pass.
+      plan_.phases[aliased ? last : PassOf(f_.roots[i])].roots.push_back(static_cast<int64_t>(i));
+    }
+    if (plan_.kind == PlanKind::kRow) ChooseKept();
+    if (plan_.kind == PlanKind::kColumn) {
+      for (const Instruction* r : f_.reduces) {
+        for (int64_t k = 0; k < r->operand_count() / 2; ++k) {
+          plan_.scratch_bytes += kColumnChunk * std::max(1, RegisterBytes(r->operand(k)->shape().element_type()));
+        }
+      }
+    }
+  }
+
+  // Full-shaped instructions that pass `p` computes, short of finished reductions.
+  absl::flat_hash_set<const Instruction*> Cone(const PlanPhase& phase) const {
+    absl::flat_hash_set<const Instruction*> cone;
+    std::function<void(const Instruction*)> visit = [&](const Instruction* op) {
+      if (!IsFullShaped(*op) || op->opcode() == Opcode::kReduce || !cone.insert(op).second) return;
+      for (const Instruction* o : op->operands()) visit(o);
+    };
+    for (int64_t r : phase.reduces) {
+      for (const Instruction* o : f_.order[r]->operands()) visit(o);
+    }
+    for (int64_t i : phase.roots) visit(f_.roots[i]);
+    return cone;
+  }
+
+  int ConeCost(const Instruction* op, absl::flat_hash_set<const Instruction*>& seen) const {
+    if (!IsFullShaped(*op) || op->opcode() == Opcode::kReduce || !seen.insert(op).second) return 0;
+    int cost = CostOf(*op);
+    for (const Instruction* o : op->operands()) cost += ConeCost(o, seen);
+    return cost;
+  }
+
+  // What a later pass reads again and would be dear to recompute goes to row scratch: the last such value of each chain.
+  void ChooseKept() {
+    Dim row = 1;
+    for (const PlanLoop& l : plan_.loops) {
+      if (l.reduced) row *= l.extent;
+    }
+    if (!row.is_constant()) return;
+    std::vector<absl::flat_hash_set<const Instruction*>> cones;
+    for (const PlanPhase& p : plan_.phases) cones.push_back(Cone(p));
+    for (size_t p = 0; p + 1 < cones.size(); ++p) {
+      for (size_t q = p + 1; q < cones.size(); ++q) {
+        for (const Instruction* op : f_.order) {
+          if (op->opcode() == Opcode::kParameter || !cones[p].contains(op) || !cones[q].contains(op)) continue;
+          bool frontier = std::any_of(plan_.phases[q].roots.begin(), plan_.phases[q].roots.end(),
+                                      [&](int64_t i) { return f_.roots[i] == op; });
+          for (const Instruction* u : op->users()) {
+            frontier |= !cones[p].contains(u) && (cones[q].contains(u) || u->opcode() == Opcode::kReduce);
+          }
+          absl::flat_hash_set<const Instruction*> seen;
+          if (!frontier || ConeCost(op, seen) <= kKeepCost) continue;
+          Keep(op, p, row.constant());
+        }
+      }
+    }
+  }
+
+  void Keep(const Instruction* op, size_t phase, int64_t row) {
+    for (const PlanPhase& p : plan_.phases) {
+      if (std::find(p.kept.begin(), p.kept.end(), f_.number.at(op)) != p.kept.end()) return;
+    }
+    const int64_t bytes = (row * std::max(1, RegisterBytes(op->shape().element_type())) + 63) / 64 * 64;
+    if (plan_.scratch_bytes + bytes > kMaxKeptBytes) return;
+    plan_.scratch_bytes += bytes;
+    plan_.phases[phase].kept.push_back(f_.number.at(op));
+  }
+
+  // ---- outer range ----
+
+  void Split() {
+    int64_t pieces = 1;
+    size_t outer = 0;
+    while (outer + 1 < plan_.loops.size() && !plan_.loops[outer].reduced) ++outer;  // loops that may be split
+    size_t n = 0;
+    while (n < outer && pieces < kSplitPieces && static_cast<int>(n) != plan_.tile_loop) {
+      pieces *= std::min(plan_.loops[n].extent.constant_or(kSplitPieces), int64_t{1} << 40);
+      ++n;
+    }
+    plan_.split = static_cast<int>(n);
+    if (plan_.kind == PlanKind::kColumn) {
+      plan_.block = kColumnBlock;
+    } else if (plan_.kind == PlanKind::kTranspose) {
+      if (pieces < kSplitPieces) plan_.block = kTileBlock;
+    } else if (plan_.kind == PlanKind::kLoop && !plan_.loops.empty()) {
+      if (plan_.loops.size() == 1) {
+        plan_.block = kFlatBlock;
+      } else if (n + 1 == plan_.loops.size() && pieces < kSplitPieces && !VectorExtentBelow(4 * kFlatBlock)) {
+        plan_.block = 4 * kFlatBlock;
+      }
+    }
+  }
+
+  const FusedKernel& f_;
+  const CpuTarget& target_;
+  KernelPlan plan_;
+  absl::flat_hash_map<const Instruction*, int64_t> pass_;
+};
+
+}  // namespace
+
+absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& target) {
+  KernelPlan plan = Planner(fused, target).Make();
+  TENON_RETURN_IF_ERROR(CheckPlan(fused, plan));
+  return plan;
+}
+
+absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
+  auto bad = [&plan](std::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("kernel plan: ", std::string(what), ": ", ToString(plan)));
+  };
+  std::vector<bool> covered(f.dims.size(), false);
+  for (const PlanLoop& loop : plan.loops) {
+    Dim extent = 1;
+    for (int64_t d : loop.dims) {
+      if (d < 0 || d >= static_cast<int64_t>(f.dims.size()) || covered[d]) return bad("a dim out of range or twice");
+      if (f.reduced[d] != loop.reduced) return bad("a kept and a reduced dim in one loop");
+      covered[d] = true;
+      extent *= f.dims[d];
+    }
+    if (!KnownEqual(extent, loop.extent)) return bad("a loop's extent differs from its dims");
+  }
+  for (size_t d = 0; d < f.dims.size(); ++d) {
+    if (!covered[d] && !IsOne(f.dims[d])) return bad("a dim in no loop");
+  }
+  const int loops = static_cast<int>(plan.loops.size());
+  if (plan.split < 0 || plan.split > loops || plan.lanes < 1 || !std::has_single_bit(static_cast<unsigned>(plan.lanes)) ||
+      plan.lanes > 64 || plan.unroll < 1 || plan.unroll > 8 || plan.block < 0 || plan.scratch_bytes < 0) {
+    return bad("a number out of range");
+  }
+  for (int i = 0; i < plan.split; ++i) {
+    if (plan.loops[i].reduced) return bad("a reduced loop in the outer range");
+  }
+  if (loops == 0 && plan.lanes > 1) return bad("vectors without a loop");
+  if (plan.kind == PlanKind::kTranspose && (plan.tile_loop < 0 || plan.tile_loop >= loops - 1 || plan.tile_loop < plan.split)) {
+    return bad("no tile loop");
+  }
+  const bool phased = plan.kind == PlanKind::kRow || plan.kind == PlanKind::kColumn;
+  if (phased == f.reduces.empty()) return bad("kind and reductions do not fit");
+  if (phased && plan.loops.back().reduced != (plan.kind == PlanKind::kRow)) return bad("row and column differ by the vector loop");
+  size_t reduces = 0;
+  for (const PlanPhase& p : plan.phases) reduces += p.reduces.size();
+  if (reduces != f.reduces.size()) return bad("a reduction in no phase");
+  return absl::OkStatus();
+}
+
+WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
+  WorkEstimate w;
+  for (int i = 0; i < plan.split; ++i) w.units *= plan.loops[i].extent;
+  if (plan.block > 0) w.units *= CeilDiv(plan.loops.back().extent, plan.block);
+  Dim elements = 1;
+  for (const PlanLoop& l : plan.loops) elements *= l.extent;
+  int cost = 1, flops = 0;
+  for (const Instruction* op : f.order) {
+    if (!op->shape().is_array()) continue;
+    if (op->opcode() == Opcode::kReduce || f.RoleOf(op->shape()) == Role::kFull) {
+      cost += CostOf(*op);
+      flops += op->family() == Family::kElementwise || op->family() == Family::kReduction ? 1 : 0;
+    }
+    if (op->opcode() == Opcode::kParameter) w.bytes += op->shape().byte_size().constant_or(0);
+  }
+  for (const Instruction* r : f.roots) w.bytes += r->shape().is_array() ? r->shape().byte_size().constant_or(0) : 0;
+  const int64_t n = elements.constant_or(0);
+  w.flops = n * flops;
+  w.nanoseconds = static_cast<double>(n) * cost * 0.4 / plan.lanes + static_cast<double>(w.bytes) / 12;
+  const double per_unit = static_cast<double>(std::max<int64_t>(n, 1)) / static_cast<double>(std::max<int64_t>(w.units.constant_or(1), 1));
+  const double weighted = std::max(per_unit, 1.0) * std::max(1.0, cost * 4.0 / plan.lanes / 4.0);
+  w.grain = std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece / weighted));
+  if (n == 0) w.grain = plan.block > 0 ? std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece) / plan.block) : 16;
+  return w;
+}
+
+}  // namespace tenon

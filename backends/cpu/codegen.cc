@@ -1,0 +1,176 @@
+#include "backends/cpu/codegen.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "backends/common/elementwise.h"
+#include "backends/common/make_plan.h"
+#include "backends/cpu/kernels.h"
+#include "hlo/check.h"
+#include "llvm/IR/Module.h"
+
+namespace tenon {
+namespace {
+
+bool IsEmpty(const FusedKernel& f) {
+  for (size_t i = 0; i < f.roots.size(); ++i) {
+    if (!(RootShape(f, i).num_elements() == Dim(0))) return false;
+  }
+  return f.checks.empty();
+}
+
+class CpuKernel : public PlannedKernel {
+ public:
+  CpuKernel(FusedKernel fused, KernelPlan plan, const CpuTarget& target, bool excess_precision)
+      : fused_(std::move(fused)), plan_(std::move(plan)), target_(target), excess_precision_(excess_precision) {
+    const WorkEstimate work = EstimateWork(fused_, plan_);
+    info_.plan_text = ToString(plan_);
+    info_.has_error_word = !fused_.checks.empty();
+    info_.size_args = fused_.size_args;
+    info_.literals = fused_.literals;
+    info_.end = IsEmpty(fused_) ? Dim(0) : work.units;
+    info_.grain = work.grain;
+    info_.scratch_bytes = plan_.scratch_bytes;
+    info_.estimated_ns = work.nanoseconds;
+    info_.bytes = work.bytes;
+    info_.flops = work.flops;
+    fingerprint_ = absl::StrCat(target.Key(), excess_precision ? " excess\n" : "\n", info_.plan_text, "\n", FingerprintOf(fused_));
+  }
+
+  const KernelInfo& info() const override { return info_; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+
+  absl::Status Emit(llvm::Module& module, const std::string& symbol) const override {
+    llvm::LLVMContext& c = module.getContext();
+    llvm::Type *ptr = llvm::PointerType::getUnqual(c), *i64 = llvm::Type::getInt64Ty(c);
+    auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(c), {ptr, ptr, i64, i64, ptr}, false);
+    llvm::Function* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module);
+    f->addFnAttr(llvm::Attribute::NoUnwind);
+    // Without these, LLVM's tuning of x86-64-v4 takes 512-bit vectors apart.
+    f->addFnAttr("prefer-vector-width", absl::StrCat(8 * target_.vector_bytes));
+    f->addFnAttr("min-legal-vector-width", absl::StrCat(8 * target_.vector_bytes));
+    KernelEmitter e(fused_, {target_.vector_bytes, {target_.has_f16c, excess_precision_}}, f);
+    if (!IsEmpty(fused_)) EmitBody(e);
+    return e.Finish();
+  }
+
+ private:
+  void EmitBody(KernelEmitter& e) const {
+    switch (plan_.kind) {
+      case PlanKind::kLoop:
+        return EmitLoopKernel(e, plan_);
+      case PlanKind::kRow:
+        return EmitRowKernel(e, plan_);
+      case PlanKind::kColumn:
+        return EmitColumnKernel(e, plan_);
+      case PlanKind::kTranspose:
+        return EmitTransposeKernel(e, plan_);
+      case PlanKind::kScatter:
+        return EmitScatterKernel(e, plan_);
+    }
+  }
+
+  FusedKernel fused_;
+  KernelPlan plan_;
+  CpuTarget target_;
+  bool excess_precision_;
+  KernelInfo info_;
+  std::string fingerprint_;
+};
+
+bool IsReductionBody(const Computation& c) {
+  for (const Instruction* op : c.instructions()) {
+    switch (op->opcode()) {
+      case Opcode::kParameter:
+      case Opcode::kConstant:
+        if (!op->shape().is_scalar() || !IsGeneratedType(op->shape().element_type())) return false;
+        break;
+      case Opcode::kTuple:
+        break;
+      default:
+        if (!op->IsElementwise() || !HasElementwiseBody(*op)) return false;
+    }
+  }
+  return true;
+}
+
+bool HasGeneratedTypes(const Instruction& op) {
+  for (const Shape& s : FlattenShape(op.shape())) {
+    if (!s.is_array() || !IsGeneratedType(s.element_type())) return false;
+    for (int64_t d = 0; d < s.rank(); ++d) {
+      if (s.is_dynamic(d)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool CpuCanGenerate(const Instruction& op) {
+  if (op.opcode() == Opcode::kTuple) return true;
+  if (!HasGeneratedTypes(op)) return false;
+  for (const Instruction* o : op.operands()) {
+    if (!o->shape().is_tuple() && !HasGeneratedTypes(*o)) return false;
+  }
+  switch (op.opcode()) {
+    case Opcode::kParameter:
+    case Opcode::kGetTupleElement:
+    case Opcode::kIota:
+    case Opcode::kBroadcast:
+    case Opcode::kReshape:
+    case Opcode::kBitcast:
+    case Opcode::kTranspose:
+    case Opcode::kSlice:
+    case Opcode::kPad:
+    case Opcode::kConcatenate:
+    case Opcode::kReverse:
+    case Opcode::kCopy:
+    case Opcode::kGather:
+    case Opcode::kDynamicSlice:
+    case Opcode::kDynamicUpdateSlice:
+      return true;
+    case Opcode::kConstant:
+      return op.shape().rank() == 0 || op.literal().IsSplat() || op.literal().num_elements() <= 16;
+    case Opcode::kReduce:
+      return IsReductionBody(*op.to_apply());
+    case Opcode::kReduceWindow:
+      for (const WindowDim& d : op.attrs().get<Window>(Attr::kWindow).dims) {
+        if (d.reversed) return false;
+      }
+      return IsReductionBody(*op.to_apply());
+    case Opcode::kScatter:
+      return op.operand_count() == 3 && IsReductionBody(*op.to_apply());
+    case Opcode::kMap:
+      return IsReductionBody(*op.to_apply());
+    case Opcode::kCustomCall:
+      return op.custom_call_target() == "tenon.check";
+    default:
+      return op.IsElementwise() && HasElementwiseBody(op);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(const KernelRequest& request, const CpuTarget& target,
+                                                                 bool excess_precision, const std::optional<KernelPlan>& given) {
+  for (const Instruction* op : request.fusion->fused_computation()->instructions()) {
+    const bool scatter_inside = op->opcode() == Opcode::kScatter && op != request.fusion->fused_computation()->root();
+    if (!CpuCanGenerate(*op) || scatter_inside) {
+      return absl::UnimplementedError(absl::StrCat("fusion ", request.fusion->name(), ": no code generation for ", op->ToString()));
+    }
+  }
+  TENON_ASSIGN_OR_RETURN(FusedKernel fused, AnalyzeFusion(request));
+  KernelPlan plan;
+  if (given) {
+    TENON_RETURN_IF_ERROR(CheckPlan(fused, *given));
+    plan = *given;
+  } else {
+    TENON_ASSIGN_OR_RETURN(plan, MakePlan(fused, target));
+  }
+  return std::make_unique<CpuKernel>(std::move(fused), std::move(plan), target, excess_precision);
+}
+
+absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernel(const KernelRequest& request, const CpuTarget& target,
+                                                             bool excess_precision) {
+  return PlanCpuKernelWith(request, target, excess_precision, std::nullopt);
+}
+
+}  // namespace tenon

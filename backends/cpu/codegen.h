@@ -1,0 +1,20 @@
+// The CPU code generator's own interface: PlanCpuKernel (backends/common/kernel.h) with the plan in the caller's hands.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "backends/common/fused_kernel.h"
+#include "backends/common/kernel.h"
+#include "backends/common/kernel_plan.h"
+
+namespace tenon {
+
+// As PlanCpuKernel, with this plan instead of MakePlan's. InvalidArgument if it does not fit the fusion.
+absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(const KernelRequest& request, const CpuTarget& target,
+                                                                 bool excess_precision, const std::optional<KernelPlan>& plan);
+
+// Everything about a fusion that its code depends on, but names, metadata and hoisted literals' values.
+std::string FingerprintOf(const FusedKernel& fused);
+
+}  // namespace tenon

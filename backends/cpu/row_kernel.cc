@@ -1,0 +1,180 @@
+// kRow: several passes over one row at a time; reductions along the vector loop end in a scalar per row.
+#include "backends/cpu/kernels.h"
+#include "hlo/check.h"
+
+namespace tenon {
+
+using llvm::Value;
+
+namespace {
+
+// Partial results of one reduction in one pass: per component and copy a vector, and a scalar for a lane-by-lane tail.
+struct Partials {
+  const Instruction* reduce;
+  std::vector<std::vector<llvm::AllocaInst*>> vectors;  // [component][copy]
+  std::vector<llvm::AllocaInst*> scalars;               // empty: tails are masked
+};
+
+class RowKernel {
+ public:
+  RowKernel(KernelEmitter& e, const KernelPlan& plan) : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops) {
+    while (first_reduced_ < plan.loops.size() && !plan.loops[first_reduced_].reduced) ++first_reduced_;
+  }
+
+  void Emit() {
+    ForOuter(e_, plan_, iteration_.vars, 1, [&](Value*) {
+      ForLoops(e_, plan_, iteration_.vars, static_cast<size_t>(plan_.split), first_reduced_, [&] { Row(); });
+    });
+  }
+
+ private:
+  llvm::IRBuilder<>& b() { return e_.Here(); }
+
+  void Row() {
+    e_.ForgetInMemory();
+    int64_t scratch = 0;
+    for (size_t p = 0; p < plan_.phases.size(); ++p) Pass(plan_.phases[p], p + 1 == plan_.phases.size(), &scratch);
+    StoreRoots(e_, iteration_, RootsWithRole(f_, Role::kKept));
+    EmitChecks(e_, iteration_, Role::kKept);
+  }
+
+  void Pass(const PlanPhase& phase, bool last, int64_t* scratch) {
+    std::vector<Partials> partials;
+    for (int64_t r : phase.reduces) partials.push_back(Start(f_.order[static_cast<size_t>(r)]));
+    std::vector<std::pair<const Instruction*, KernelEmitter::InMemory>> kept;
+    for (int64_t k : phase.kept) kept.emplace_back(f_.order[static_cast<size_t>(k)], RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
+    KernelEmitter::VectorLoopOptions options{plan_.lanes, plan_.unroll, plan_.masked_tail, IsHeavy(f_)};
+    const size_t vector = plan_.loops.size() - 1;
+    ForLoops(e_, plan_, iteration_.vars, first_reduced_, vector, [&] {
+      e_.VectorLoop(iteration_.vars[vector], e_.I64(0), e_.EmitDim(plan_.loops[vector].extent), options, [&] {
+        for (auto& [op, where] : kept) {
+          Val v = e_.Eval(op, iteration_.IndexOf(e_.space(), f_, op->shape()));
+          e_.StoreRaw(where.base, where.level, where.offset, where.type, v);
+        }
+        for (Partials& p : partials) Accumulate(p);
+        StoreRoots(e_, iteration_, phase.roots);
+        if (last) EmitChecks(e_, iteration_, Role::kFull);
+      });
+    });
+    for (Partials& p : partials) FinishReduce(p);
+    for (auto& [op, where] : kept) e_.DefineInMemory(op, iteration_.IndexOf(e_.space(), f_, op->shape()), 0, where);
+  }
+
+  // A row of `op` in scratch, by the position in the row.
+  KernelEmitter::InMemory RowBuffer(const Instruction& op, int64_t* scratch) {
+    std::vector<Dim> extents;
+    std::vector<Index> vars;
+    for (size_t i = first_reduced_; i < plan_.loops.size(); ++i) {
+      extents.push_back(plan_.loops[i].extent);
+      vars.push_back(iteration_.vars[i]);
+    }
+    const PrimitiveType type = op.shape().element_type();
+    KernelEmitter::InMemory where{e_.ScratchPointer(*scratch), 0, e_.space().Linear(vars, DenseStrides(extents)), type};
+    int64_t elements = 1;
+    for (Dim d : extents) elements *= d.constant();
+    *scratch += (elements * (IsHalf(type) ? 4 : ByteWidth(type)) + 63) / 64 * 64;
+    return where;
+  }
+
+  Partials Start(const Instruction* reduce) {
+    Partials p{reduce};
+    for (int64_t k = 0; k < reduce->operand_count() / 2; ++k) {
+      Value* start = e_.PartialStart(*reduce, static_cast<int>(k));
+      Value* wide = plan_.lanes > 1 ? b().CreateVectorSplat(static_cast<unsigned>(plan_.lanes), start) : start;
+      auto slot = [&](Value* v) {
+        llvm::AllocaInst* a = e_.Alloca(v->getType());
+        b().CreateStore(v, a);
+        return a;
+      };
+      p.vectors.emplace_back();
+      for (int c = 0; c < plan_.unroll; ++c) p.vectors.back().push_back(slot(wide));
+      if (plan_.lanes > 1 && !plan_.masked_tail) p.scalars.push_back(slot(start));
+    }
+    return p;
+  }
+
+  void Accumulate(Partials& p) {
+    std::vector<Val> values;
+    for (size_t k = 0; k < p.vectors.size(); ++k) {
+      const Instruction* operand = p.reduce->operand(static_cast<int64_t>(k));
+      values.push_back(e_.Eval(operand, iteration_.IndexOf(e_.space(), f_, operand->shape())));
+    }
+    const bool scalar_tail = plan_.lanes > 1 && e_.mode().lanes == 1;
+    for (int c = 0; c < (scalar_tail ? 1 : e_.mode().copies); ++c) {
+      std::vector<Value*> args;
+      for (size_t k = 0; k < p.vectors.size(); ++k) {
+        llvm::AllocaInst* slot = scalar_tail ? p.scalars[k] : p.vectors[k][static_cast<size_t>(c)];
+        args.push_back(b().CreateLoad(slot->getAllocatedType(), slot));
+      }
+      const std::vector<Value*> old = args;
+      for (const Val& v : values) args.push_back(e_.Splat(v.at(static_cast<size_t>(c)), v.level));
+      std::vector<Value*> next = e_.Apply(b(), *p.reduce->to_apply(), args);
+      for (size_t k = 0; k < next.size(); ++k) {
+        Value* mask = e_.LaneMask(c);
+        Value* n = mask != nullptr ? b().CreateSelect(mask, next[k], old[k]) : next[k];
+        b().CreateStore(n, scalar_tail ? p.scalars[k] : p.vectors[k][static_cast<size_t>(c)]);
+      }
+    }
+  }
+
+  // A fixed tree: copies pairwise, then halves of the vector, then the tail, then the init value.
+  void FinishReduce(Partials& p) {
+    const Instruction& reduce = *p.reduce;
+    const size_t n = p.vectors.size();
+    std::vector<std::vector<Value*>> parts;  // [copy][component]
+    for (int c = 0; c < plan_.unroll; ++c) {
+      parts.emplace_back();
+      for (size_t k = 0; k < n; ++k) parts.back().push_back(b().CreateLoad(p.vectors[k][c]->getAllocatedType(), p.vectors[k][c]));
+    }
+    auto merge = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) {
+      std::vector<Value*> args = x;
+      args.insert(args.end(), y.begin(), y.end());
+      return e_.Apply(b(), *reduce.to_apply(), args);
+    };
+    for (size_t width = parts.size(); width > 1; width /= 2) {
+      for (size_t i = 0; i < width / 2; ++i) parts[i] = merge(parts[i], parts[i + width / 2]);
+    }
+    std::vector<Value*> total = parts[0];
+    for (int lanes = plan_.lanes; lanes > 1; lanes /= 2) {
+      auto half = [&](Value* v, int from) {
+        llvm::SmallVector<int, 32> pick;
+        for (int i = 0; i < lanes / 2; ++i) pick.push_back(from + i);
+        return b().CreateShuffleVector(v, pick);
+      };
+      std::vector<Value*> low, high;
+      for (Value* v : total) {
+        low.push_back(lanes == 2 ? b().CreateExtractElement(v, uint64_t{0}) : half(v, 0));
+        high.push_back(lanes == 2 ? b().CreateExtractElement(v, uint64_t{1}) : half(v, lanes / 2));
+      }
+      total = merge(low, high);
+    }
+    if (!p.scalars.empty()) {
+      std::vector<Value*> tail;
+      for (llvm::AllocaInst* s : p.scalars) tail.push_back(b().CreateLoad(s->getAllocatedType(), s));
+      total = merge(total, tail);
+    }
+    if (CombineOf(reduce) == Combine::kIdentity) {
+      std::vector<Value*> init;
+      for (size_t k = 0; k < n; ++k) init.push_back(e_.Eval(reduce.operand(static_cast<int64_t>(n + k)), {}).v[0]);
+      total = merge(init, total);
+    }
+    const Shape& shape = reduce.shape().is_tuple() ? reduce.shape().element(0) : reduce.shape();
+    IndexTuple index = iteration_.IndexOf(e_.space(), f_, shape);
+    for (size_t k = 0; k < n; ++k) e_.Define(&reduce, index, static_cast<int>(k), Val{.v = {total[k]}, .level = e_.innermost()});
+  }
+
+  KernelEmitter& e_;
+  const FusedKernel& f_;
+  const KernelPlan& plan_;
+  Iteration iteration_;
+  size_t first_reduced_ = 0;
+};
+
+}  // namespace
+
+void EmitRowKernel(KernelEmitter& e, const KernelPlan& plan) {
+  RowKernel(e, plan).Emit();
+  EmitOthers(e);
+}
+
+}  // namespace tenon
