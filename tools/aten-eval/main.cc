@@ -175,6 +175,10 @@ int PrintHlo(const char* path) {
     return 1;
   }
   std::cout << Print(*lowered->module);
+  if (absl::Status verified = Verify(*lowered->module); !verified.ok()) {
+    std::cerr << path << ": " << verified << "\n";
+    return 1;
+  }
   for (const std::string& remark : lowered->remarks) std::cerr << remark << "\n";
   return 0;
 }

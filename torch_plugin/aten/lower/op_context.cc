@@ -92,13 +92,12 @@ Permutation LayoutOf(const Meta& meta) {
   std::optional<std::vector<int64_t>> order = DenseOrder(meta);
   if (!order) return {};
   if (std::is_sorted(order->rbegin(), order->rend())) return {};
-  // Size-1 dims go where row-major would have them: right outside the dim that follows them.
-  Permutation minor_to_major(order->begin(), order->end());
-  for (int64_t i = static_cast<int64_t>(meta.sizes.size()) - 1; i >= 0; --i) {
-    if (!KnownOne(meta.sizes[i])) continue;
-    auto after = std::find(minor_to_major.begin(), minor_to_major.end(), i + 1);
-    minor_to_major.insert(after == minor_to_major.end() ? minor_to_major.begin() : after + 1, i);
-  }
+  // Size-1 dims go where their stride says; it may be anything, and then so is their place.
+  Permutation minor_to_major;
+  for (int64_t i = static_cast<int64_t>(meta.sizes.size()) - 1; i >= 0; --i) minor_to_major.push_back(i);
+  std::stable_sort(minor_to_major.begin(), minor_to_major.end(), [&](int64_t a, int64_t b) {
+    return Less(meta.strides[a], meta.strides[b]) == Ternary::kYes;
+  });
   return minor_to_major;
 }
 
