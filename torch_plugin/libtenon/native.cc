@@ -1,9 +1,103 @@
 #include "torch_plugin/libtenon/native.h"
 
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "hlo/check.h"
+#include "hlo/text/text.h"
+#include "runtime/cache/memory_cache.h"
+#include "torch_plugin/aten/lower.h"
+#include "torch_plugin/libtenon/build_id.h"
+
 namespace tenon {
+namespace {
+
+// Constants up to this size stand in the module's text; larger ones by their hash.
+constexpr int64_t kElementsInText = 64;
+
+std::string Join(const std::vector<Dim>& dims) {
+  return absl::StrJoin(dims, ",",
+                       [](std::string* out, Dim d) { absl::StrAppend(out, d.ToString()); });
+}
+
+std::string ConstantHashes(const Module& module) {
+  std::string hashes;
+  for (const Computation* computation : module.computations()) {
+    for (const Instruction* op : computation->PostOrder()) {
+      if (op->opcode() != Opcode::kConstant || op->literal().shape().is_tuple()) continue;
+      if (op->literal().num_elements() <= kElementsInText) continue;
+      absl::StrAppend(&hashes, absl::Hex(op->literal().Hash()), ",");
+    }
+  }
+  return hashes;
+}
+
+// Everything of the binding that changes the program; names are for messages only.
+std::string BindingText(const Binding& binding) {
+  std::string text;
+  for (const Binding::Parameter& p : binding.parameters) {
+    absl::StrAppend(&text, "p", static_cast<int>(p.kind), ":", p.index, ":", static_cast<int>(p.dtype),
+                    "[", Join(p.sizes), "]{", Join(p.strides), "}", p.flat_storage, ";");
+  }
+  for (const Binding::Input& in : binding.inputs) {
+    absl::StrAppend(&text, "i", static_cast<int>(in.kind), ":", static_cast<int>(in.dtype), "[",
+                    Join(in.sizes), "]{", Join(in.strides), "}", in.symint.ToString(), in.mutated, ";");
+  }
+  for (const Binding::Output& out : binding.outputs) {
+    absl::StrAppend(&text, "o", static_cast<int>(out.kind), ":", out.index, ":", out.root_index, ":",
+                    static_cast<int>(out.dtype), "[", Join(out.sizes), "]{", Join(out.strides), "}",
+                    out.symint.ToString(), ";");
+  }
+  for (const Binding::Mutation& m : binding.mutations) {
+    absl::StrAppend(&text, "m", m.input, ":", m.root_index, ";");
+  }
+  for (const CheckSpec& check : binding.checks) {
+    absl::StrAppend(&text, "c", check.exception.size(), ":", check.exception, check.message.size(), ":",
+                    check.message, ";");
+  }
+  return text;
+}
+
+CacheKey KeyOf(const Module& module, const Binding& binding, const NativeCompile& request) {
+  CacheKey key;
+  key.Add("build", absl::StrCat(BuildId(), " ", CompilerBuildId()));
+  key.Add("options", request.options.compile.Key());
+  key.Add("binding", BindingText(binding));
+  key.Add("constants", ConstantHashes(module));
+  key.Add("module", Print(module, {.canonical = true, .max_constant_elements = kElementsInText}));
+  // An executable borrows its framework constants' memory and calls its host, so only its own graph may use it.
+  if (!request.constants.empty() || !request.options.cache) {
+    static std::atomic<int64_t> unique{0};
+    key.Add("graph", absl::StrCat(unique.fetch_add(1)));
+  }
+  key.Add("host", absl::StrCat(absl::Hex(reinterpret_cast<uintptr_t>(request.host))));
+  return key;
+}
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<Executable>> NativeCompile::Run() {
-  return absl::UnimplementedError("no native backend in this build");
+  const auto begin = std::chrono::steady_clock::now();
+  TENON_ASSIGN_OR_RETURN(aten::Lowered lowered, aten::Lower(graph, options.lower));
+  const std::chrono::duration<double, std::milli> lower_ms = std::chrono::steady_clock::now() - begin;
+  const CacheKey key = KeyOf(*lowered.module, lowered.binding, *this);
+  const bool shared = constants.empty() && options.cache;
+  const auto compile = [&]() -> absl::StatusOr<std::shared_ptr<Executable>> {
+    hlo = Print(*lowered.module);
+    TENON_ASSIGN_OR_RETURN(Program program,
+                           CompileToProgram(std::move(lowered.module), std::move(lowered.binding),
+                                            options.compile));
+    program.name = graph.name;
+    program.compile_ms.emplace_back("lower", lower_ms.count());
+    program.remarks.insert(program.remarks.begin(), lowered.remarks.begin(), lowered.remarks.end());
+    CodeLoader* loader = program.kernels.empty() ? nullptr : NativeCodeLoader();
+    return Executable::Create(std::move(program), loader, host, constants);
+  };
+  return shared ? MemoryCache::Global().GetOrCompile(key, compile) : compile();
 }
 
 }  // namespace tenon
