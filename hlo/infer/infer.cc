@@ -41,7 +41,7 @@ absl::Status CheckShapeSize(const Shape& shape) {
     const int64_t size = d.constant_or(1);
     TENON_WANT(size >= 0 && size <= kMaxDim, "shape_c1", "dimensions from 0 to 2^48", d.ToString());
     elements *= std::max<int64_t>(size, 1);
-    TENON_WANT(elements < (__int128{1} << 57), "shape_c2", "fewer than 2^57 elements", shape.ToString());
+    TENON_WANT(elements < (__int128{1} << 53), "shape_c2", "fewer than 2^53 elements", shape.ToString());
   }
   return absl::OkStatus();
 }

@@ -58,6 +58,11 @@ absl::StatusOr<std::unique_ptr<Module>> Parser::ParseModule() {
   return std::move(module_);
 }
 
+absl::Status Parser::OutOfRange() {
+  lex_.Error(lex_.position(), "dimension expressions within 2^62 (nearby)", "a larger one");
+  return lex_.status();
+}
+
 absl::StatusOr<Shape> Parser::ParseShapeOnly() {
   Shape shape;
   if (!ParseShape(&shape) || !(lex_.AtEnd() || lex_.Error("the end of the shape"))) return lex_.status();
@@ -550,11 +555,23 @@ Instruction* Parser::Finish(Scope* scope, Draft draft) {
 namespace tenon {
 
 absl::StatusOr<std::unique_ptr<Module>> ParseModule(std::string_view text, const ParseOptions& options) {
-  return text::Parser(text, options).ParseModule();
+  text::Parser parser(text, options);
+  try {
+    return parser.ParseModule();
+  } catch (const InternalError& e) {
+    if (std::string_view(e.what()).find("dimension") == std::string_view::npos) throw;
+    return parser.OutOfRange();
+  }
 }
 
 absl::StatusOr<Shape> ParseShape(std::string_view text, DimTable* dims) {
-  return text::Parser(text, {}, dims).ParseShapeOnly();
+  text::Parser parser(text, {}, dims);
+  try {
+    return parser.ParseShapeOnly();
+  } catch (const InternalError& e) {
+    if (std::string_view(e.what()).find("dimension") == std::string_view::npos) throw;
+    return parser.OutOfRange();
+  }
 }
 
 absl::StatusOr<Literal> ParseLiteral(const Shape& shape, std::string_view text) {

@@ -26,6 +26,8 @@ class Parser {
   absl::StatusOr<std::unique_ptr<Module>> ParseModule();
   absl::StatusOr<Shape> ParseShapeOnly();
   absl::StatusOr<Literal> ParseLiteralOnly(const Shape& shape);
+  // Dim arithmetic checks its range by throwing; what throws while a text is read is that text's numbers.
+  absl::Status OutOfRange();
 
  private:
   // One computation while it is read.

@@ -255,6 +255,8 @@ TEST(Text, LimitsHold) {
   EXPECT_NE(ErrorOf("x = f32[281474976710656,281474976710656] dot(f32[281474976710656,1] a, f32[1,281474976710656] b), "
                     "lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
             "accepted");
+  EXPECT_NE(ErrorOf("x = f32[5857551346232161*s0,3072] reshape(f32[6144*s0] y)"), "accepted");
+  EXPECT_NE(ErrorOf("x = f32[4000000000000000000*s0*4000000000000000000] parameter(0)"), "accepted");
   ParseOptions fill;
   fill.fill_elided_constants = true;
   EXPECT_NE(ErrorOf("x = f32[4000000000] constant({...})", fill), "accepted");
