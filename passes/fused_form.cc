@@ -18,7 +18,7 @@ bool IsFrameworkCall(const Instruction& op) {
   return op.opcode() == Opcode::kCustomCall && absl::StartsWith(op.custom_call_target(), "aten.");
 }
 
-bool AllowedOutside(const Instruction& op) {
+bool AllowedOutside(const Instruction& op, ViewCache& views) {
   switch (op.opcode()) {
     case Opcode::kParameter:
     case Opcode::kConstant:
@@ -31,7 +31,7 @@ bool AllowedOutside(const Instruction& op) {
     case Opcode::kConvolution:
     case Opcode::kFusion: return true;
     case Opcode::kCustomCall: return IsFrameworkCall(op);
-    default: return IsViewOp(op);
+    default: return views.IsView(op);
   }
 }
 
@@ -72,15 +72,13 @@ void SetFusionForm(Instruction* fusion, FusionForm form) {
   fusion->set_backend_config_json(nlohmann::json{{"tenon", {{"kind", std::string(FusionFormName(form))}}}}.dump());
 }
 
-bool IsViewOp(const Instruction& op) {
-  if (op.family() != Family::kMovement || op.operand_count() == 0) return false;
-  return ApplyViewOp(op, ViewByLayout(op.operand(0))).has_value();
-}
+bool IsViewOp(const Instruction& op) { return ViewCache().IsView(op); }
 
 absl::Status CheckFusedForm(const Module& module) {
   if (!module.is_scheduled) return absl::InternalError("fused form: the module is not scheduled");
+  ViewCache views;
   for (const Instruction* op : module.entry()->instructions()) {
-    if (!AllowedOutside(*op)) {
+    if (!AllowedOutside(*op, views)) {
       return absl::UnimplementedError(absl::StrCat("no CPU code for ", std::string(OpcodeName(op->opcode())), " \"", op->name(),
                                                    "\" (", op->shape().ToString(), ")"));
     }

@@ -115,7 +115,7 @@ bool Clusters::Cheap(const Instruction& op) const {
     return ByteWidth(op.operand(0)->shape().element_type()) < ByteWidth(op.shape().element_type()) &&
            op.operand(0)->opcode() == Opcode::kParameter;
   }
-  return IsViewOp(op);
+  return views_.IsView(op);
 }
 
 // Rough instructions per vector of results; what fusion's size limit counts.
@@ -184,7 +184,7 @@ void Clusters::PlaceCheap(Instruction* op, const Needs& needs) {
     if (!TryJoin(op, c, /*as_result=*/false)) outside = true;
   }
   if (!outside) return;
-  if (op->opcode() == Opcode::kConstant || IsViewOp(*op)) outside_.insert(op);
+  if (op->opcode() == Opcode::kConstant || views_.IsView(*op)) outside_.insert(op);
   else Start(op, /*as_result=*/true);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "passes/fused_form.h"
 #include "passes/fusion/roles.h"
+#include "passes/memory/strided_view.h"
 #include "passes/pass.h"
 
 namespace tenon {
@@ -66,6 +67,7 @@ class Clusters {
 
   Computation* computation_;
   PassContext& context_;
+  mutable ViewCache views_;
   std::vector<std::unique_ptr<Cluster>> clusters_;
   absl::flat_hash_map<const Instruction*, std::vector<Cluster*>> homes_;
   absl::flat_hash_set<const Instruction*> outside_;

@@ -6,6 +6,8 @@
 #include "absl/strings/str_format.h"
 #include "hlo/check.h"
 #include "passes/fused_form.h"
+#include "passes/memory/in_place.h"
+#include "passes/memory/strided_view.h"
 
 namespace tenon {
 namespace {
@@ -16,7 +18,7 @@ Dim AlignUp(Dim bytes) { return CeilDiv(bytes, kAlignment) * kAlignment; }
 class Planner {
  public:
   Planner(const Module& module, const BufferPlanOptions& options) : entry_(*module.entry()), options_(options) {
-    if (!options_.is_view) options_.is_view = IsViewOp;
+    if (!options_.is_view) options_.is_view = [this](const Instruction& op) { return views_.IsView(op); };
     order_ = entry_.instructions();
     for (size_t i = 0; i < order_.size(); ++i) position_[order_[i]] = static_cast<int64_t>(i);
   }
@@ -35,11 +37,11 @@ class Planner {
   void Allocate(const Instruction& op) {
     if (op.opcode() == Opcode::kTuple) return;
     if (op.opcode() == Opcode::kGetTupleElement) {
-      plan_.of[{&op, 0}] = plan_.of.at({op.operand(0), op.tuple_index()});
+      Assign({&op, 0}, plan_.of.at({op.operand(0), op.tuple_index()}));
       return;
     }
     if (options_.is_view(op)) {
-      plan_.of[{&op, 0}] = plan_.of.at({op.operand(0), 0});
+      Assign({&op, 0}, plan_.of.at({op.operand(0), 0}));
       return;
     }
     const std::vector<Shape> leaves = FlattenShape(op.shape());
@@ -56,14 +58,20 @@ class Planner {
         a.kind = Allocation::Kind::kSlot;
         a.index = slots_++;
       }
-      plan_.of[{&op, leaf}] = static_cast<int32_t>(plan_.allocations.size());
       plan_.allocations.push_back(a);
-      owner_.push_back({&op, leaf});
+      values_.emplace_back();
+      Assign({&op, leaf}, static_cast<int32_t>(plan_.allocations.size()) - 1);
     }
+  }
+
+  void Assign(BufferKey value, int32_t allocation) {
+    plan_.of[value] = allocation;
+    values_[allocation].push_back(value);
   }
 
   void FindLastUses() {
     for (const Instruction* op : order_) {
+      if (op->opcode() == Opcode::kGetTupleElement || options_.is_view(*op)) continue;  // no step: what reads it reads the memory
       for (const Instruction* o : op->operands()) {
         ForEachLeaf(*o, [&](int32_t a) { plan_.allocations[a].last = std::max(plan_.allocations[a].last, position_.at(op)); });
       }
@@ -97,25 +105,6 @@ class Planner {
   }
 
   // ---- in place ------------------------------------------------------------------------------------------------------
-  // A fusion whose computation touches parameter and result elementwise at the same index only may overwrite the operand.
-  static bool ElementwiseThrough(const Instruction& fusion, int64_t operand, const Instruction& result) {
-    if (fusion.opcode() != Opcode::kFusion) return false;
-    absl::StatusOr<FusionForm> form = FusionFormOf(fusion);
-    if (!form.ok() || *form != FusionForm::kLoop) return false;
-    const Instruction* parameter = fusion.fused_computation()->parameter(operand);
-    for (const Instruction* op : fusion.fused_computation()->instructions()) {
-      if (op->opcode() == Opcode::kTuple || op->opcode() == Opcode::kConstant || op->opcode() == Opcode::kParameter) continue;
-      // One iteration space, and nothing but elementwise ops on the way from the parameter.
-      const bool reads = std::find(op->operands().begin(), op->operands().end(), parameter) != op->operands().end();
-      if (reads && !op->IsElementwise()) return false;
-      if (op->IsElementwise() && !Shape::SameDims(op->shape(), result.shape())) return false;
-      if (!op->IsElementwise() && op->opcode() != Opcode::kBroadcast) return false;
-    }
-    return Shape::SameWithLayout(Shape(PrimitiveType::kPred, parameter->shape().dims(), parameter->shape().minor_to_major()),
-                                 Shape(PrimitiveType::kPred, result.shape().dims(), result.shape().minor_to_major())) &&
-           ByteWidth(parameter->shape().element_type()) == ByteWidth(result.shape().element_type());
-  }
-
   void ReuseInPlace() {
     for (const Instruction* op : order_) {
       if (op->opcode() != Opcode::kFusion) continue;
@@ -140,11 +129,9 @@ class Planner {
     for (int64_t i = 0; i < op.operand_count(); ++i) {  // nobody else reads that memory through another operand
       if (i != operand && plan_.of.at({op.operand(i), 0}) == from) return false;
     }
-    if (!ElementwiseThrough(op, operand, result)) return false;
-    // Everything that lives in `to` now lives in `from`.
-    for (auto& [key, allocation] : plan_.of) {
-      if (allocation == to) allocation = from;
-    }
+    if (!MayOverwrite(op, operand, result)) return false;
+    for (const BufferKey& value : values_[to]) Assign(value, from);
+    values_[to].clear();
     a.last = b.last;
     b.bytes = 0;
     b.first = b.last = -1;
@@ -237,7 +224,8 @@ class Planner {
   BufferPlanOptions options_;
   std::vector<Instruction*> order_;
   absl::flat_hash_map<const Instruction*, int64_t> position_;
-  std::vector<BufferKey> owner_;
+  ViewCache views_;
+  std::vector<std::vector<BufferKey>> values_;  // by allocation
   int64_t slots_ = 0;
   BufferPlan plan_;
 };
@@ -252,7 +240,11 @@ absl::StatusOr<BufferPlan> PlanBuffers(const Module& module, const BufferPlanOpt
 std::string BufferPlan::ToString() const {
   static constexpr const char* kKinds[] = {"parameter", "constant", "arena", "output", "slot"};
   std::vector<std::string> names(allocations.size());
-  for (const auto& [key, a] : of) {
+  std::vector<std::pair<BufferKey, int32_t>> values(of.begin(), of.end());
+  std::sort(values.begin(), values.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first.instruction->id(), a.first.leaf) < std::pair(b.first.instruction->id(), b.first.leaf);
+  });
+  for (const auto& [key, a] : values) {
     if (key.instruction->opcode() == Opcode::kGetTupleElement) continue;
     absl::StrAppend(&names[a], names[a].empty() ? "" : " ", key.instruction->name(), key.leaf > 0 ? absl::StrCat("#", key.leaf) : "");
   }

@@ -3,6 +3,7 @@
 // List scheduling (the source of the heuristic: register-pressure list schedulers): of the instructions that are ready, the one
 // that frees most and allocates least, ties by program order, so that a chain stays a chain. Instructions with effects keep their
 // order among each other. The better (by peak of live bytes) of this order and program order is kept. After fusion; last pass.
+#include <algorithm>
 #include <queue>
 
 #include "absl/container/flat_hash_map.h"
@@ -13,9 +14,9 @@
 namespace tenon {
 namespace {
 
-int64_t BytesOf(const Instruction& op) {
+int64_t BytesOf(const Instruction& op, ViewCache& views) {
   if (op.opcode() == Opcode::kParameter || op.opcode() == Opcode::kConstant || op.opcode() == Opcode::kTuple ||
-      op.opcode() == Opcode::kGetTupleElement || IsViewOp(op)) {
+      op.opcode() == Opcode::kGetTupleElement || views.IsView(op)) {
     return 0;
   }
   int64_t bytes = 0;
@@ -29,11 +30,12 @@ class Scheduler {
  public:
   explicit Scheduler(Computation* c) : program_order_(c->PostOrder()) {
     for (size_t i = 0; i < program_order_.size(); ++i) position_[program_order_[i]] = static_cast<int64_t>(i);
-    for (Instruction* op : program_order_) bytes_[op] = BytesOf(*op);
+    ViewCache views;
+    for (Instruction* op : program_order_) bytes_[op] = BytesOf(*op, views);
     // Views and tuple elements hold their operand's memory: uses count for the owner.
     for (Instruction* op : program_order_) {
-      const bool alias = op->operand_count() > 0 && (op->opcode() == Opcode::kGetTupleElement || IsViewOp(*op));
-      owner_[op] = alias ? owner_[op->operand(0)] : op;
+      const bool alias = op->operand_count() > 0 && (op->opcode() == Opcode::kGetTupleElement || views.IsView(*op));
+      owner_[op] = alias ? owner_.at(op->operand(0)) : op;
     }
     AddEffectEdges();
   }
@@ -55,10 +57,9 @@ class Scheduler {
 
   std::vector<Instruction*> Owners(const Instruction* op) const {
     std::vector<Instruction*> owners;
-    for (Instruction* o : op->operands()) {
-      Instruction* owner = owner_.at(o);
-      if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(owner);
-    }
+    for (Instruction* o : op->operands()) owners.push_back(owner_.at(o));
+    std::sort(owners.begin(), owners.end());
+    owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
     return owners;
   }
 

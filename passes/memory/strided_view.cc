@@ -71,6 +71,16 @@ std::optional<StridedView> Reshaped(const Instruction& op, const StridedView& op
   return view;
 }
 
+// The same bytes under another shape of the same width: a view of a whole buffer only.
+std::optional<StridedView> Bitcasted(const Instruction& op, const StridedView& operand) {
+  const Shape &from = op.operand(0)->shape(), &to = op.shape();
+  const StridedView whole = DenseView(operand.buffer, from);
+  if (from.element_type() != to.element_type() || !(operand.offset == whole.offset) || operand.strides != whole.strides) {
+    return std::nullopt;
+  }
+  return DenseView(operand.buffer, to);
+}
+
 StridedView Transposed(const Instruction& op, const StridedView& operand) {
   StridedView view = operand;
   for (int64_t i = 0; i < op.shape().rank(); ++i) {
@@ -103,6 +113,7 @@ StridedView Sliced(const Instruction& op, const StridedView& operand) {
 
 std::optional<StridedView> ApplyViewOp(const Instruction& op, const StridedView& operand) {
   switch (op.opcode()) {
+    case Opcode::kBitcast: return Bitcasted(op, operand);
     case Opcode::kReshape: return Reshaped(op, operand);
     case Opcode::kTranspose: return Transposed(op, operand);
     case Opcode::kBroadcast: return Broadcasted(op, operand);
@@ -111,16 +122,36 @@ std::optional<StridedView> ApplyViewOp(const Instruction& op, const StridedView&
   }
 }
 
-StridedView ViewByLayout(const Instruction* op) {
-  if (op->family() == Family::kMovement && op->operand_count() > 0) {
-    if (auto view = ApplyViewOp(*op, ViewByLayout(op->operand(0)))) return *view;
-  }
-  if (op->opcode() == Opcode::kGetTupleElement) {
-    const Instruction* from = op->operand(0);
-    return DenseView({from, op->tuple_index()}, op->shape());
-  }
-  return DenseView({op, 0}, op->shape());
+StridedView ViewByLayout(const Instruction* op) { return ViewCache().Of(op); }
+
+namespace {
+
+bool MayBeView(const Instruction& op) { return op.family() == Family::kMovement && op.operand_count() > 0; }
+
+StridedView OwnBuffer(const Instruction* op) {
+  if (op->opcode() != Opcode::kGetTupleElement) return DenseView({op, 0}, op->shape());
+  return DenseView({op->operand(0), op->tuple_index()}, op->shape());
 }
+
+}  // namespace
+
+const StridedView& ViewCache::Of(const Instruction* op) {
+  std::vector<const Instruction*> chain = {op};  // down to what is known or owns its buffer
+  while (!views_.contains(chain.back()) && MayBeView(*chain.back())) chain.push_back(chain.back()->operand(0));
+  const StridedView* view = nullptr;
+  for (; !chain.empty(); chain.pop_back()) {
+    const Instruction* at = chain.back();
+    if (auto known = views_.find(at); known != views_.end()) {
+      view = &known->second;
+      continue;
+    }
+    std::optional<StridedView> made = MayBeView(*at) ? ApplyViewOp(*at, *view) : std::nullopt;
+    view = &(views_[at] = made.has_value() ? *std::move(made) : OwnBuffer(at));
+  }
+  return *view;
+}
+
+bool ViewCache::IsView(const Instruction& op) { return MayBeView(op) && !(Of(&op).buffer == BufferKey{&op, 0}); }
 
 std::optional<std::pair<Dim, Dim>> MergeDims(const StridedView& view, absl::Span<const int64_t> group) {
   Dim size = 1, stride = 0;

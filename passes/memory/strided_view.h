@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "absl/container/node_hash_map.h"
 #include "hlo/module.h"
 #include "passes/memory/buffer_plan.h"
 
@@ -27,6 +28,16 @@ std::optional<DimVector> ReshapeStrides(absl::Span<const Dim> dims, absl::Span<c
 
 // The value as laid out by the layouts alone: through the chain of view ops up to the instruction that owns the buffer.
 StridedView ViewByLayout(const Instruction* op);
+
+// The same for many values of an unchanging computation, each looked at once (a chain of n views costs n steps, not n * n).
+class ViewCache {
+ public:
+  const StridedView& Of(const Instruction* op);
+  bool IsView(const Instruction& op);  // IsViewOp (passes/fused_form.h)
+
+ private:
+  absl::node_hash_map<const Instruction*, StridedView> views_;
+};
 
 // One dim for a group of dims (each varying faster than the one before it): its size and stride; nullopt if they don't merge.
 // An empty group is (1, 0).

@@ -98,17 +98,17 @@ class Simplifier {
     }
   }
 
-  void RemoveDead(Instruction* op) {
-    if (!op->users().empty() || op == c_->root() || op->opcode() == Opcode::kParameter || op->HasSideEffect()) return;
-    std::vector<Instruction*> operands(op->operands().begin(), op->operands().end());
-    alive_.erase(op);
-    queued_.erase(op);
-    c_->Remove(op);
-    for (size_t i = 0; i < operands.size(); ++i) {
-      if (std::find(operands.begin(), operands.begin() + static_cast<int64_t>(i), operands[i]) ==
-          operands.begin() + static_cast<int64_t>(i)) {
-        RemoveDead(operands[i]);
-      }
+  void RemoveDead(Instruction* first) {
+    std::vector<Instruction*> dead = {first};
+    while (!dead.empty()) {
+      Instruction* op = dead.back();
+      dead.pop_back();
+      if (!op->users().empty() || op == c_->root() || op->opcode() == Opcode::kParameter || op->HasSideEffect()) continue;
+      absl::flat_hash_set<Instruction*> operands(op->operands().begin(), op->operands().end());
+      alive_.erase(op);
+      queued_.erase(op);
+      c_->Remove(op);
+      dead.insert(dead.end(), operands.begin(), operands.end());
     }
   }
 

@@ -1,0 +1,83 @@
+// The pipeline's work grows in proportion to the module: a graph four times as large takes at most about four times as long,
+// with a wide margin for noise. (A quadratic step would take sixteen times as long.)
+#include <chrono>
+
+#include "gtest/gtest.h"
+#include "hlo/builder.h"
+#include "passes/memory/buffer_plan.h"
+#include "passes/pipeline.h"
+
+namespace tenon {
+namespace {
+
+using Grow = std::function<Instruction*(Builder&, Instruction* x, Instruction* value, int64_t step)>;
+
+// x, then n steps.
+std::unique_ptr<Module> Chain(int64_t n, const Grow& grow) {
+  auto module = std::make_unique<Module>("chain");
+  Computation* entry = module->AddComputation("main");
+  module->set_entry(entry);
+  Builder b(entry);
+  Instruction* x = b.Parameter(0, Shape::Array(PrimitiveType::kF32, {64, 64}));
+  Instruction* value = x;
+  for (int64_t i = 0; i < n; ++i) value = grow(b, x, value, i);
+  entry->set_root(value);
+  return module;
+}
+
+double Milliseconds(int64_t n, const Grow& grow) {
+  double best = 1e9;
+  for (int run = 0; run < 3; ++run) {
+    auto module = Chain(n, grow);
+    PassContext context;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_TRUE(RunPipeline(*module, context, {}).ok());
+    EXPECT_TRUE(PlanBuffers(*module, {}).ok());
+    best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+void ExpectLinear(const char* what, const Grow& grow) {
+  const double small = Milliseconds(2500, grow), large = Milliseconds(10000, grow);
+  std::printf("%-28s 2,500: %7.1f ms   10,000: %7.1f ms   ratio %.1f\n", what, small, large, large / small);
+  EXPECT_LT(large, 9 * small) << what;
+}
+
+TEST(Scaling, Pointwise) {
+  ExpectLinear("pointwise chain", [](Builder& b, Instruction* x, Instruction* v, int64_t i) {
+    return b.Binary(i % 3 == 0 ? Opcode::kAdd : i % 3 == 1 ? Opcode::kMultiply : Opcode::kSubtract, v, x);
+  });
+}
+
+TEST(Scaling, ValuesReadTwice) {
+  ExpectLinear("residual pointwise", [last = static_cast<Instruction*>(nullptr)](Builder& b, Instruction* x, Instruction* v,
+                                                                                int64_t i) mutable {
+    Instruction* skip = i < 2 ? x : last;
+    last = v;
+    return b.Binary(i % 2 == 0 ? Opcode::kAdd : Opcode::kMultiply, v, skip);
+  });
+}
+
+TEST(Scaling, Views) {
+  ExpectLinear("views", [](Builder& b, Instruction*, Instruction* v, int64_t i) {
+    return i % 2 == 0 ? b.Transpose(v, {1, 0}) : b.Reshape(b.Reshape(v, {Dim(4096)}), {Dim(64), Dim(64)});
+  });
+}
+
+TEST(Scaling, Dots) {
+  ExpectLinear("dots with pointwise between", [](Builder& b, Instruction* x, Instruction* v, int64_t i) {
+    return i % 2 == 0 ? b.Dot(v, x, {}, {}, {1}, {0}) : b.Binary(Opcode::kAdd, v, x);
+  });
+}
+
+TEST(Scaling, Rows) {
+  ExpectLinear("row sums with pointwise", [](Builder& b, Instruction* x, Instruction* v, int64_t i) -> Instruction* {
+    if (i % 4 != 0) return b.Binary(Opcode::kAdd, v, x);
+    Instruction* sum = b.Reduce(v, b.ScalarConstant(PrimitiveType::kF32, 0), {1}, Opcode::kAdd);
+    return b.Binary(Opcode::kSubtract, v, b.Broadcast(sum, v->shape().dims(), {0}));
+  });
+}
+
+}  // namespace
+}  // namespace tenon
