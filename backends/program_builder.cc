@@ -29,6 +29,9 @@ struct FrameworkConfig {
   ResultRule rule = ResultRule::kOwned;
   std::string reason;
   std::optional<std::vector<std::vector<int64_t>>> strides;  // per result, where the layout cannot say it
+  // Where some results are None (undefined tensors): how many there are, and which of them are the leaves of the shape.
+  std::optional<int64_t> num_results;
+  std::vector<int64_t> results;
 };
 
 absl::StatusOr<FrameworkConfig> ConfigOf(const Instruction& op) {
@@ -46,6 +49,10 @@ absl::StatusOr<FrameworkConfig> ConfigOf(const Instruction& op) {
   config.rule = rule == "view" ? ResultRule::kView : ResultRule::kOwned;
   config.reason = json.value("reason", "");
   if (json.contains("strides")) config.strides = json["strides"].get<std::vector<std::vector<int64_t>>>();
+  if (json.contains("num_results")) {
+    config.num_results = json["num_results"].get<int64_t>();
+    config.results = json["results"].get<std::vector<int64_t>>();
+  }
   return config;
 }
 
@@ -395,6 +402,12 @@ class ProgramBuilder {
     for (int64_t leaf = 0; leaf < leaves; ++leaf) {
       TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{&op, leaf}));
       call.results.push_back(std::move(v));
+    }
+    if (config.num_results) {
+      TENON_CHECK(config.results.size() == call.results.size(), op.name());
+      std::vector<View> all(*config.num_results);
+      for (size_t i = 0; i < config.results.size(); ++i) all.at(config.results[i]) = std::move(call.results[i]);
+      call.results = std::move(all);
     }
     Step step = NewStep(op);
     step.body = std::move(call);
