@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
 #include "torch_plugin/aten/op_table.h"
@@ -183,6 +184,57 @@ TEST(LowerTest, ALowResultDtypeIsRoundedOnce) {
     if (i->opcode() == Opcode::kErf) EXPECT_EQ(i->shape().element_type(), PrimitiveType::kF32);
   }
   EXPECT_EQ(narrowing, 1);
+}
+
+// Whether any "tenon.check" fires for these values of the only input.
+int FiredChecks(const std::string& text, std::vector<Literal> inputs) {
+  auto lowered = LowerText(text);
+  EXPECT_TRUE(lowered.ok()) << lowered.status();
+  int fired = 0;
+  EvalOptions options;
+  options.custom_calls["tenon.check"] = [&](const Instruction&, absl::Span<const Literal> args) {
+    bool bad = false;
+    for (int64_t i = 0; i < args[0].num_elements(); ++i) bad |= args[0].GetAsInt64(i) != 0;
+    fired += bad;
+    return absl::StatusOr<Literal>(Literal::ScalarInt(PrimitiveType::kPred, bad));
+  };
+  auto result = Evaluate(*lowered->module, inputs, options);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return fired;
+}
+Literal Ints(std::vector<int64_t> values) {
+  return Literal::FromSpan<int64_t>(PrimitiveType::kS64, {static_cast<int64_t>(values.size())}, values);
+}
+
+TEST(LowerTest, IndicesOutOfRangeFireTheirCheck) {
+  const std::string embedding = R"(graph "g" {
+    %i = input s64[2]{1}
+    %t = literal f32[3,1]{1,1} [1.0, 2.0, 3.0]
+    %e = aten.embedding.default(%t, %i, -1, false, false) -> f32[2,1]{1,1}
+    return (%e)
+  })";
+  EXPECT_EQ(FiredChecks(embedding, {Ints({0, 2})}), 0);
+  EXPECT_EQ(FiredChecks(embedding, {Ints({0, 3})}), 1);
+  EXPECT_EQ(FiredChecks(embedding, {Ints({-1, 0})}), 1) << "embedding does not wrap";
+  const std::string index = R"(graph "g" {
+    %i = input s64[2]{1}
+    %t = literal f32[3]{1} [1.0, 2.0, 3.0]
+    %e = aten.index.Tensor(%t, [%i]) -> f32[2]{1}
+    return (%e)
+  })";
+  EXPECT_EQ(FiredChecks(index, {Ints({-3, 2})}), 0) << "index wraps";
+  EXPECT_EQ(FiredChecks(index, {Ints({-4, 2})}), 1);
+  EXPECT_EQ(FiredChecks(index, {Ints({3, 2})}), 1);
+}
+
+TEST(LowerTest, IntegerDivisionByZeroFiresItsCheck) {
+  for (const char* op : {"aten.floor_divide.default(%a, %b)", "aten.remainder.Tensor(%a, %b)", "aten.fmod.Tensor(%a, %b)",
+                         "aten.div.Tensor_mode(%a, %b, \"trunc\")", "aten.div.Tensor_mode(%a, %b, \"floor\")"}) {
+    const std::string text = absl::StrCat("graph \"g\" {\n %a = input s64[2]{1}\n %b = input s64[2]{1}\n %c = ", op,
+                                          " -> s64[2]{1}\n return (%c)\n}");
+    EXPECT_EQ(FiredChecks(text, {Ints({7, -7}), Ints({2, 1})}), 0) << op;
+    EXPECT_EQ(FiredChecks(text, {Ints({7, 7}), Ints({2, 0})}), 1) << op;
+  }
 }
 
 }  // namespace
