@@ -29,7 +29,7 @@ def evaluate(value: Any, values: Values) -> int | float | bool:
     """KeyError-free: a symbol without a value is a ValueError that names it."""
     if not is_symbolic(value):
         return value
-    result = expression(value).xreplace(values)
+    result = sympy.sympify(expression(value).xreplace(values))  # a lone symbol becomes a plain int
     if result.free_symbols:
         raise ValueError(f"no value for {', '.join(map(str, result.free_symbols))}")
     if isinstance(value, torch.SymBool):
