@@ -107,10 +107,12 @@ class ProgramBuilder {
         case Opcode::kTuple:  // only the root: its leaves are its operands'
           if (op != module_.entry()->root()) return Unexpected(*op);
           break;
-        case Opcode::kGetTupleElement:
-          views_[{op, 0}] = views_.at({op->operand(0), op->tuple_index()});
+        case Opcode::kGetTupleElement: {
+          StridedView element = views_.at({op->operand(0), op->tuple_index()});  // a copy: the insertion may move it
+          views_[{op, 0}] = std::move(element);
           aliases_.insert(op);
           break;
+        }
         default: TENON_RETURN_IF_ERROR(OtherView(*op)); break;
       }
     }
