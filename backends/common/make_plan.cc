@@ -383,7 +383,8 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
 WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
   WorkEstimate w;
   for (int i = 0; i < plan.split; ++i) w.units *= plan.loops[i].extent;
-  if (plan.block > 0) w.units *= CeilDiv(plan.loops.back().extent, plan.block);
+  const int blocked = plan.tile_loop >= 0 ? plan.tile_loop : static_cast<int>(plan.loops.size()) - 1;
+  if (plan.block > 0) w.units *= CeilDiv(plan.loops[blocked].extent, plan.block);
   Dim elements = 1;
   for (const PlanLoop& l : plan.loops) elements *= l.extent;
   int cost = 1, flops = 0;

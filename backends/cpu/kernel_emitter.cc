@@ -116,7 +116,7 @@ void KernelEmitter::MakeMasks() {
   Value* left = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, mode_.remaining, I64(mode_.lanes * mode_.copies));
   Value* limit = b.CreateVectorSplat(lanes, b.CreateTrunc(left, type));
   mode_.masks.clear();
-  for (int c = 0; c < mode_.copies; ++c) {
+  for (int c = 0; c < (mode_.unroll_var == mode_.vector_var ? mode_.copies : 1); ++c) {
     llvm::SmallVector<llvm::Constant*, 64> iota;
     for (unsigned i = 0; i < lanes; ++i) iota.push_back(llvm::ConstantInt::get(type, i + static_cast<unsigned>(c) * lanes));
     mode_.masks.push_back(b.CreateICmpULT(llvm::ConstantVector::get(iota), limit));

@@ -43,7 +43,7 @@ struct LaneMode {
   int unroll_var = -1;            // index variable that the copies advance, by `unroll_step`
   int64_t unroll_step = 1;
   llvm::Value* remaining = nullptr;  // masked tail: elements left from lane 0 of copy 0 on, i64, at least 1
-  llvm::SmallVector<llvm::Value*, 4> masks;  // masked tail: live lanes per copy
+  llvm::SmallVector<llvm::Value*, 4> masks;  // masked tail: live lanes, per copy if copies advance the vector variable
 };
 
 struct KernelSpecs {
@@ -89,7 +89,10 @@ class KernelEmitter {
   const LaneMode& mode() const { return mode_; }
   void set_mode(const LaneMode& mode) { mode_ = mode; }
   // Lanes of the tail that are live in `copy`; nullptr: all.
-  llvm::Value* LaneMask(int copy = 0) const { return mode_.masks.empty() ? nullptr : mode_.masks[static_cast<size_t>(copy)]; }
+  llvm::Value* LaneMask(int copy = 0) const {
+    if (mode_.masks.empty()) return nullptr;
+    return mode_.masks[mode_.masks.size() == 1 ? 0 : static_cast<size_t>(copy)];
+  }
   llvm::AllocaInst* Alloca(llvm::Type* type);
 
   // ---- values ----
