@@ -16,6 +16,7 @@ class TransposeKernel {
       : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops), tile_(plan.lanes) {
     u_ = iteration_.vars[static_cast<size_t>(plan.tile_loop)];
     v_ = iteration_.vars.back();
+    rest_ = e.space().Var(plan.loops[static_cast<size_t>(plan.tile_loop)].extent);
   }
 
   void Emit() {
@@ -31,7 +32,7 @@ class TransposeKernel {
         const bool whole = u_extent.is_constant() && u_extent.constant() % tile_ == 0 && plan_.block % tile_ == 0;
         Value* done = whole ? hi : FloorTo(lo, hi);
         e_.LoopOver(u_, lo, done, tile_, [&] { TileRow(); });
-        if (!whole) e_.LoopOver(u_, done, hi, 1, [&] { Plain(e_.I64(0)); });
+        if (!whole) e_.LoopOver(rest_, done, hi, 1, [&] { Plain(e_.I64(0)); });
       });
     });
   }
@@ -61,24 +62,26 @@ class TransposeKernel {
       mode.unroll_var = u_->var;
       e_.set_mode(mode);
       e_.load_hook = [this](const Instruction* p, Index offset) { return Turned(p, offset); };
-      Body();
+      Body(iteration_);
       e_.load_hook = nullptr;
       e_.set_mode(outer);
     });
     if (whole) return;
-    // The same variable, one at a time, inside this strip.
     Value* first = e_.ScalarIndex(u_).v[0];
-    e_.LoopOver(u_, first, b().CreateAdd(first, e_.I64(tile_)), 1, [&] { Plain(done); });
-    e_.BindVar(u_, first);
+    e_.LoopOver(rest_, first, b().CreateAdd(first, e_.I64(tile_)), 1, [&] { Plain(done); });
   }
 
+  // One row, rest_, from column `from` on.
   void Plain(Value* from) {
-    e_.VectorLoop(v_, from, e_.EmitDim(plan_.loops.back().extent), {tile_, 1, plan_.masked_tail, false}, [&] { Body(); });
+    std::vector<Index> vars = iteration_.vars;
+    vars[static_cast<size_t>(plan_.tile_loop)] = rest_;
+    Iteration row(e_.space(), f_, plan_.loops, vars);
+    e_.VectorLoop(v_, from, e_.EmitDim(plan_.loops.back().extent), {tile_, 1, plan_.masked_tail, false}, [&] { Body(row); });
   }
 
-  void Body() {
-    StoreRoots(e_, iteration_, RootsWithRole(f_, Role::kFull));
-    EmitChecks(e_, iteration_, Role::kFull);
+  void Body(const Iteration& iteration) {
+    StoreRoots(e_, iteration, RootsWithRole(f_, Role::kFull));
+    EmitChecks(e_, iteration, Role::kFull);
   }
 
   std::optional<Val> Turned(const Instruction* parameter, Index offset) {
@@ -124,6 +127,7 @@ class TransposeKernel {
   Iteration iteration_;
   int tile_;
   Index u_, v_;
+  Index rest_;  // the tile loop where it goes one by one
 };
 
 }  // namespace
