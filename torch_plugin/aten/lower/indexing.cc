@@ -138,14 +138,25 @@ Instruction* StackIndices(OpContext& op, const std::vector<Instruction*>& indice
   return op.b.Concatenate(parts, Rank(indices[0]));
 }
 
-// The indexed dims of index/index_put: checked, broadcast together, in order.
+enum class OutOfRange { kCheck, kClamp };
+
+// The indexed dims of index/index_put: checked (or clamped), broadcast together, in order.
 struct Indices {
   std::vector<int64_t> axes;
   std::vector<Instruction*> values;  // all of dims `dims`
   std::vector<Dim> dims;
   bool adjacent = true;
 };
-absl::StatusOr<Indices> IndicesOf(OpContext& op, Instruction* x, int64_t at) {
+// Into [-size, size - 1], then wrapped: at::_unsafe_masked_index.
+Instruction* Clamped(OpContext& op, Instruction* index, int64_t size) {
+  Builder& b = op.b;
+  index = b.Convert(index, PT::kS64);
+  Instruction* n = b.FullLike(index, static_cast<double>(size));
+  index = b.Binary(kMaximum, b.Binary(kMinimum, index, b.FullLike(index, static_cast<double>(size - 1))), b.Unary(kNegate, n));
+  return b.Select(b.Compare(index, b.FullLike(index, 0), "LT"), b.Binary(kAdd, index, n), index);
+}
+
+absl::StatusOr<Indices> IndicesOf(OpContext& op, Instruction* x, int64_t at, OutOfRange out_of_range = OutOfRange::kCheck) {
   Indices r;
   std::vector<Instruction*> given = op.tensors(at);
   for (size_t d = 0; d < given.size(); ++d) {
@@ -169,7 +180,9 @@ absl::StatusOr<Indices> IndicesOf(OpContext& op, Instruction* x, int64_t at) {
   }
   for (size_t k = 0; k < r.axes.size(); ++k) {
     const Dim size = x->shape().dim(r.axes[k]);
-    Instruction* index = InRange(op, r.values[k], size, {true, "IndexError", OutOfBounds(r.axes[k], size)});
+    Instruction* index = out_of_range == OutOfRange::kClamp
+                             ? Clamped(op, r.values[k], size.constant())
+                             : InRange(op, r.values[k], size, {true, "IndexError", OutOfBounds(r.axes[k], size)});
     if (index == nullptr) return NotLowered("symbolic size of an indexed dim");
     r.values[k] = op.b.BroadcastTo(index, r.dims);
   }
@@ -304,13 +317,9 @@ Lowering LowerGather(OpContext& op) {
   return Values{b.Reshape(b.Make(kGather, {x, index}, std::move(attrs)), op.result_dims())};
 }
 
-// index(self, Tensor?[] indices)
-Lowering LowerIndex(OpContext& op) {
-  Builder& b = op.b;
-  Instruction* x = op.tensor(0);
-  if (!StaticDims(x)) return NotLowered("symbolic size of an indexed dim");
-  TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 1));
-  if (r.axes.size() == 1) return Values{Take(op, x, r.values[0], r.axes[0])};
+namespace {
+Instruction* Gathered(OpContext& op, Instruction* x, const Indices& r) {
+  if (r.axes.size() == 1) return Take(op, x, r.values[0], r.axes[0]);
   const int64_t n = static_cast<int64_t>(r.dims.size()), at = IndexDimsPosition(r);
   Attributes attrs;
   std::vector<int64_t> offset, sizes;
@@ -327,7 +336,62 @@ Lowering LowerIndex(OpContext& op) {
   attrs.set(Attr::kStartIndexMap, r.axes);
   attrs.set(Attr::kIndexVectorDim, n);
   attrs.set(Attr::kSliceSizes, std::move(sizes));
-  return Values{b.Make(kGather, {x, StackIndices(op, r.values)}, std::move(attrs))};
+  return op.b.Make(kGather, {x, StackIndices(op, r.values)}, std::move(attrs));
+}
+
+// Dims of the values that index_put writes: x's, with the indexed ones replaced by the index dims.
+std::vector<Dim> UpdateDims(const Instruction* x, const Indices& r, std::vector<int64_t>* window) {
+  std::vector<Dim> kept;
+  for (int64_t d = 0; d < Rank(x); ++d) {
+    if (std::find(r.axes.begin(), r.axes.end(), d) == r.axes.end()) kept.push_back(x->shape().dim(d));
+  }
+  const int64_t n = static_cast<int64_t>(r.dims.size()), at = IndexDimsPosition(r);
+  std::vector<Dim> dims(kept.begin(), kept.begin() + at);
+  dims.insert(dims.end(), r.dims.begin(), r.dims.end());
+  dims.insert(dims.end(), kept.begin() + at, kept.end());
+  for (int64_t d = 0; d < static_cast<int64_t>(kept.size()); ++d) window->push_back(d < at ? d : d + n);
+  return dims;
+}
+
+Instruction* Put(OpContext& op, Instruction* x, const Indices& r, Instruction* values, bool accumulate) {
+  std::vector<int64_t> window;
+  const std::vector<Dim> dims = UpdateDims(x, r, &window);
+  Instruction* updates = op.b.BroadcastTo(op.b.Convert(values, op.result_type()), dims);
+  return Scatter(op, x, StackIndices(op, r.values), updates, r.axes, static_cast<int64_t>(r.dims.size()), std::move(window),
+                 Combiner(op, op.result_type(), accumulate ? "add" : ""));
+}
+
+// A mask over the index dims (or over all dims of `like`), spread to `like`.
+Instruction* SpreadMask(OpContext& op, Instruction* mask, Instruction* like) {
+  return op.b.BroadcastTo(mask, like->shape().dims());
+}
+}  // namespace
+
+// index(self, Tensor?[] indices)
+Lowering LowerIndex(OpContext& op) {
+  Instruction* x = op.tensor(0);
+  if (!StaticDims(x)) return NotLowered("symbolic size of an indexed dim");
+  TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 1));
+  return Values{Gathered(op, x, r)};
+}
+
+// _unsafe_masked_index(self, mask, indices, fill)
+Lowering LowerMaskedIndex(OpContext& op) {
+  Instruction* x = op.tensor(0);
+  if (!StaticDims(x) || IsEmpty(x)) return NotLowered("masked index of a symbolic or empty tensor");
+  TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 2, OutOfRange::kClamp));
+  Instruction* read = Gathered(op, x, r);
+  Instruction* fill = op.b.BroadcastTo(op.NumberConstant(op.arg(3), op.result_type()), op.result_dims());
+  return Values{op.b.Select(SpreadMask(op, op.tensor(1), read), read, fill)};
+}
+
+// _unsafe_masked_index_put_accumulate(self, mask, indices, values)
+Lowering LowerMaskedIndexPut(OpContext& op) {
+  Instruction *x = op.tensor(0), *values = op.b.Convert(op.tensor(3), op.result_type());
+  if (!StaticDims(x) || IsEmpty(x)) return NotLowered("masked index of a symbolic or empty tensor");
+  TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 2, OutOfRange::kClamp));
+  values = op.b.Select(SpreadMask(op, op.tensor(1), values), values, op.Full(values, 0));
+  return Values{Put(op, x, r, values, true)};
 }
 
 // index_put(self, indices, values, accumulate)
@@ -345,19 +409,7 @@ Lowering LowerIndexPut(OpContext& op) {
     return op.One(b.Select(mask, b.BroadcastTo(b.Convert(op.tensor(2), op.result_type()), op.result_dims()), x));
   }
   TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 1));
-  std::vector<Dim> kept;
-  for (int64_t d = 0; d < Rank(x); ++d) {
-    if (std::find(r.axes.begin(), r.axes.end(), d) == r.axes.end()) kept.push_back(x->shape().dim(d));
-  }
-  const int64_t n = static_cast<int64_t>(r.dims.size()), at = IndexDimsPosition(r);
-  std::vector<Dim> dims(kept.begin(), kept.begin() + at);
-  dims.insert(dims.end(), r.dims.begin(), r.dims.end());
-  dims.insert(dims.end(), kept.begin() + at, kept.end());
-  Instruction* updates = b.BroadcastTo(b.Convert(op.tensor(2), op.result_type()), dims);
-  std::vector<int64_t> window;
-  for (int64_t d = 0; d < static_cast<int64_t>(kept.size()); ++d) window.push_back(d < at ? d : d + n);
-  const char* reduce = op.boolean_or(3, false) ? "add" : "";
-  return op.One(Scatter(op, x, StackIndices(op, r.values), updates, r.axes, n, window, Combiner(op, op.result_type(), reduce)));
+  return op.One(Put(op, x, r, op.tensor(2), op.boolean_or(3, false)));
 }
 
 Lowering LowerScatterSrc(OpContext& op) { return ScatterAlong(op, op.tensor(3), ""); }

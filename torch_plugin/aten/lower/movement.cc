@@ -447,6 +447,25 @@ Lowering LowerDiagonal(OpContext& op) {
   return op.One(b.Reduce(kept, op.Scalar(carrier, 0), {rank - 1}, kAdd));
 }
 
+// pixel_shuffle(r): [.., C r r, H, W] -> [.., C, H r, W r]; pixel_unshuffle goes back.
+namespace {
+Lowering Shuffle(OpContext& op, bool down) {
+  Instruction* x = op.tensor(0);
+  const int64_t lead = Rank(x) - 3, r = op.integer(1);
+  const Dim c = x->shape().dim(lead), h = x->shape().dim(lead + 1), w = x->shape().dim(lead + 2);
+  std::vector<Dim> dims(x->shape().dims().begin(), x->shape().dims().begin() + lead);
+  std::vector<int64_t> order = Identity(lead + 5);
+  const std::initializer_list<Dim> up_dims = {FloorDiv(c, r * r), r, r, h, w};
+  const std::initializer_list<Dim> down_dims = {c, FloorDiv(h, r), r, FloorDiv(w, r), r};
+  dims.insert(dims.end(), down ? down_dims : up_dims);
+  const int64_t up_order[] = {0, 3, 1, 4, 2}, down_order[] = {0, 2, 4, 1, 3};
+  for (int64_t k = 0; k < 5; ++k) order[lead + k] = lead + (down ? down_order[k] : up_order[k]);
+  return Values{op.b.Reshape(op.b.Transpose(op.b.Reshape(x, dims), order), op.result_dims())};
+}
+}  // namespace
+Lowering LowerPixelShuffle(OpContext& op) { return Shuffle(op, false); }
+Lowering LowerPixelUnshuffle(OpContext& op) { return Shuffle(op, true); }
+
 Lowering LowerConstantPad(OpContext& op) {
   Instruction* x = op.tensor(0);
   const std::vector<int64_t> pad = op.integers(1);

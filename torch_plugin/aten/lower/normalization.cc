@@ -130,16 +130,27 @@ Lowering LowerGroupNorm(OpContext& op) {
   return Values{Shaped(op, y, 0), Shaped(op, m.mean, 1), Shaped(op, rstd, 2)};
 }
 
-// (input, weight?, bias?, running_mean, running_var, momentum, eps) -> output, save_mean [0], save_rstd [0]
-Lowering LowerBatchNormInference(OpContext& op) {
+// (input, weight?, bias?, running_mean, running_var, ..., eps) -> output, save_mean [0], save_rstd [0]
+namespace {
+Lowering BatchNormInference(OpContext& op, int64_t eps) {
   Instruction* x = Math(op, 0);
-  Instruction *mean = Math(op, 3), *rstd = ReciprocalRoot(op, Math(op, 4), op.number(6));
+  Instruction *mean = Math(op, 3), *rstd = ReciprocalRoot(op, Math(op, 4), op.number(eps));
   const PT type = x->shape().element_type();
   auto converted = [&](Instruction* v) { return v == nullptr ? nullptr : op.b.Convert(v, type); };
   Instruction* y = ScaleAndShift(op, x, converted(mean), converted(rstd), converted(MathOrNull(op, 1)), converted(MathOrNull(op, 2)));
   Values results = {op.b.Convert(y, op.result_type())};
   for (int64_t k = 1; k < op.result_count(); ++k) results.push_back(op.b.Full(op.result_type(k), op.result_dims(k), 0));
   return results;
+}
+}  // namespace
+Lowering LowerBatchNormInference(OpContext& op) { return BatchNormInference(op, 6); }
+
+
+// native_batch_norm(input, weight?, bias?, running_mean?, running_var?, training, momentum, eps): inference only, training
+// changes the running statistics in place.
+Lowering LowerNativeBatchNorm(OpContext& op) {
+  if (op.boolean(5)) return NotLowered("native_batch_norm in training mode changes its arguments");
+  return BatchNormInference(op, 7);
 }
 
 // (input, weight?, bias?, training, momentum, eps) -> output, mean, rstd

@@ -1,5 +1,6 @@
 // Pointwise: unary, binary, comparison, bitwise, selection. Formulas follow aten/src/ATen/native/cpu/{Unary,Binary}OpsKernel.cpp.
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "torch_plugin/aten/lower/op_context.h"
@@ -453,6 +454,28 @@ Lowering LowerPowTensor(OpContext& op) {
   Pair p = Rounded(op);
   if (!IsFloat(p.common)) return op.One(IntegerPower(op, p.a, p.b));
   return op.One(op.b.Binary(kPower, p.a, p.b));
+}
+// nan_to_num(self, nan, posinf, neginf); the defaults are 0 and the dtype's largest numbers.
+Lowering LowerNanToNum(OpContext& op) {
+  Builder& b = op.b;
+  Instruction* x = op.tensor(0);
+  const PT type = op.result_type();
+  if (!IsFloat(type)) return Values{x};
+  const double largest = type == PT::kF64    ? std::numeric_limits<double>::max()
+                         : type == PT::kF16  ? 65504.0
+                         : type == PT::kBF16 ? 0x1.fep127
+                                             : std::numeric_limits<float>::max();
+  auto number = [&](int64_t i, double otherwise) { return op.Full(x, op.is_none(i) ? otherwise : op.number(i)); };
+  Instruction* y = b.Select(IsNan(b, x), number(1, 0), x);
+  y = b.Select(b.Compare(x, op.Full(x, INFINITY), "EQ"), number(2, largest), y);
+  return op.One(b.Select(b.Compare(x, op.Full(x, -INFINITY), "EQ"), number(3, -largest), y));
+}
+Lowering LowerHeaviside(OpContext& op) {
+  Pair p = Same(op);
+  Builder& b = op.b;
+  Instruction* zero = op.Full(p.a, 0);
+  Instruction* step = b.Convert(b.Compare(p.a, zero, "GT"), p.common);
+  return op.One(b.Select(b.Compare(p.a, zero, "EQ"), p.b, step));
 }
 Lowering LowerHypot(OpContext& op) {
   // Scaled: x*x alone overflows.
