@@ -12,12 +12,16 @@ namespace tenon {
 
 const std::vector<std::string>& DefaultPipeline() {
   static const std::vector<std::string> pipeline = {
+      "inline-calls",
+      "expand-composites",
       "dce",
+      "canonicalize",
       "simplify",
       "fold-constants",
       "simplify",
       "cse",
       "assign-layout",
+      "insert-copies",
       "fuse",
       "dce",
       "schedule",

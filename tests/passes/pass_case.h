@@ -3,7 +3,7 @@
 //   // case: <words>
 //   // run: simplify,cse
 //   // numerics: exact              how the result must agree with the input's on random arguments (evaluator): exact (default),
-//                                   ulps <n>, close (1e-5 relative: sums in another order), off: <reason>
+//                                   ulps <n>, close (1e-5 relative, arguments without extremes), off: <reason>
 //   // symbols: s0=3,s1=4           values for the numeric check of a module with symbols
 //   // target: max_fusion_instructions=8     machine numbers that differ from the default
 //   // print: remarks|plan          also (or instead of the module) what must come out; default: module

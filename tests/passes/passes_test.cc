@@ -66,7 +66,7 @@ void ExpectSameNumbers(const PassCase& c, const std::string& before_text, const 
   else ASSERT_EQ(c.numerics, "exact");
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     std::mt19937_64 random(seed);
-    const std::vector<Literal> arguments = RandomArguments(**before, random);
+    const std::vector<Literal> arguments = RandomArguments(**before, /*extremes=*/c.numerics != "close", random);
     std::vector<std::string> checks_before, checks_after;
     auto want = EvaluateWithCalls(**before, arguments, &checks_before);
     auto got = EvaluateWithCalls(**after, arguments, &checks_after);

@@ -7,16 +7,16 @@
 namespace tenon {
 namespace {
 
-double RandomFloat(std::mt19937_64& random) {
+double RandomFloat(bool extremes, std::mt19937_64& random) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   constexpr double kSpecial[] = {std::numeric_limits<double>::quiet_NaN(), kInf, -kInf, 0.0, -0.0, 1.0, -1.0, 2.0, 1e-40, 3e38};
-  if (random() % 4 == 0) return kSpecial[random() % std::size(kSpecial)];
+  if (extremes && random() % 4 == 0) return kSpecial[random() % std::size(kSpecial)];
   return std::normal_distribution<double>(0, 2)(random);
 }
 
-int64_t RandomInteger(PrimitiveType type, std::mt19937_64& random) {
+int64_t RandomInteger(PrimitiveType type, bool extremes, std::mt19937_64& random) {
   const int bits = BitWidth(type);
-  if (random() % 5 == 0) {
+  if (extremes && random() % 5 == 0) {
     const int64_t top = bits == 64 ? INT64_MAX : (int64_t{1} << (bits - 1)) - 1;
     return IsUnsigned(type) ? top : (random() % 2 == 0 ? top : -top - 1);
   }
@@ -24,18 +24,18 @@ int64_t RandomInteger(PrimitiveType type, std::mt19937_64& random) {
   return IsUnsigned(type) ? small : small - 2;
 }
 
-Literal RandomLiteral(const Shape& shape, std::mt19937_64& random) {
+Literal RandomLiteral(const Shape& shape, bool extremes, std::mt19937_64& random) {
   if (shape.is_tuple()) {
     std::vector<Literal> elements;
-    for (const Shape& e : shape.elements()) elements.push_back(RandomLiteral(e, random));
+    for (const Shape& e : shape.elements()) elements.push_back(RandomLiteral(e, extremes, random));
     return Literal::Tuple(std::move(elements));
   }
   Literal literal(Shape(shape.element_type(), shape.dims()));
   const PrimitiveType type = shape.element_type();
   for (int64_t i = 0; i < literal.num_elements(); ++i) {
     if (type == PrimitiveType::kPred) literal.SetFromInt64(i, static_cast<int64_t>(random() % 2));
-    else if (IsIntegral(type)) literal.SetFromInt64(i, RandomInteger(type, random));
-    else literal.SetFromDouble(i, RandomFloat(random));
+    else if (IsIntegral(type)) literal.SetFromInt64(i, RandomInteger(type, extremes, random));
+    else literal.SetFromDouble(i, RandomFloat(extremes, random));
   }
   return literal;
 }
@@ -43,14 +43,14 @@ Literal RandomLiteral(const Shape& shape, std::mt19937_64& random) {
 // A value in which every operand's every bit counts.
 Literal StandIn(const Shape& shape, uint64_t seed) {
   std::mt19937_64 random(seed);
-  return RandomLiteral(shape, random);
+  return RandomLiteral(shape, /*extremes=*/true, random);
 }
 
 }  // namespace
 
-std::vector<Literal> RandomArguments(const Module& module, std::mt19937_64& random) {
+std::vector<Literal> RandomArguments(const Module& module, bool extremes, std::mt19937_64& random) {
   std::vector<Literal> arguments;
-  for (const Instruction* p : module.entry()->parameters()) arguments.push_back(RandomLiteral(p->shape(), random));
+  for (const Instruction* p : module.entry()->parameters()) arguments.push_back(RandomLiteral(p->shape(), extremes, random));
   return arguments;
 }
 

@@ -9,8 +9,8 @@
 
 namespace tenon {
 
-// One literal per parameter of the entry; floats hold NaN, infinities, -0, subnormals; integers their extremes.
-std::vector<Literal> RandomArguments(const Module& module, std::mt19937_64& random);
+// One literal per parameter of the entry. With `extremes`, floats hold NaN, infinities, -0, subnormals; integers their extremes.
+std::vector<Literal> RandomArguments(const Module& module, bool extremes, std::mt19937_64& random);
 
 // Evaluates with "aten.*" calls as an arbitrary but fixed function of their operands, and "tenon.check" collecting into `checks`
 // (sorted by message id) whether each check fired.
