@@ -21,7 +21,7 @@ __all__ = ["compile_graph", "explain", "options", "reset_stats", "stats", "testi
 _HOMES = {
     "stats": "registry",
     "reset_stats": "registry",
-    "explain": "explain",
+    "explain": "explanation",
     "compile_graph": "graphs",
     "cache_clear": "graphs",
 }

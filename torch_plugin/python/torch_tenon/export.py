@@ -433,6 +433,6 @@ def _last_frame(stack_trace: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _clean_path(path: str) -> str:
-    path = re.sub(r"^L\['self'\]\.?", "", path)
+    path = re.sub(r"^L\['\w+'\]\.?", "", path)
     path = re.sub(r"_modules\['([^']+)'\]", r"\1", path)
     return re.sub(r"\[(?:'([^']*)'|(\d+))\]", lambda m: "." + (m[1] or m[2] or ""), path).strip(".")

@@ -1,0 +1,141 @@
+"""torch_tenon.explain: what became of a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, Callable
+
+import torch
+
+from . import _C, registry
+from .backend import tenon
+
+_TIMED_RUNS = 5
+
+
+@dataclasses.dataclass
+class Explanation:
+    """The report. `str()` is for people, `to_dict()` for tools."""
+
+    graphs: list[dict[str, Any]]
+    breaks: list[str]
+    run_ms: float  # one warm call of the model, as its caller sees it
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.graphs)} graphs, {len(self.breaks)} breaks, {self.run_ms:.3f} ms a call"]
+        lines += [f"  break: {reason}" for reason in self.breaks]
+        for graph in self.graphs:
+            lines += _graph_lines(graph)
+        return "\n".join(lines)
+
+
+def explain(model: Callable, *inputs: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> Explanation:
+    """Compiles `model` anew for these inputs, runs it, and reports clusters, kernels, library calls,
+    ATen steps with reason, source line and share of run time, the memory plan, compile time by phase."""
+    before = {record.id for record in registry.records()}
+    breaks = _BreakCounter()
+
+    def fresh_backend(gm, example_inputs):  # a new object: nothing compiled earlier is used again
+        return tenon(gm, example_inputs, options=options)
+
+    compiled = torch.compile(model, backend=fresh_backend)
+    with breaks:
+        compiled(*inputs, **kwargs)
+    records = [r for r in registry.records() if r.id not in before]
+    for record in records:
+        record.raw_stats(reset=True)
+    _C.set_profiling(True)
+    try:
+        began = time.perf_counter()
+        for _ in range(_TIMED_RUNS):
+            compiled(*inputs, **kwargs)
+        run_ms = 1e3 * (time.perf_counter() - began) / _TIMED_RUNS
+    finally:
+        _C.set_profiling(False)
+    return Explanation([_describe(r) for r in records], breaks.reasons, run_ms)
+
+
+class _BreakCounter:
+    def __enter__(self):
+        from torch._dynamo.utils import counters
+
+        self._counter = counters["graph_break"]
+        self._before = dict(self._counter)
+        self.reasons: list[str] = []
+        return self
+
+    def __exit__(self, *unused):
+        grown = [k for k, n in self._counter.items() if n > self._before.get(k, 0)]
+        self.reasons = [reason.strip().splitlines()[0] for reason in grown if reason.strip()]
+
+
+def _describe(record: registry.GraphRecord) -> dict[str, Any]:
+    raw = record.raw_stats()
+    calls = max(raw["calls"], 1)
+    total = sum(s["ns"] for key in ("steps", "kernels", "copies") for s in raw[key]) or 1
+    kernels = record.info.get("kernels", [])
+
+    def row(step: dict[str, Any], **more: Any) -> dict[str, Any]:
+        us = step["ns"] / calls / 1e3
+        return {"name": step["name"], "source": step["source"], "us": us, "share": step["ns"] / total, **more}
+
+    clusters = [row(s, kernel=s["kernel"], plan=kernels[s["kernel"]]["plan"]) for s in raw["kernels"]]
+    steps = [row(s, op=s["op"], reason=s["reason"], count=s["count"] // calls) for s in raw["steps"]]
+    library = [s for s in steps if s["reason"].startswith("library")]
+    return {
+        "id": record.id,
+        "kind": record.kind,
+        "tier": record.tier,
+        "reason": record.reason,
+        "nodes": dict(record.nodes),
+        "run_us": raw["run_ns"] / calls / 1e3,
+        "kernels": len(kernels),
+        "clusters": clusters,
+        "library_calls": library,
+        "aten_steps": [s for s in steps if s not in library],
+        "copies": [row(s) for s in raw["copies"]],
+        "memory": record.info.get("memory", {}),
+        "compile_ms": dict(record.compile_ms),
+        "remarks": record.info.get("remarks", []),
+    }
+
+
+def _graph_lines(graph: dict[str, Any]) -> list[str]:
+    why = f" because {graph['reason']}" if graph["reason"] else ""
+    lines = [
+        "",
+        f"graph {graph['id']} ({graph['kind']}): {graph['tier']}{why}",
+        f"  {sum(graph['nodes'].values())} ATen nodes -> {len(graph['clusters'])} clusters "
+        f"({graph['kernels']} distinct kernels), {len(graph['library_calls'])} library calls, "
+        f"{len(graph['aten_steps'])} ATen steps, {len(graph['copies'])} copies; {graph['run_us']:.1f} us",
+    ]
+    if memory := graph["memory"]:
+        lines.append("  memory: " + ", ".join(f"{name} {_bytes(n)}" for name, n in memory.items()))
+    phases = ", ".join(f"{name} {ms:.1f}" for name, ms in graph["compile_ms"].items() if ms >= 0.05)
+    lines.append(f"  compile ms: {phases}")
+    lines += _section("clusters", graph["clusters"], lambda s: s["plan"].splitlines()[0] if s["plan"] else "")
+    lines += _section("library calls", graph["library_calls"], lambda s: s["op"])
+    lines += _section("ATen steps", graph["aten_steps"], lambda s: f"{s['op']}: {s['reason']}")
+    lines += _section("copies", graph["copies"], lambda s: "")
+    return lines
+
+
+def _section(title: str, rows: list[dict[str, Any]], what: Callable[[dict[str, Any]], str]) -> list[str]:
+    if not rows:
+        return []
+    lines = [f"  {title}:  {sum(r['share'] for r in rows):.1%} of the run"]
+    for r in sorted(rows, key=lambda r: -r["us"]):
+        source = f"  [{r['source']}]" if r["source"] else ""
+        lines.append(f"    {r['share']:6.1%} {r['us']:9.1f} us  {r['name']}  {what(r)}{source}")
+    return lines
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
