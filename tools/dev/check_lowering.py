@@ -299,6 +299,10 @@ def direct_calls(recorder, dtype):
     call("select_scatter.default", t(5, 4), t(4), 0, -1)
     call("constant_pad_nd.default", t(3, 4), [1, 2, -1, 1], 1)
     call("constant_pad_nd.default", t(3, 4), [1, 0])
+    for kind in ("reflection_pad", "replication_pad"):
+        call(f"{kind}1d.default", t(2, 5), [2, 1])
+        call(f"{kind}2d.default", t(2, 4, 5), [2, 1, 1, 3])
+        call(f"{kind}3d.default", t(2, 3, 4, 5), [2, 1, 1, 3, 1, 2])
     call("repeat.default", t(2, 3), [2, 1, 3])
     call("roll.default", t(4, 5), [1, -2], [0, 1])
     call("cat.default", [t(2, 3), t(0), t(4, 3)], 0)

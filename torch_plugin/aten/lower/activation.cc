@@ -187,7 +187,7 @@ Lowering LowerHardtanhBackward(OpContext& op) {
 Lowering LowerHardsigmoidBackward(OpContext& op) {
   V grad = In(op, 0), x = In(op, 1);
   Instruction* inside = op.b.Binary(kAnd, Is(x, "GT", -3), Is(x, "LT", 3));
-  return Done(Select(inside, grad * (1.0 / 6), grad.Number(0)));
+  return Done(Select(inside, grad * (1.0f / 6.0f), grad.Number(0)));
 }
 Lowering LowerHardswishBackward(OpContext& op) {
   V grad = In(op, 0), x = In(op, 1);

@@ -312,6 +312,7 @@ Lowering LowerNeg(OpContext& op) { return UnaryExact(op, kNegate); }
 Lowering LowerSign(OpContext& op) {
   if (op.result_type() == PT::kPred) return op.One(op.tensor(0));
   Instruction* x = op.tensor(0);
+  if (IsUnsigned(op.result_type())) return op.One(op.b.Binary(kMinimum, x, op.Full(x, 1)));
   Instruction* sign = op.b.Unary(kSign, x);
   if (!IsFloat(op.result_type())) return op.One(sign);
   // ATen: sign(NaN) = 0 and sign(-0.0) = 0.

@@ -181,10 +181,11 @@ Instruction* TakeAlong(OpContext& op, Instruction* x, int64_t axis, const std::v
   return b.Make(kGather, {x, indices}, std::move(attrs));
 }
 
-// scales at `scales + k`, None: input size / output size. ATen computes positions in f32.
-float ScaleOf(OpContext& op, int64_t at, int64_t in, int64_t out) {
-  if (!op.is_none(at) && op.number(at) > 0) return static_cast<float>(1.0 / op.number(at));
-  return static_cast<float>(in) / static_cast<float>(out);
+// scales at `scales + k`, None: input size / output size. Positions are computed in F, ATen's opmath type.
+template <typename F>
+F ScaleOf(OpContext& op, int64_t at, int64_t in, int64_t out) {
+  if (!op.is_none(at) && op.number(at) > 0) return static_cast<F>(1.0 / op.number(at));
+  return static_cast<F>(in) / static_cast<F>(out);
 }
 
 // upsample_nearest(self, output_size, scales...)
@@ -194,7 +195,7 @@ Lowering UpsampleNearest(OpContext& op, int64_t spatial) {
   const int64_t first = Rank(x) - spatial;
   for (int64_t k = 0; k < spatial; ++k) {
     const int64_t in = x->shape().constant_dim(first + k), out = op.result_dims()[first + k].constant();
-    const float scale = ScaleOf(op, 2 + k, in, out);
+    const float scale = ScaleOf<float>(op, 2 + k, in, out);  // f32 for every dtype
     std::vector<int64_t> index(out);
     for (int64_t o = 0; o < out; ++o) {
       index[o] = std::min(static_cast<int64_t>(std::floor(static_cast<float>(o) * scale)), in - 1);
@@ -204,6 +205,26 @@ Lowering UpsampleNearest(OpContext& op, int64_t spatial) {
     x = TakeAlong(op, x, first + k, index);
   }
   return Values{x};
+}
+
+// Where output element o of a dim reads: x[low] * (1 - weight) + x[high] * weight.
+struct Taps {
+  std::vector<int64_t> low, high;
+  std::vector<double> weight;
+};
+template <typename F>
+Taps TapsOf(OpContext& op, int64_t scale_at, int64_t in, int64_t out, bool align) {
+  const F scale = !align    ? ScaleOf<F>(op, scale_at, in, out)
+                  : out > 1 ? static_cast<F>(in - 1) / static_cast<F>(out - 1)
+                            : F{0};
+  Taps t;
+  for (int64_t o = 0; o < out; ++o) {
+    const F at = align ? scale * static_cast<F>(o) : std::max(F{0}, scale * (static_cast<F>(o) + F(0.5)) - F(0.5));
+    t.low.push_back(std::min(static_cast<int64_t>(at), in - 1));
+    t.high.push_back(std::min(t.low.back() + 1, in - 1));
+    t.weight.push_back(std::clamp(at - static_cast<F>(t.low.back()), F{0}, F{1}));
+  }
+  return t;
 }
 
 // upsample_bilinear2d(self, output_size, align_corners, scales_h, scales_w), separable: one dim after the other.
@@ -217,17 +238,11 @@ Lowering UpsampleLinear(OpContext& op, int64_t spatial) {
     const int64_t axis = first + k;
     const int64_t in = x->shape().constant_dim(axis), out = op.result_dims()[axis].constant();
     if (in == out) continue;
-    const float scale = align ? (out > 1 ? static_cast<float>(in - 1) / static_cast<float>(out - 1) : 0.0f)
-                              : ScaleOf(op, 3 + k, in, out);
-    std::vector<int64_t> low(out), high(out);
+    const bool wide = x->shape().element_type() == PT::kF64;
+    const Taps t = wide ? TapsOf<double>(op, 3 + k, in, out, align) : TapsOf<float>(op, 3 + k, in, out, align);
     Literal weight(Shape::Array(x->shape().element_type(), {out}));
-    for (int64_t o = 0; o < out; ++o) {
-      float at = align ? scale * static_cast<float>(o) : std::max(0.0f, scale * (static_cast<float>(o) + 0.5f) - 0.5f);
-      low[o] = std::min(static_cast<int64_t>(at), in - 1);
-      high[o] = std::min(low[o] + 1, in - 1);
-      weight.SetFromDouble(o, std::min(std::max(at - static_cast<float>(low[o]), 0.0f), 1.0f));
-    }
-    Instruction *a = TakeAlong(op, x, axis, low), *c = TakeAlong(op, x, axis, high);
+    for (int64_t o = 0; o < out; ++o) weight.SetFromDouble(o, t.weight[o]);
+    Instruction *a = TakeAlong(op, x, axis, t.low), *c = TakeAlong(op, x, axis, t.high);
     Instruction* w = b.Broadcast(b.Constant(std::move(weight)), a->shape().dims(), {axis});
     Instruction* rest = b.Binary(kSubtract, op.Full(w, 1), w);
     x = b.Binary(kAdd, b.Binary(kMultiply, rest, a), b.Binary(kMultiply, w, c));
