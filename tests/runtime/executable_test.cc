@@ -1,0 +1,344 @@
+// Programs built by hand: every kind of step, errors, checks, escapes.
+#include "runtime/executable.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "tests/runtime/fakes.h"
+
+namespace tenon::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+constexpr PrimitiveType kF = PrimitiveType::kF32;
+
+Program Empty() {
+  Program p;
+  p.name = "test";
+  p.regions.push_back({.name = "main"});
+  return p;
+}
+
+std::shared_ptr<Executable> Make(Program p, const TenonHost* host) {
+  auto made = Executable::Create(std::move(p), FakeLoader(), host);
+  EXPECT_TRUE(made.ok()) << made.status();
+  return made.ok() ? *made : nullptr;
+}
+
+// out = in + 1 through the arena, + 1 again.
+Program TwoKernels(int64_t n) {
+  Program p = Empty();
+  const int32_t in = AddInput(p, kF, {n}), out = AddOutput(p, kF, {n});
+  p.arena_bytes = 64 + n * 4;
+  const int32_t mid = AddValue(p, ValueKind::kArena, 0, n * 4, 64);
+  const int32_t k = AddKernel(p, "add_one");
+  p.regions[0].steps.push_back(KernelCall(k, {MakeView(in, kF, {n}), MakeView(mid, kF, {n})}, n));
+  p.regions[0].steps.push_back(KernelCall(k, {MakeView(mid, kF, {n}), MakeView(out, kF, {n})}, n));
+  return p;
+}
+
+TEST(Executable, KernelsThroughTheArena) {
+  FakeHost host;
+  auto e = Make(TwoKernels(100), host.get());
+  Array in({100}, 3), out({100});
+  for (int call = 0; call < 3; ++call) {
+    TenonTensor inputs[] = {in.tensor()}, outputs[] = {out.tensor()};
+    ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+    EXPECT_THAT(out.data, Each(5.0f));
+  }
+  EXPECT_EQ(host.allocations(), 1) << "the frame keeps its arena";
+  EXPECT_EQ(e->idle_frames(), 1);
+  e.reset();
+  EXPECT_TRUE(host.clean());
+}
+
+TEST(Executable, PiecesHaveTheirOwnScratchAndLiteralsArrive) {
+  FakeHost host;
+  constexpr int64_t kRows = 999, kColumns = 33;
+  Program p = Empty();
+  const int32_t in = AddInput(p, kF, {kRows, kColumns}), out = AddOutput(p, kF, {kRows});
+  p.arena_bytes = 4096;
+  const int32_t sums = AddValue(p, ValueKind::kArena, 0, kRows * 4);
+  Step sum = KernelCall(AddKernel(p, "row_sum", kColumns * 4),
+                        {MakeView(in, kF, {kRows, kColumns}), MakeView(sums, kF, {kRows})}, kRows,
+                        /*grain=*/10);
+  std::get<KernelStep>(sum.body).args = {kColumns};
+  Step scale = KernelCall(AddKernel(p, "scale"),
+                          {MakeView(sums, kF, {kRows}), MakeView(out, kF, {kRows})}, kRows);
+  std::get<KernelStep>(scale.body).literals = {std::bit_cast<uint32_t>(0.5f)};
+  p.regions[0].steps = {sum, scale};
+  auto e = Make(std::move(p), host.get());
+  Array input({kRows, kColumns}), output({kRows});
+  for (int64_t i = 0; i < kRows * kColumns; ++i) input.data[i] = static_cast<float>(i / kColumns);
+  TenonTensor inputs[] = {input.tensor()}, outputs[] = {output.tensor()};
+  ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+  for (int64_t r = 0; r < kRows; ++r)
+    ASSERT_EQ(output.data[r], 0.5f * kColumns * static_cast<float>(r)) << r;
+}
+
+// slot = in + in (owned); out = slot + slot (out=).
+Program TwoCalls(int64_t n) {
+  Program p = Empty();
+  const int32_t in = AddInput(p, kF, {n}), out = AddOutput(p, kF, {n});
+  p.num_slots = 1;
+  const int32_t slot = AddValue(p, ValueKind::kSlot, 0, n * 4);
+  const View x = MakeView(in, kF, {n}), s = MakeView(slot, kF, {n});
+  p.regions[0].steps.push_back(FrameworkCall("test.add", {x, x}, s, ResultRule::kOwned));
+  p.regions[0].steps.push_back(
+      FrameworkCall("test.add", {s, s}, MakeView(out, kF, {n}), ResultRule::kOut));
+  p.regions[0].steps[1].release_slots = {0};
+  return p;
+}
+
+TEST(Executable, FrameworkCallsGetWholeTensors) {
+  FakeHost host;
+  auto e = Make(TwoCalls(8), host.get());
+  FakeTensor* in = host.NewTensor({8}, 2);
+  Array out({8});
+  TenonTensor inputs[] = {host.Handle(in)}, outputs[] = {out.tensor()};
+  ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+  EXPECT_THAT(out.data, Each(8.0f));
+  EXPECT_EQ(host.whole_operands(), 4);
+  EXPECT_EQ(host.live_wrappers(), 0);
+  EXPECT_EQ(host.live_tensors(), 1) << "the slot was released";
+  EXPECT_THAT(e->StatsJson(true), HasSubstr("\"op\":\"test.add\""));
+  host.get()->tensor_release(host.get()->context, in);
+  e.reset();
+  EXPECT_TRUE(host.clean());
+}
+
+TEST(Executable, OwnedInputsAreReleasedAtTheirLastUse) {
+  FakeHost host;
+  Program p = TwoCalls(8);
+  p.regions[0].steps[0].release_inputs = {0};
+  auto e = Make(std::move(p), host.get());
+  Array out({8});
+  TenonTensor inputs[] = {host.Handle(host.NewTensor({8}, 2))}, outputs[] = {out.tensor()};
+  uint8_t owned[] = {1};
+  ASSERT_EQ(e->Run(inputs, outputs, owned).code, TENON_OK);
+  EXPECT_THAT(out.data, Each(8.0f));
+  EXPECT_EQ(owned[0], 0);
+  EXPECT_EQ(host.live_tensors(), 0);
+}
+
+TEST(Executable, AFailingCallReleasesEverything) {
+  FakeHost host;
+  Program p = TwoCalls(8);
+  std::get<FrameworkStep>(p.regions[0].steps[1].body).overload = "test.fail";
+  auto e = Make(std::move(p), host.get());
+  Array out({8});
+  TenonTensor inputs[] = {host.Handle(host.NewTensor({8}, 2))}, outputs[] = {out.tensor()};
+  uint8_t owned[] = {1};
+  EXPECT_EQ(e->Run(inputs, outputs, owned).code, TENON_HOST_ERROR);
+  e.reset();
+  EXPECT_TRUE(host.clean());
+}
+
+TEST(Executable, AViewOfTheArenaNeverEscapes) {
+  FakeHost host;
+  Program p = Empty();
+  const int32_t in = AddInput(p, kF, {4});
+  p.arena_bytes = 64;
+  p.num_slots = 1;
+  const int32_t mid = AddValue(p, ValueKind::kArena, 0, 16),
+                slot = AddValue(p, ValueKind::kSlot, 0, 16);
+  p.outputs.push_back({.kind = OutputKind::kSlot, .index = 0, .dims = {4}, .strides = {1}});
+  p.outputs.push_back(p.outputs[0]);  // the same tensor twice
+  const int32_t k = AddKernel(p, "add_one");
+  p.regions[0].steps.push_back(KernelCall(k, {MakeView(in, kF, {4}), MakeView(mid, kF, {4})}, 4));
+  p.regions[0].steps.push_back(FrameworkCall("test.view", {MakeView(mid, kF, {4})},
+                                             MakeView(slot, kF, {4}), ResultRule::kView));
+  auto e = Make(std::move(p), host.get());
+  Array input({4}, 1);
+  TenonTensor inputs[] = {input.tensor()}, first[2], second[2];
+  ASSERT_EQ(e->Run(inputs, first).code, TENON_OK);
+  input.data.assign(4, 10);
+  ASSERT_EQ(e->Run(inputs, second).code, TENON_OK);
+  EXPECT_EQ(host.clones(), 4);
+  EXPECT_EQ(static_cast<float*>(first[0].data)[3], 2.0f)
+      << "the second run wrote over the first one's result";
+  EXPECT_EQ(static_cast<float*>(second[1].data)[0], 11.0f);
+  for (TenonTensor& t : first) host.get()->tensor_release(host.get()->context, t.tensor);
+  for (TenonTensor& t : second) host.get()->tensor_release(host.get()->context, t.tensor);
+  e.reset();
+  EXPECT_TRUE(host.clean());
+}
+
+// A check that fails keeps the commit region from writing the mutated input.
+TEST(Executable, ChecksComeBeforeCommits) {
+  FakeHost host;
+  Program p = Empty();
+  const int32_t in = AddInput(p, kF, {4}), state = AddInput(p, kF, {4});
+  const int32_t word = AddValue(p, ValueKind::kErrorWord, 0, 8);
+  p.inputs[1].mutated = true;
+  p.checks = {{"ValueError", "unused"}, {"IndexError", "index is negative (net.py:7)"}};
+  Step check = KernelCall(AddKernel(p, "check_negative"),
+                          {MakeView(in, kF, {4}), MakeView(word, PrimitiveType::kS64, {})}, 4);
+  std::get<KernelStep>(check.body).literals = {1};
+  p.regions[0].steps.push_back(check);
+  p.regions.push_back({.name = "commit"});
+  p.regions[1].steps.push_back(
+      {.body = CopyStep{MakeView(in, kF, {4}), MakeView(state, kF, {4})}, .name = "write back"});
+  p.commit_region = 1;
+  auto e = Make(std::move(p), host.get());
+  Array input({4}, 5), mutated({4}, 0);
+  TenonTensor inputs[] = {input.tensor(), mutated.tensor()};
+  input.data[2] = -1;
+  RunResult result = e->Run(inputs, nullptr);
+  EXPECT_EQ(result.code, TENON_CHECK_ERROR);
+  EXPECT_EQ(result.error, "IndexError: index is negative (net.py:7)");
+  EXPECT_THAT(mutated.data, Each(0.0f));
+  input.data[2] = 5;
+  ASSERT_EQ(e->Run(inputs, nullptr).code, TENON_OK) << "the error word is zeroed per run";
+  EXPECT_THAT(mutated.data, Each(5.0f));
+}
+
+TEST(Executable, WhileAndConditional) {
+  FakeHost host;
+  constexpr PrimitiveType kS = PrimitiveType::kS32;
+  Program p = Empty();
+  const int32_t counter = AddInput(p, kS, {}), choice = AddInput(p, kS, {}),
+                out = AddOutput(p, kF, {1});
+  p.arena_bytes = 128;
+  const int32_t flag = AddValue(p, ValueKind::kArena, 0, 1);
+  const int32_t decrement = AddKernel(p, "decrement"), positive = AddKernel(p, "positive"),
+                add = AddKernel(p, "add_one");
+  const View c = MakeView(counter, kS, {}), f = MakeView(flag, PrimitiveType::kPred, {}),
+             o = MakeView(out, kF, {1});
+  p.regions.resize(4);
+  p.regions[0].steps = {
+      {.body = WhileStep{1, 2, f}, .name = "while"},
+      {.body = ConditionalStep{MakeView(choice, kS, {}), {3, 2}}, .name = "switch"}};
+  p.regions[1].steps = {KernelCall(positive, {c, f}, 1)};
+  p.regions[2].steps = {KernelCall(decrement, {c}, 1), KernelCall(add, {o, o}, 1)};
+  p.regions[3].steps = {};
+  auto e = Make(std::move(p), host.get());
+  for (const auto& [chosen, total] : {std::pair{0, 7}, {1, 8}, {99, 8}, {-1, 8}}) {
+    int32_t n = 7, branch = chosen;
+    Array result({1}, 0);
+    const TenonTensor inputs[] = {
+        {nullptr, &n, nullptr, nullptr, static_cast<int32_t>(kS), 0},
+        {nullptr, &branch, nullptr, nullptr, static_cast<int32_t>(kS), 0}};
+    TenonTensor outputs[] = {result.tensor()};
+    ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+    EXPECT_EQ(result.data[0], static_cast<float>(total)) << chosen;
+  }
+}
+
+TEST(Executable, CopiesAnyStrides) {
+  FakeHost host;
+  Program p = Empty();
+  const int32_t in = AddInput(p, kF, {3, 4}), out = AddOutput(p, kF, {4, 2, 3});
+  View from = MakeView(in, kF, {4, 2, 3}), to = MakeView(out, kF, {4, 2, 3});
+  from.strides = {1, 0, 4};  // transposed, repeated
+  p.regions[0].steps.push_back({.body = CopyStep{from, to}, .name = "copy"});
+  auto e = Make(std::move(p), host.get());
+  Array input({3, 4}), output({4, 2, 3});
+  for (int i = 0; i < 12; ++i) input.data[i] = static_cast<float>(i);
+  TenonTensor inputs[] = {input.tensor()}, outputs[] = {output.tensor()};
+  ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < 2; ++k) {
+      for (int j = 0; j < 3; ++j)
+        ASSERT_EQ(output.data[(i * 2 + k) * 3 + j], static_cast<float>(j * 4 + i));
+    }
+  }
+}
+
+TEST(Executable, SymbolicSizes) {
+  FakeHost host;
+  Program p = Empty();
+  DimProgramBuilder dims(&p);
+  p.inputs.push_back({.dtype = kF, .dims = {0}, .strides = {1}});
+  const SizeRef n = dims.Emit({.kind = DimOp::Kind::kInputDim, .a = 0, .b = 0});
+  EXPECT_EQ(dims.Emit({.kind = DimOp::Kind::kInputDim, .a = 0, .b = 0}), n) << "no duplicates";
+  const SizeRef bytes = dims.Emit({.kind = DimOp::Kind::kMul, .a = n, .b = 4});
+  p.inputs[0].dims = {n};
+  p.outputs.push_back({.dtype = kF, .dims = {n}, .strides = {1}});
+  p.arena_bytes = bytes;
+  const int32_t in = AddValue(p, ValueKind::kInput, 0, bytes),
+                mid = AddValue(p, ValueKind::kArena, 0, bytes),
+                out = AddValue(p, ValueKind::kOutput, 0, bytes);
+  auto view = [&](int32_t v) { return View{.value = v, .dtype = kF, .dims = {n}, .strides = {1}}; };
+  const int32_t k = AddKernel(p, "add_one");
+  p.regions[0].steps = {KernelCall(k, {view(in), view(mid)}, n),
+                        KernelCall(k, {view(mid), view(out)}, n),
+                        {.body = CopyStep{view(out), view(mid)}, .name = "copy"}};
+  auto e = Make(std::move(p), host.get());
+  for (const int64_t size : {7, 0, 1000, 1}) {
+    Array input({size}, 1), output({size});
+    TenonTensor inputs[] = {input.tensor()}, outputs[] = {output.tensor()};
+    std::vector<int64_t> sizes, strides;
+    ASSERT_TRUE(e->OutputSizes(inputs, 0, &sizes, &strides).ok());
+    EXPECT_EQ(sizes, std::vector<int64_t>{size});
+    ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+    EXPECT_THAT(output.data, Each(3.0f));
+  }
+}
+
+TEST(Executable, WrongInputsAreNamed) {
+  FakeHost host;
+  auto e = Make(TwoKernels(100), host.get());
+  Array wrong({50, 2}), out({100});
+  TenonTensor inputs[] = {wrong.tensor()}, outputs[] = {out.tensor()};
+  RunResult result = e->Run(inputs, outputs);
+  EXPECT_EQ(result.code, TENON_ERROR);
+  EXPECT_THAT(result.error, HasSubstr("input 0: compiled for dtype f32, shape [100]"));
+  EXPECT_THAT(result.error, HasSubstr("got dtype f32, shape [50,2]"));
+}
+
+TEST(Executable, UnknownOperatorsAndSymbolsAreNamed) {
+  FakeHost host;
+  Program p = TwoCalls(8);
+  std::get<FrameworkStep>(p.regions[0].steps[1].body).overload = "test.unknown";
+  auto made = Executable::Create(std::move(p), FakeLoader(), host.get());
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("test.unknown: no such operator"));
+  EXPECT_TRUE(host.clean());
+  p = TwoKernels(8);
+  p.kernels[0].symbol = "nowhere";
+  EXPECT_THAT(
+      std::string(Executable::Create(std::move(p), FakeLoader(), host.get()).status().message()),
+      HasSubstr("nowhere"));
+}
+
+// Every allocation fails once: a clean error, nothing leaked, and the executable still works.
+TEST(Executable, TheNthAllocationFails) {
+  for (int64_t n = 0;; ++n) {
+    FakeHost host;
+    Program p = TwoCalls(8);
+    p.arena_bytes = 1 << 12;
+    const int32_t mid = AddValue(p, ValueKind::kArena, 0, 32);
+    Step sum = KernelCall(AddKernel(p, "row_sum", 64),
+                          {MakeView(0, kF, {1, 8}), MakeView(mid, kF, {1})}, 1);
+    std::get<KernelStep>(sum.body).args = {8};
+    p.regions[0].steps.push_back(sum);
+    host.FailAllocation(n);
+    auto made = Executable::Create(std::move(p), FakeLoader(), host.get());
+    if (!made.ok()) {
+      EXPECT_TRUE(host.clean()) << n;
+      continue;
+    }
+    Array in({8}, 2), out({8});
+    TenonTensor inputs[] = {in.tensor()}, outputs[] = {out.tensor()};
+    const RunResult failed = (*made)->Run(inputs, outputs);
+    if (failed.code == TENON_ERROR) {
+      EXPECT_THAT(failed.error, HasSubstr("out of memory: wanted"));
+    }
+    EXPECT_EQ(host.live_tensors(), 0) << n;
+    host.FailAllocation(-1);
+    EXPECT_EQ((*made)->Run(inputs, outputs).code, TENON_OK) << n;
+    EXPECT_THAT(out.data, Each(8.0f));
+    (*made).reset();
+    EXPECT_TRUE(host.clean()) << n;
+    if (failed.code == TENON_OK) {
+      EXPECT_GE(n, 4) << "prepared operators, arena, call, scratch must each have failed";
+      break;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenon::testing
