@@ -82,6 +82,22 @@ bool BringsRowReduce(const Instruction& op, Dim work) {
 
 }  // namespace
 
+// Does `op`, of few elements, hang elementwise on something dear of as many elements, which will be computed once in a kernel of
+// its own? (Batch norm's scale * rsqrt(variance): per channel, not per pixel.)
+bool Clusters::FedByDear(const Instruction& op, Dim work) const {
+  if (Less(op.shape().num_elements() * 16, work) != Ternary::kYes || CostOf(op) >= 10) return false;
+  std::vector<const Instruction*> queue = {&op};
+  for (size_t i = 0; i < queue.size() && i < 16; ++i) {
+    for (const Instruction* o : queue[i]->operands()) {
+      if (!KnownEqual(o->shape().is_array() ? o->shape().num_elements() : Dim(-1), op.shape().num_elements())) continue;
+      const bool dear = o->IsElementwise() && CostOf(*o) >= 10 && Fusible(*o);
+      if (dear && !BringsRowReduce(*o, work)) return true;
+      if (o->IsElementwise() || o->opcode() == Opcode::kReshape) queue.push_back(o);
+    }
+  }
+  return false;
+}
+
 Clusters::Clusters(Computation* computation, PassContext& context) : computation_(computation), context_(context) {}
 
 void Clusters::Form() {
@@ -230,6 +246,10 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     }
     *form = op->opcode() == Opcode::kConcatenate ? FusionForm::kConcat : FusionForm::kGather;
     return true;
+  }
+  if (!as_result && LoopLike(c.form) && op->IsElementwise() && FedByDear(*op, ElementsOf(ArrayShape(*c.lead)))) {
+    *why = "its operand has a kernel, which can do this once per element of it";
+    return false;
   }
   // Recomputation: what is dear must not be done again for each element it is broadcast to.
   if (!as_result && CostOf(*op) >= 10) {

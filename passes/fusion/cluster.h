@@ -53,6 +53,7 @@ class Clusters {
   bool CanJoin(const Instruction* op, const Cluster& c, bool as_result, FusionForm* form, std::string* why) const;
   bool ReduceCanJoin(const Instruction* reduce, const Cluster& c, FusionForm* form, std::string* why) const;
   bool RowsStayApart(const Instruction* reduce, const Cluster& c, const RowDomain& domain) const;
+  bool FedByDear(const Instruction& op, Dim work) const;
   bool MatchesAsResult(const Instruction* op, const Cluster& c) const;
   bool WouldCycle(const Instruction* op, const Cluster* c) const;
   bool Reaches(std::vector<const Instruction*> from, const Cluster* target) const;

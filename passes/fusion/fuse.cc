@@ -94,7 +94,28 @@ class FusionBuilder {
     fusions_.push_back(fusion);
     context_.Note("fuse", "fused", *c.lead, absl::StrCat(std::string(FusionFormName(c.form)), " kernel ", fusion->name()),
                   {{"instructions", static_cast<double>(members.size())}, {"results", static_cast<double>(results.size())},
-                   {"cost", static_cast<double>(c.cost)}});
+                   {"cost", static_cast<double>(c.cost)}, {"bytes_saved", BytesSaved(c, members)}, {"flops", Flops(members)}});
+  }
+
+  // Memory traffic that fusing avoids: each member that is computed and stays inside would be written once and read by each user.
+  // 0 where sizes are symbolic.
+  static double BytesSaved(const Cluster& c, const std::vector<Instruction*>& members) {
+    double bytes = 0;
+    for (const Instruction* m : members) {
+      if (c.results.contains(m) || !m->shape().is_array() || m->operand_count() == 0 || m->opcode() == Opcode::kBroadcast) continue;
+      bytes += static_cast<double>(m->shape().byte_size().constant_or(0)) * static_cast<double>(1 + m->user_count());
+    }
+    return bytes;
+  }
+
+  // One per element computed; a reduction one per element read.
+  static double Flops(const std::vector<Instruction*>& members) {
+    double flops = 0;
+    for (const Instruction* m : members) {
+      const Shape& counted = m->opcode() == Opcode::kReduce ? m->operand(0)->shape() : m->shape();
+      if (m->IsElementwise() || m->opcode() == Opcode::kReduce) flops += static_cast<double>(counted.num_elements().constant_or(0));
+    }
+    return flops;
   }
 
   Instruction* AddFusion(const Cluster& c, Computation* fused, const std::vector<Instruction*>& results,
