@@ -1,6 +1,7 @@
 #include "passes/memory/buffer_plan.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -13,6 +14,7 @@ namespace tenon {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+constexpr size_t kMaxTwiceSorted = 2000;
 Dim AlignUp(Dim bytes) { return CeilDiv(bytes, kAlignment) * kAlignment; }
 
 class Planner {
@@ -148,9 +150,34 @@ class Planner {
     FindPeak(arena);
     const bool all_constant = std::all_of(arena.begin(), arena.end(), [&](int32_t a) { return plan_.allocations[a].bytes.is_constant(); });
     if (!all_constant) return StackSymbolic(arena);
-    std::stable_sort(arena.begin(), arena.end(), [&](int32_t x, int32_t y) {
-      return plan_.allocations[x].bytes.constant() > plan_.allocations[y].bytes.constant();
-    });
+    // Neither order is always the better: the smaller arena is kept. Many buffers: the first order only.
+    std::vector<int64_t> best;
+    int64_t best_end = INT64_MAX;
+    for (const bool by_birth : {false, true}) {
+      SortForPacking(by_birth, &arena);
+      const int64_t end = Place(arena);
+      if (end < best_end) {
+        best_end = end;
+        best.clear();
+        for (const Allocation& a : plan_.allocations) best.push_back(a.offset.constant());
+      }
+      if (best_end == AlignUp(plan_.peak_live_bytes).constant() || arena.size() > kMaxTwiceSorted) break;
+    }
+    for (size_t a = 0; a < best.size(); ++a) plan_.allocations[a].offset = best[a];
+    plan_.arena_bytes = arena.empty() ? 0 : best_end;
+  }
+
+  // Large before small; or by birth, large before small among those born together.
+  void SortForPacking(bool by_birth, std::vector<int32_t>* arena) const {
+    auto key = [&](int32_t a) {
+      const Allocation& x = plan_.allocations[a];
+      return std::tuple(by_birth ? x.first : 0, -x.bytes.constant(), a);
+    };
+    std::sort(arena->begin(), arena->end(), [&](int32_t x, int32_t y) { return key(x) < key(y); });
+  }
+
+  // Offsets in the order given; the arena's size.
+  int64_t Place(const std::vector<int32_t>& arena) {
     std::vector<int32_t> placed;  // by offset
     int64_t end = 0;
     for (int32_t a : arena) {
@@ -158,13 +185,10 @@ class Planner {
       const int64_t offset = BestGap(placed, a, size);
       plan_.allocations[a].offset = offset;
       end = std::max(end, offset + size);
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), a,
-                                     [&](int32_t x, int32_t y) {
-                                       return plan_.allocations[x].offset.constant() < plan_.allocations[y].offset.constant();
-                                     }),
-                    a);
+      auto lower = [&](int32_t x, int32_t y) { return plan_.allocations[x].offset.constant() < plan_.allocations[y].offset.constant(); };
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), a, lower), a);
     }
-    plan_.arena_bytes = end;
+    return end;
   }
 
   int64_t BestGap(const std::vector<int32_t>& placed, int32_t a, int64_t size) const {

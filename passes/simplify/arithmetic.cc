@@ -17,6 +17,15 @@ Instruction* AddZero(Instruction* op, Builder&, const PassContext&) {
   }
   return nullptr;
 }
+// (x + +0) + +0: the first sum is not -0, so the second changes nothing. Sums of gradients of slices are full of it.
+Instruction* AddZeroTwice(Instruction* op, Builder&, const PassContext&) {
+  auto adds_zero = [](const Instruction* sum) {
+    return Is(sum, Opcode::kAdd) && IsFloating(sum) && (IsSplat(sum->operand(0), 0) || IsSplat(sum->operand(1), 0));
+  };
+  if (!adds_zero(op)) return nullptr;
+  Instruction* inner = op->operand(IsSplat(op->operand(0), 0) ? 1 : 0);
+  return adds_zero(inner) ? inner : nullptr;
+}
 Instruction* SubtractZero(Instruction* op, Builder&, const PassContext&) {
   return Is(op, Opcode::kSubtract) && IsSplat(op->operand(1), 0) ? op->operand(0) : nullptr;
 }
@@ -100,6 +109,7 @@ Instruction* SelectNot(Instruction* op, Builder& b, const PassContext&) {
 absl::Span<const Rule> ArithmeticRules() {
   static constexpr Rule rules[] = {
       {"x + 0", AddZero},
+      {"(x + 0) + 0", AddZeroTwice},
       {"x - 0", SubtractZero},
       {"x * 1", MultiplyOne},
       {"integer x * 0", MultiplyIntegerZero},

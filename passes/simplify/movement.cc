@@ -111,6 +111,69 @@ Instruction* SliceOfSlice(Instruction* op, Builder& b, const PassContext&) {
   }
   return b.Slice(op->operand(0)->operand(0), starts, limits, strides);
 }
+// A slice that lies within one part of a concatenation is a slice of the part.
+Instruction* SliceOfConcatenate(Instruction* op, Builder& b, const PassContext&) {
+  if (!Is(op, Opcode::kSlice) || !Is(op->operand(0), Opcode::kConcatenate)) return nullptr;
+  const Instruction* whole = op->operand(0);
+  const int64_t dim = whole->dimensions()[0];
+  SliceSpec slice = op->attrs().get<SliceSpec>(Attr::kSlice);
+  Dim start = 0;
+  for (Instruction* part : whole->operands()) {
+    const Dim end = start + part->shape().dim(dim);
+    const bool begins = Less(slice.starts[dim], start) == Ternary::kNo, ends = Less(end, slice.limits[dim]) == Ternary::kNo;
+    if (begins && ends) {
+      slice.starts[dim] = slice.starts[dim] - start;
+      slice.limits[dim] = slice.limits[dim] - start;
+      return b.Slice(part, slice.starts, slice.limits, slice.strides);
+    }
+    start = end;
+  }
+  return nullptr;
+}
+Instruction* ConcatenateOfConcatenate(Instruction* op, Builder& b, const PassContext&) {
+  if (!Is(op, Opcode::kConcatenate)) return nullptr;
+  std::vector<Instruction*> parts;
+  for (Instruction* o : op->operands()) {
+    if (Is(o, Opcode::kConcatenate) && o->dimensions() == op->dimensions() && o->user_count() == 1) {
+      parts.insert(parts.end(), o->operands().begin(), o->operands().end());
+    } else {
+      parts.push_back(o);
+    }
+  }
+  return static_cast<int64_t>(parts.size()) == op->operand_count() ? nullptr : b.Concatenate(parts, op->dimensions()[0]);
+}
+
+bool SameParts(const Instruction& a, const Instruction& b) {
+  if (a.operand_count() != b.operand_count() || a.dimensions() != b.dimensions()) return false;
+  for (int64_t i = 0; i < a.operand_count(); ++i) {
+    if (!Shape::SameDims(a.operand(i)->shape(), b.operand(i)->shape())) return false;
+  }
+  return true;
+}
+// f(concatenate(a, b), concatenate(c, d)) is concatenate(f(a, c), f(b, d)): gradients of slices are zeros around a part, and their
+// sums become one concatenation that reads each part once. Only where no concatenation is needed otherwise.
+Instruction* ElementwiseOfConcatenates(Instruction* op, Builder& b, const PassContext&) {
+  if (!op->IsElementwise() || op->operand_count() < 2) return nullptr;
+  const Instruction* first = nullptr;
+  int64_t concatenations = 0;
+  for (const Instruction* o : op->operands()) {
+    if (IsScalarBroadcast(o)) continue;
+    if (!Is(o, Opcode::kConcatenate) || o->user_count() > 1 || (first != nullptr && !SameParts(*first, *o))) return nullptr;
+    first = o;
+    ++concatenations;
+  }
+  if (concatenations < 2) return nullptr;
+  std::vector<Instruction*> parts;
+  for (int64_t i = 0; i < first->operand_count(); ++i) {
+    const Shape& part = first->operand(i)->shape();
+    std::vector<Instruction*> operands;
+    for (Instruction* o : op->operands()) {
+      operands.push_back(Is(o, Opcode::kConcatenate) ? o->operand(i) : b.Broadcast(o->operand(0), part.dims(), {}));
+    }
+    parts.push_back(b.Make(op->opcode(), operands, op->attrs(), Shape(op->shape().element_type(), part.dims())));
+  }
+  return b.Concatenate(parts, first->dimensions()[0]);
+}
 Instruction* ElementOfTuple(Instruction* op, Builder&, const PassContext&) {
   if (!Is(op, Opcode::kGetTupleElement) || !Is(op->operand(0), Opcode::kTuple)) return nullptr;
   return op->operand(0)->operand(op->tuple_index());
@@ -128,6 +191,9 @@ absl::Span<const Rule> MovementRules() {
       {"broadcast of ones", BroadcastWithoutOnes},
       {"elementwise on scalars", ElementwiseOnScalars},
       {"slice(slice)", SliceOfSlice},
+      {"slice(concatenate)", SliceOfConcatenate},
+      {"concatenate(concatenate)", ConcatenateOfConcatenate},
+      {"elementwise of concatenations", ElementwiseOfConcatenates},
       {"element of tuple", ElementOfTuple},
   };
   return rules;
