@@ -36,10 +36,19 @@ struct Emission {
 
 using Body = Value* (*)(const Emission&);
 
+// max (min) of an accumulator p and x by one machine instruction, which returns its second operand on a tie or a NaN; only x's NaN
+// is put back, off the chain of accumulators.
+Value* MergeExtremum(const Emission& e, bool max, Value* p, Value* x) {
+  Value* r = e.b.CreateSelect(max ? e.b.CreateFCmpOGT(x, p) : e.b.CreateFCmpOLT(x, p), x, p);
+  return e.b.CreateSelect(e.b.CreateFCmpUNO(x, x), x, r);
+}
+
 Value* Maximum(const Emission& e, Value* p, Value* q) {
+  if (e.is_float() && e.options.merging) return MergeExtremum(e, true, p, q);
   return e.Binary(e.is_float() ? Intrinsic::maximum : e.is_signed() ? Intrinsic::smax : Intrinsic::umax, p, q);
 }
 Value* Minimum(const Emission& e, Value* p, Value* q) {
+  if (e.is_float() && e.options.merging) return MergeExtremum(e, false, p, q);
   return e.Binary(e.is_float() ? Intrinsic::minimum : e.is_signed() ? Intrinsic::smin : Intrinsic::umin, p, q);
 }
 

@@ -14,6 +14,7 @@ namespace tenon {
 struct EmitOptions {
   bool has_f16c = false;
   bool excess_precision = true;  // false: round bf16/f16 values to their type after every op
+  bool merging = false;          // inside a reduction: which zero max(-0, +0) gives is left open
 };
 
 bool IsHalf(PrimitiveType type);  // f16 or bf16

@@ -208,6 +208,8 @@ Val KernelEmitter::EvalConcatenate(const Instruction* op, const IndexTuple& inde
 
 std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation& computation, std::span<Value* const> args) {
   absl::flat_hash_map<const Instruction*, Value*> values;
+  EmitOptions options = specs_.types;
+  options.merging = true;
   for (const Instruction* op : computation.PostOrder()) {
     if (op->opcode() == Opcode::kTuple) continue;
     if (op->opcode() == Opcode::kParameter) {
@@ -228,7 +230,7 @@ std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation
     for (Value*& o : operands) {
       if (lanes > 0 && !o->getType()->isVectorTy()) o = b.CreateVectorSplat(lanes, o);
     }
-    absl::StatusOr<Value*> v = op->IsElementwise() ? EmitElementwise(b, *op, operands, specs_.types)
+    absl::StatusOr<Value*> v = op->IsElementwise() ? EmitElementwise(b, *op, operands, options)
                                                    : absl::UnimplementedError(absl::StrCat("code generation of ", op->ToString()));
     if (!v.ok()) {
       Fail(v.status());

@@ -2,11 +2,16 @@
 // machine, whole and in pieces.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "backends/cpu/codegen.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
+#include "tests/backends/disassembly.h"
 #include "tests/backends/hlo_cases.h"
 #include "tests/backends/kernel_runner.h"
 
@@ -99,6 +104,260 @@ std::string CaseName(const testing::TestParamInfo<std::tuple<size_t, std::string
   return name;
 }
 INSTANTIATE_TEST_SUITE_P(Hlo, CodegenCases, testing::Combine(testing::Range(size_t{0}, Cases().size()), testing::ValuesIn(HostIsas())), CaseName);
+
+// The operation cases of the evaluator, as far as they are generated: same module, random arguments.
+TEST(OpCases, EqualEvaluatorOnEveryIsa) {
+  int ran = 0, skipped = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(TENON_SOURCE_DIR) + "/tests/ops")) {
+    if (entry.path().extension() != ".hlo") continue;
+    std::ifstream in(entry.path());
+    HloCase c{.file = entry.path().stem(), .text = std::string(std::istreambuf_iterator<char>(in), {}), .strict = true, .low = 0, .high = 4};
+    c.tolerance = ToleranceRule::AbsRel(1e-5, 1e-5);
+    absl::StatusOr<Built> built = Build(c);
+    bool fits = built.ok();
+    if (fits) {
+      for (const Instruction* op : built->request.fusion->fused_computation()->instructions()) {
+        fits &= CpuCanGenerate(*op) && op->shape().is_static() &&
+                (op->opcode() != Opcode::kScatter || op == built->request.fusion->fused_computation()->root());
+      }
+    }
+    std::vector<Literal> args;
+    if (fits) args = RandomArguments(*built, c, 3);
+    absl::StatusOr<Literal> want = fits ? Evaluate(*built->request.fusion->fused_computation(), args) : absl::UnimplementedError("");
+    if (!want.ok()) {
+      ++skipped;
+      continue;
+    }
+    ++ran;
+    for (const std::string& isa : HostIsas()) {
+      absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = isa, .excess_precision = false});
+      ASSERT_TRUE(runner.ok()) << entry.path() << ": " << runner.status();
+      absl::StatusOr<std::vector<Literal>> got = runner->Run(args);
+      ASSERT_TRUE(got.ok()) << entry.path() << ": " << got.status();
+      for (size_t i = 0; i < got->size(); ++i) {
+        // A bf16 sum that rounds each step depends on the order of its steps.
+        const bool half = BitWidth((*got)[i].type()) == 16 && IsFloat((*got)[i].type());
+        LiteralDifference d = CompareLiterals((*got)[i], Leaves(*want)[i], half ? ToleranceRule::AbsRel(0, 0.01) : c.tolerance);
+        EXPECT_TRUE(d.within) << entry.path() << " " << isa << " result " << i << ": " << d.what << "\n" << runner->kernel().info().plan_text;
+      }
+    }
+  }
+  std::cout << ran << " cases ran, " << skipped << " are not generated code\n";
+  EXPECT_GT(ran, 40);
+}
+
+HloCase Named(std::string_view name) {
+  for (const HloCase& c : Cases()) {
+    if (c.file + "_" + c.name == name) return c;
+  }
+  ADD_FAILURE() << "no case " << name;
+  return {};
+}
+
+// One compilation with a symbolic outer dim, run at many sizes.
+void RunSymbolic(const std::string& text, const std::function<std::string(int64_t)>& with_size, const ToleranceRule& rule) {
+  for (const std::string& isa : HostIsas()) {
+    absl::StatusOr<Built> symbolic = Build({.text = text});
+    ASSERT_TRUE(symbolic.ok()) << symbolic.status();
+    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(symbolic->request, {.isa = isa});
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    ASSERT_EQ(runner->kernel().info().size_args.size(), 1u);
+    for (int64_t n : {0, 1, 7, 1000}) {
+      HloCase c{.text = with_size(n)};
+      absl::StatusOr<Built> fixed = Build(c);
+      ASSERT_TRUE(fixed.ok()) << fixed.status();
+      std::vector<Literal> args = RandomArguments(*fixed, c, 11);
+      absl::StatusOr<Literal> want = Evaluate(*fixed->request.fusion->fused_computation(), args);
+      ASSERT_TRUE(want.ok()) << want.status();
+      for (int64_t pieces : {1, 3}) {
+        absl::StatusOr<std::vector<Literal>> got = runner->Run(args, {.pieces = pieces, .symbols = {{"s0", n}}});
+        ASSERT_TRUE(got.ok()) << got.status();
+        LiteralDifference d = CompareLiterals((*got)[0], Leaves(*want)[0], rule);
+        EXPECT_TRUE(d.within) << isa << ", s0 = " << n << ": " << d.what << "\n" << runner->kernel().info().plan_text;
+      }
+    }
+  }
+}
+
+std::string WithSize(std::string text, int64_t n) {
+  for (size_t p; (p = text.find("s0")) != std::string::npos;) text.replace(p, 2, std::to_string(n));
+  return text;
+}
+
+TEST(SymbolicDims, OnePointwiseKernelForAllSizes) {
+  const std::string text = R"(HloModule p
+ENTRY e {
+  x = f32[s0,33] parameter(0)
+  y = f32[33] parameter(1)
+  yb = f32[s0,33] broadcast(y), dimensions={1}
+  a = f32[s0,33] add(x, yb)
+  ROOT m = f32[s0,33] multiply(a, x)
+})";
+  RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
+}
+
+TEST(SymbolicDims, OneRowKernelForAllSizes) {
+  std::string text = Named("row_softmax").text;
+  for (size_t p; (p = text.find("13,")) != std::string::npos;) text.replace(p, 3, "s0,");
+  for (size_t p; (p = text.find("[13]")) != std::string::npos;) text.replace(p, 4, "[s0]");
+  RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::AbsRel(1e-6, 1e-5));
+}
+
+TEST(SymbolicDims, TheVectorDimMayBeSymbolicToo) {
+  const std::string text = R"(HloModule p
+add { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] add(a, b) }
+ENTRY e {
+  x = f32[5,s0] parameter(0)
+  z = f32[] constant(0)
+  s = f32[5] reduce(x, z), dimensions={1}, to_apply=add
+  sb = f32[5,s0] broadcast(s), dimensions={0}
+  ROOT m = f32[5,s0] subtract(x, sb)
+})";
+  RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::AbsRel(1e-3, 1e-5));
+}
+
+TEST(Check, SetsTheErrorWordOnlyWhenAnElementIsTrue) {
+  HloCase c = Named("indexing_check");
+  absl::StatusOr<Built> built = Build(c);
+  ASSERT_TRUE(built.ok());
+  for (const std::string& isa : HostIsas()) {
+    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = isa});
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    std::vector<Literal> args = RandomArguments(*built, c, 5);
+    ASSERT_TRUE(runner->Run(args).ok());
+    EXPECT_EQ(runner->error_word(), 0);
+    for (int64_t at : {0, 17, 49}) {
+      Literal bad = args[0];
+      bad.SetFromInt64(at, 101);
+      ASSERT_TRUE(runner->Run({bad}).ok());
+      EXPECT_EQ(runner->error_word(), 5) << isa << " element " << at;  // check id 4, plus one
+    }
+  }
+}
+
+TEST(Plan, PrintsParsesAndCanBeGiven) {
+  for (const HloCase& c : Cases()) {
+    absl::StatusOr<Built> built = Build(c);
+    ASSERT_TRUE(built.ok()) << built.status();
+    auto kernel = PlanCpuKernel(built->request, *MakeCpuTarget(""), true);
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    absl::StatusOr<KernelPlan> plan = ParseKernelPlan((*kernel)->info().plan_text, &built->module->dims());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(ToString(*plan), (*kernel)->info().plan_text);
+  }
+  for (const char* bad : {"", "loop", "loop loops=[0:] split=0", "row loops=[0:4] split=x block=0 tile=-1 lanes=1 unroll=1 tail=mask phases=[] scratch=0"}) {
+    DimTable dims;
+    EXPECT_FALSE(ParseKernelPlan(bad, &dims).ok()) << bad;
+  }
+}
+
+TEST(Plan, AnyFittingPlanGivesTheSameValuesAndOthersAreRefused) {
+  HloCase c = Named("loop_odd_sizes");
+  absl::StatusOr<Built> built = Build(c);
+  ASSERT_TRUE(built.ok());
+  std::vector<Literal> args = RandomArguments(*built, c, 5);
+  absl::StatusOr<Literal> want = Evaluate(*built->request.fusion->fused_computation(), args);
+  for (const char* text : {"loop loops=[1:13 0:7] split=1 block=0 tile=-1 lanes=4 unroll=1 tail=scalar phases=[] scratch=0",
+                           "loop loops=[0:7 1:13] split=0 block=0 tile=-1 lanes=1 unroll=1 tail=scalar phases=[] scratch=0",
+                           "loop loops=[0+1:91] split=0 block=32 tile=-1 lanes=8 unroll=2 tail=scalar phases=[] scratch=0",
+                           "loop loops=[0:7 1:13] split=2 block=0 tile=-1 lanes=1 unroll=1 tail=scalar phases=[] scratch=0"}) {
+    absl::StatusOr<KernelPlan> plan = ParseKernelPlan(text, &built->module->dims());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.plan = *plan});
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    absl::StatusOr<std::vector<Literal>> got = runner->Run(args, {.pieces = 3});
+    ASSERT_TRUE(got.ok()) << got.status();
+    LiteralDifference d = CompareLiterals((*got)[0], *want);
+    EXPECT_TRUE(d.within) << text << ": " << d.what;
+  }
+  for (const char* text : {"loop loops=[0:7] split=0 block=0 tile=-1 lanes=1 unroll=1 tail=scalar phases=[] scratch=0",
+                           "loop loops=[0:7 1:14] split=0 block=0 tile=-1 lanes=4 unroll=1 tail=scalar phases=[] scratch=0",
+                           "row loops=[0:7 1:13] split=0 block=0 tile=-1 lanes=4 unroll=1 tail=scalar phases=[] scratch=0",
+                           "loop loops=[0:7 1:13] split=0 block=0 tile=-1 lanes=3 unroll=1 tail=scalar phases=[] scratch=0"}) {
+    absl::StatusOr<KernelPlan> plan = ParseKernelPlan(text, &built->module->dims());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_FALSE(KernelRunner::Make(built->request, {.plan = *plan}).ok()) << text;
+  }
+}
+
+TEST(Fingerprint, IgnoresNamesAndLiteralsAndNothingElse) {
+  auto fingerprint = [](std::string text) {
+    HloCase c{.text = std::move(text)};
+    absl::StatusOr<Built> built = Build(c);
+    EXPECT_TRUE(built.ok()) << built.status();
+    return (*PlanCpuKernel(built->request, *MakeCpuTarget(""), true))->fingerprint();
+  };
+  const std::string base = "HloModule m\nENTRY e {\n x = f32[40] parameter(0)\n c = f32[] constant(0.3)\n b = f32[40] broadcast(c), dimensions={}\n ROOT r = f32[40] add(x, b)\n}";
+  auto with = [&](std::string_view from, std::string_view to) {
+    std::string s = base;
+    return s.replace(s.find(from), from.size(), to);
+  };
+  EXPECT_EQ(fingerprint(base), fingerprint(with("0.3", "0.7")));
+  EXPECT_EQ(fingerprint(base), fingerprint(with("HloModule m", "HloModule other")));
+  EXPECT_NE(fingerprint(base), fingerprint(with("add(x", "multiply(x")));
+  EXPECT_NE(fingerprint(base), fingerprint(with("0.3", "1")));
+}
+
+// A wrong plan number that CheckPlan cannot know of must show in the values: these tests can fail.
+TEST(PlantedMiscompile, TooLittleScratchOrAForgottenPhaseIsSeen) {
+  HloCase c = Named("row_layer_norm");
+  absl::StatusOr<Built> built = Build(c);
+  ASSERT_TRUE(built.ok());
+  auto kernel = PlanCpuKernel(built->request, *MakeCpuTarget(""), true);
+  absl::StatusOr<KernelPlan> plan = ParseKernelPlan((*kernel)->info().plan_text, &built->module->dims());
+  ASSERT_TRUE(plan.ok());
+  plan->phases.back().roots.clear();  // the normalised row is never stored
+  absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.plan = *plan});
+  ASSERT_TRUE(runner.ok()) << runner.status();
+  std::vector<Literal> args = RandomArguments(*built, c, 5);
+  absl::StatusOr<Literal> want = Evaluate(*built->request.fusion->fused_computation(), args);
+  absl::StatusOr<std::vector<Literal>> got = runner->Run(args);
+  ASSERT_TRUE(got.ok());
+  EXPECT_FALSE(CompareLiterals((*got)[0], Leaves(*want)[0], c.tolerance).within);
+}
+
+// A tail mask that lets one lane too many through: the runner's guard bytes notice, and so do the values of the last element.
+TEST(PlantedMiscompile, AWrongTailMaskIsSeen) {
+  if (!MakeCpuTarget("avx512").ok()) GTEST_SKIP() << "no AVX-512 here: no masked tails";
+  HloCase c = Named("loop_odd_sizes");
+  absl::StatusOr<Built> built = Build(c);
+  ASSERT_TRUE(built.ok());
+  std::vector<Literal> args = RandomArguments(*built, c, 5);
+  absl::StatusOr<Literal> want = Evaluate(*built->request.fusion->fused_computation(), args);
+  for (int wrong : {1, -1}) {
+    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "avx512", .break_ir = [&](llvm::Module& m) { return WidenTailMask(m, wrong); }});
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    absl::StatusOr<std::vector<Literal>> got = runner->Run(args);
+    const bool seen = !got.ok() || !CompareLiterals((*got)[0], *want).within;
+    EXPECT_TRUE(seen) << "a mask wrong by " << wrong;
+  }
+}
+
+// What each forced ISA must not contain, and the widest register it must.
+TEST(Disassembly, StaysBelowTheForcedIsa) {
+  for (const std::string& isa : HostIsas()) {
+    for (const char* name : {"row_softmax", "column_batch_norm_training", "transpose_odd", "loop_bf16_strict", "loop_f16_strict", "loop_s32_ops", "indexing_embedding"}) {
+      HloCase c = Named(name);
+      absl::StatusOr<Built> built = Build(c);
+      ASSERT_TRUE(built.ok());
+      absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = isa, .keep_text = true});
+      ASSERT_TRUE(runner.ok()) << runner.status();
+      EXPECT_EQ(FirstInstructionAbove(isa, runner->object()), "") << name << " " << isa;
+      if (isa == "avx512") EXPECT_TRUE(absl::StrContains(runner->assembly(), "zmm") || std::string_view(name) != "row_softmax");
+    }
+  }
+}
+
+TEST(Disassembly, NoticesAnInstructionAboveTheIsa) {
+  if (!MakeCpuTarget("avx512").ok()) GTEST_SKIP() << "no AVX-512 here";
+  absl::StatusOr<Built> built = Build(Named("row_softmax"));
+  absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "avx512"});
+  ASSERT_TRUE(runner.ok());
+  EXPECT_NE(FirstInstructionAbove("avx2", runner->object()), "");
+  EXPECT_NE(FirstInstructionAbove("sse4", runner->object()), "");
+}
 
 }  // namespace
 }  // namespace tenon

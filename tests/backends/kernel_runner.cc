@@ -76,7 +76,10 @@ absl::StatusOr<KernelRunner> KernelRunner::Make(const KernelRequest& request, co
   r.request_ = request;
   TENON_ASSIGN_OR_RETURN(CpuTarget target, MakeCpuTarget(options.isa));
   TENON_ASSIGN_OR_RETURN(r.kernel_, PlanCpuKernelWith(request, target, options.excess_precision, options.plan));
-  ObjectRequest object{.target = target, .name = "test", .emit = [&](llvm::Module& m) { return r.kernel_->Emit(m, "kernel"); }};
+  ObjectRequest object{.target = target, .name = "test", .emit = [&](llvm::Module& m) -> absl::Status {
+    TENON_RETURN_IF_ERROR(r.kernel_->Emit(m, "kernel"));
+    return options.break_ir ? options.break_ir(m) : absl::OkStatus();
+  }};
   if (options.keep_text) {
     object.llvm_ir = &r.llvm_ir_;
     object.assembly = &r.assembly_;
@@ -118,7 +121,7 @@ absl::Status KernelRunner::Prepare(absl::Span<const Literal> args, const RunOpti
     }
     // Element-aligned and no better.
     m->buffers.emplace_back(static_cast<size_t>(v.extent_bytes() + 2 * kGuardBytes + 64), kGuard);
-    m->pointers.push_back(m->buffers.back().data() + kGuardBytes + (64 - reinterpret_cast<uintptr_t>(m->buffers.back().data()) % 64) % 64 + v.width);
+    m->pointers.push_back(m->buffers.back().data() + kGuardBytes + (64 - reinterpret_cast<uintptr_t>(m->buffers.back().data()) % 64) % 64 + (options.aligned ? 0 : v.width));
     m->views.push_back(std::move(v));
     return absl::OkStatus();
   };
@@ -183,7 +186,7 @@ absl::StatusOr<std::vector<Literal>> KernelRunner::Run(absl::Span<const Literal>
 
 absl::StatusOr<double> KernelRunner::Time(absl::Span<const Literal> args, int repeats) const {
   Memory m;
-  TENON_RETURN_IF_ERROR(Prepare(args, RunOptions(), &m));
+  TENON_RETURN_IF_ERROR(Prepare(args, RunOptions{.aligned = true}, &m));
   double best = 1e30;
   for (int i = 0; i < repeats; ++i) {
     auto start = std::chrono::steady_clock::now();

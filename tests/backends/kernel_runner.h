@@ -1,6 +1,7 @@
 // Runs one computation as one generated kernel: plan, emit, load, call; in pieces if asked, between guard bytes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,6 +27,7 @@ struct RunnerOptions {
   bool excess_precision = true;
   std::optional<KernelPlan> plan;
   bool keep_text = false;  // LLVM IR and assembly
+  std::function<absl::Status(llvm::Module&)> break_ir;  // a planted fault
 };
 
 class KernelRunner {
@@ -40,6 +42,7 @@ class KernelRunner {
   struct RunOptions {
     int64_t pieces = 1;                     // calls over consecutive parts of the outer range
     std::map<std::string, int64_t> symbols;  // sizes
+    bool aligned = false;                   // buffers at 64 bytes, not just at their element's size
     bool in_place = false;                  // operands flagged may_alias_result share the memory of result 0
   };
   // Arguments row-major; one literal per result leaf. InternalError if memory around a result was touched.
@@ -47,7 +50,7 @@ class KernelRunner {
   absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args) const { return Run(args, RunOptions()); }
   // The error word of the last run (0: no check failed).
   int64_t error_word() const { return error_word_; }
-  // Best of `repeats` calls, microseconds; one thread.
+  // Best of `repeats` calls on aligned memory, microseconds; one thread.
   absl::StatusOr<double> Time(absl::Span<const Literal> args, int repeats) const;
 
  private:
