@@ -606,7 +606,8 @@ void KernelEmitter::StoreElements(Value* base, int base_level, llvm::Type* eleme
 
 Val KernelEmitter::LoadResult(int result, Index offset) {
   const PrimitiveType type = fused_.roots[static_cast<size_t>(result)]->shape().element_type();
-  Val v = LoadElements(ResultPointer(result), 0, MemoryType(context(), type), offset, nullptr);
+  // Not hoisted: what is read may have been stored a moment ago, or lie outside where a bound isn't yet checked.
+  Val v = LoadElements(ResultPointer(result), innermost(), MemoryType(context(), type), offset, nullptr);
   for (Value*& x : v.v) x = FromMemory(At(v.level), type, x, specs_.types);
   return v;
 }

@@ -1,5 +1,6 @@
 // Contractions as HLO dots whose dims are exactly those of ATen's call, so that the backend can make that call (mm, bmm,
-// and addmm from dot + add: their op_name says where they come from). Half types stay half: the library accumulates in f32.
+// and addmm from dot + add: their op_name says where they come from). Half types stay half: the library accumulates in f32;
+// but a product that is scaled is in f32, since the operator rounds once, after scaling.
 #include "torch_plugin/aten/lower/op_context.h"
 
 namespace tenon::aten {
@@ -7,12 +8,9 @@ namespace {
 
 using enum Opcode;
 
-Instruction* Mm(OpContext& op, int64_t ia, int64_t ib) {
-  return op.b.Dot(op.tensor(ia), op.tensor(ib), {}, {}, {1}, {0});
-}
-Instruction* Bmm(OpContext& op, int64_t ia, int64_t ib) {
-  return op.b.Dot(op.tensor(ia), op.tensor(ib), {0}, {0}, {2}, {1});
-}
+Instruction* Mm(OpContext& op, Instruction* a, Instruction* b) { return op.b.Dot(a, b, {}, {}, {1}, {0}); }
+Instruction* Bmm(OpContext& op, Instruction* a, Instruction* b) { return op.b.Dot(a, b, {0}, {0}, {2}, {1}); }
+Instruction* Mv(OpContext& op, Instruction* a, Instruction* b) { return op.b.Dot(a, b, {}, {}, {1}, {0}); }
 
 Instruction* Scaled(OpContext& op, Instruction* x, int64_t factor) {
   if (op.is_none(factor) || op.number(factor) == 1) return x;
@@ -20,24 +18,26 @@ Instruction* Scaled(OpContext& op, Instruction* x, int64_t factor) {
   return op.b.Binary(kMultiply, x, f);
 }
 
-// beta * self + alpha * product; beta == 0 ignores self, NaN and all.
-Lowering AddProduct(OpContext& op, Instruction* product, int64_t beta, int64_t alpha) {
-  product = Scaled(op, product, alpha);
-  if (!op.is_none(beta) && op.number(beta) == 0) return op.One(product);
-  Instruction* self = op.b.BroadcastTo(op.b.Convert(op.tensor(0), product->shape().element_type()), op.result_dims());
-  return op.One(op.b.Binary(kAdd, product, Scaled(op, self, beta)));
+// self, a, b, beta, alpha: beta * self + alpha * a b; beta == 0 ignores self, NaN and all.
+Lowering AddProduct(OpContext& op, Instruction* multiply(OpContext&, Instruction*, Instruction*)) {
+  const auto factor = [&](int64_t i) { return op.is_none(i) ? 1.0 : op.number(i); };
+  const bool scaled = factor(3) != 1 || factor(4) != 1;
+  const PrimitiveType type = scaled ? OpMath(op.result_type()) : op.result_type();
+  const auto operand = [&](int64_t i) { return op.b.Convert(op.tensor(i), type); };
+  Instruction* product = Scaled(op, multiply(op, operand(1), operand(2)), 4);
+  if (factor(3) == 0) return op.One(op.b.Convert(product, op.result_type()));
+  Instruction* self = op.b.BroadcastTo(operand(0), op.result_dims());
+  return op.One(op.b.Convert(op.b.Binary(kAdd, product, Scaled(op, self, 3)), op.result_type()));
 }
 
 }  // namespace
 
-Lowering LowerMm(OpContext& op) { return op.One(Mm(op, 0, 1)); }
-Lowering LowerBmm(OpContext& op) { return op.One(Bmm(op, 0, 1)); }
-Lowering LowerAddmm(OpContext& op) { return AddProduct(op, Mm(op, 1, 2), 3, 4); }
-Lowering LowerBaddbmm(OpContext& op) { return AddProduct(op, Bmm(op, 1, 2), 3, 4); }
-Lowering LowerMv(OpContext& op) { return op.One(op.b.Dot(op.tensor(0), op.tensor(1), {}, {}, {1}, {0})); }
+Lowering LowerMm(OpContext& op) { return op.One(Mm(op, op.tensor(0), op.tensor(1))); }
+Lowering LowerBmm(OpContext& op) { return op.One(Bmm(op, op.tensor(0), op.tensor(1))); }
+Lowering LowerMv(OpContext& op) { return op.One(Mv(op, op.tensor(0), op.tensor(1))); }
 Lowering LowerVdot(OpContext& op) { return op.One(op.b.Dot(op.tensor(0), op.tensor(1), {}, {}, {0}, {0})); }
-Lowering LowerAddmv(OpContext& op) {
-  return AddProduct(op, op.b.Dot(op.tensor(1), op.tensor(2), {}, {}, {1}, {0}), 3, 4);
-}
+Lowering LowerAddmm(OpContext& op) { return AddProduct(op, Mm); }
+Lowering LowerBaddbmm(OpContext& op) { return AddProduct(op, Bmm); }
+Lowering LowerAddmv(OpContext& op) { return AddProduct(op, Mv); }
 
 }  // namespace tenon::aten
