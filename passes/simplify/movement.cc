@@ -143,36 +143,60 @@ Instruction* ConcatenateOfConcatenate(Instruction* op, Builder& b, const PassCon
   return static_cast<int64_t>(parts.size()) == op->operand_count() ? nullptr : b.Concatenate(parts, op->dimensions()[0]);
 }
 
-bool SameParts(const Instruction& a, const Instruction& b) {
-  if (a.operand_count() != b.operand_count() || a.dimensions() != b.dimensions()) return false;
-  for (int64_t i = 0; i < a.operand_count(); ++i) {
-    if (!Shape::SameDims(a.operand(i)->shape(), b.operand(i)->shape())) return false;
+// Where the parts of a concatenation end, along its dim. Empty: a size is symbolic.
+std::vector<int64_t> Ends(const Instruction& concatenate) {
+  std::vector<int64_t> ends;
+  int64_t end = 0;
+  for (const Instruction* part : concatenate.operands()) {
+    const Dim size = part->shape().dim(concatenate.dimensions()[0]);
+    if (!size.is_constant()) return {};
+    ends.push_back(end += size.constant());
   }
-  return true;
+  return ends;
+}
+// The part of `o`, a concatenation or a broadcast scalar, that fills [begin, end); a broadcast scalar may be cut. nullptr: none does.
+Instruction* PartOf(Instruction* o, int64_t begin, int64_t end, const Shape& shape, Builder& b) {
+  if (IsScalarBroadcast(o)) return b.Broadcast(o->operand(0), shape.dims(), {});
+  const std::vector<int64_t> ends = Ends(*o);
+  const size_t i = std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin();
+  Instruction* part = o->operand(static_cast<int64_t>(i));
+  if (IsScalarBroadcast(part)) return PartOf(part, begin, end, shape, b);
+  return (i == 0 ? 0 : ends[i - 1]) == begin && ends[i] == end ? part : nullptr;
 }
 // f(concatenate(a, b), concatenate(c, d)) is concatenate(f(a, c), f(b, d)): gradients of slices are zeros around a part, and their
 // sums become one concatenation that reads each part once. Only where no concatenation is needed otherwise.
 Instruction* ElementwiseOfConcatenates(Instruction* op, Builder& b, const PassContext&) {
   if (!op->IsElementwise() || op->operand_count() < 2) return nullptr;
+  std::vector<int64_t> cuts;
   const Instruction* first = nullptr;
   int64_t concatenations = 0;
   for (const Instruction* o : op->operands()) {
     if (IsScalarBroadcast(o)) continue;
-    if (!Is(o, Opcode::kConcatenate) || o->user_count() > 1 || (first != nullptr && !SameParts(*first, *o))) return nullptr;
+    if (!Is(o, Opcode::kConcatenate) || o->user_count() > 1 || (first != nullptr && o->dimensions() != first->dimensions())) return nullptr;
+    const std::vector<int64_t> ends = Ends(*o);
+    if (ends.empty()) return nullptr;
+    cuts.insert(cuts.end(), ends.begin(), ends.end());
     first = o;
     ++concatenations;
   }
   if (concatenations < 2) return nullptr;
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  const int64_t dim = first->dimensions()[0];
   std::vector<Instruction*> parts;
-  for (int64_t i = 0; i < first->operand_count(); ++i) {
-    const Shape& part = first->operand(i)->shape();
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    const int64_t begin = i == 0 ? 0 : cuts[i - 1];
+    if (begin == cuts[i]) return nullptr;  // an empty part
+    Shape shape(op->shape().element_type(), op->shape().dims());
+    shape.set_dim(dim, cuts[i] - begin);
     std::vector<Instruction*> operands;
     for (Instruction* o : op->operands()) {
-      operands.push_back(Is(o, Opcode::kConcatenate) ? o->operand(i) : b.Broadcast(o->operand(0), part.dims(), {}));
+      operands.push_back(PartOf(o, begin, cuts[i], shape, b));
+      if (operands.back() == nullptr) return nullptr;
     }
-    parts.push_back(b.Make(op->opcode(), operands, op->attrs(), Shape(op->shape().element_type(), part.dims())));
+    parts.push_back(b.Make(op->opcode(), operands, op->attrs(), shape));
   }
-  return b.Concatenate(parts, first->dimensions()[0]);
+  return b.Concatenate(parts, dim);
 }
 Instruction* ElementOfTuple(Instruction* op, Builder&, const PassContext&) {
   if (!Is(op, Opcode::kGetTupleElement) || !Is(op->operand(0), Opcode::kTuple)) return nullptr;

@@ -65,7 +65,10 @@ class Simplifier {
         Builder b(c_);
         b.set_metadata(op->metadata());
         Instruction* with = rule.apply(op, b, context_);
-        if (with == nullptr || with == op) continue;
+        if (with == nullptr || with == op) {
+          if (c_->instruction_count() > before) RemoveMade(before);
+          continue;
+        }
         const bool made = c_->instruction_count() > before;
         if (made && op->shape().has_layout() && with->shape().is_array() && !with->shape().has_layout()) {
           with->mutable_shape().set_layout(op->shape().minor_to_major());
@@ -80,6 +83,12 @@ class Simplifier {
       }
     }
     return false;
+  }
+
+  // What a rule made before it refused: the newest instructions, users behind operands.
+  void RemoveMade(int64_t before) {
+    std::vector<Instruction*> all = c_->instructions();
+    for (size_t i = all.size(); i > static_cast<size_t>(before); --i) c_->Remove(all[i - 1]);
   }
 
   void Replace(Instruction* op, Instruction* with) {
