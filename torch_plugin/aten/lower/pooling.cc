@@ -54,11 +54,63 @@ Window WindowOf(const Pool& p, int64_t rank) {
   return w;
 }
 
+// Per output position o of spatial dim k, the input position of the window's tap `tap` (of its first tap inside, for -1).
+Literal TapPositions(const Pool& p, int64_t k, int64_t tap) {
+  Literal positions(Shape::Array(PT::kS64, {p.out[k]}));
+  for (int64_t o = 0; o < p.out[k]; ++o) {
+    int64_t at = o * p.stride[k] - p.padding[k] + std::max<int64_t>(tap, 0) * p.dilation[k];
+    while (tap < 0 && at < 0) at += p.dilation[k];
+    positions.SetFromInt64(o, at);
+  }
+  return positions;
+}
+
+// Values and the flat position of the first maximum (of the last NaN) of each window, as ATen scans it: one tap after the
+// other over strided slices, pointwise.
+Lowering MaxPoolWithIndices(OpContext& op, Instruction* x, const Pool& p) {
+  Builder& b = op.b;
+  const Window window = WindowOf(p, Rank(x));
+  PaddingConfig padding{.dims = std::vector<PaddingDim>(Rank(x))};
+  int64_t taps = 1;
+  for (int64_t k = 0; k < p.spatial; ++k) {
+    const WindowDim& w = window.dims[p.first + k];
+    padding.dims[p.first + k] = {w.padding_low, w.padding_high, 0};
+    taps *= p.kernel[k];
+  }
+  if (taps > 64) return NotLowered("indices of max_pool with a window above 64");
+  Instruction* padded = b.Pad(x, LimitConstant(op, x->shape().element_type(), true), padding);
+  auto position = [&](const std::vector<int64_t>& tap) {
+    Instruction* flat = nullptr;
+    for (int64_t k = 0; k < p.spatial; ++k) {
+      Instruction* at = b.Broadcast(b.Constant(TapPositions(p, k, tap[k])), op.result_dims(), {p.first + k});
+      if (flat != nullptr) flat = b.Binary(kMultiply, flat, b.FullLike(flat, static_cast<double>(p.in[k])));
+      flat = flat == nullptr ? at : b.Binary(kAdd, flat, at);
+    }
+    return flat;
+  };
+  Instruction* best = b.BroadcastTo(LimitConstant(op, x->shape().element_type(), true), op.result_dims());
+  Instruction* index = position(std::vector<int64_t>(p.spatial, -1));
+  for (int64_t t = 0; t < taps; ++t) {
+    std::vector<int64_t> tap(p.spatial);
+    Instruction* value = padded;
+    for (int64_t k = p.spatial - 1, rest = t; k >= 0; rest /= p.kernel[k], --k) {
+      tap[k] = rest % p.kernel[k];
+      const int64_t start = tap[k] * p.dilation[k];
+      value = b.SliceDim(value, p.first + k, start, start + (p.out[k] - 1) * p.stride[k] + 1, p.stride[k]);
+    }
+    Instruction* better = b.Compare(value, best, "GT");
+    if (IsFloat(op.result_type())) better = b.Binary(kOr, better, b.Compare(value, value, "NE"));
+    best = b.Select(better, value, best);
+    index = b.Select(better, position(tap), index);
+  }
+  return Values{best, index};
+}
+
 Lowering MaxPool(OpContext& op, int64_t spatial) {
-  if (op.result_count() > 1 && op.result_used(1)) return NotLowered("indices of max_pool are used");
   Instruction* x = op.tensor(0);
   if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
   Pool p = PoolOf(op, spatial, true);
+  if (op.result_count() > 1 && op.result_used(1)) return MaxPoolWithIndices(op, x, p);
   Instruction* init = LimitConstant(op, x->shape().element_type(), true);
   Values results = {op.b.ReduceWindow(x, init, WindowOf(p, Rank(x)), kMaximum)};
   for (int64_t k = 1; k < op.result_count(); ++k) results.push_back(nullptr);
