@@ -14,6 +14,7 @@
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
+#include "passes/memory/buffer_plan.h"
 #include "passes/pipeline.h"
 
 namespace tenon {
@@ -29,6 +30,7 @@ Parses and verifies each file, runs passes over it and prints the module.
   --disable=a,b          leave these out of it
   --stop-after=a         stop after this pass
   --list-passes          print the passes and the default pipeline
+  --plan                 print the buffer plan instead of the module (which the passes must have scheduled)
   --remarks              print the passes' remarks (JSON, one a line) to standard error
   --timing               print each pass's time and whether it changed the module to standard error
   --files=LIST           also the files that LIST names, one a line
@@ -50,7 +52,7 @@ struct Options {
   ParseOptions parse;
   PrintOptions print;
   PipelineOptions pipeline;
-  bool run_passes = false, remarks = false, timing = false;
+  bool run_passes = false, plan = false, remarks = false, timing = false;
   bool check_roundtrip = false, time = false;
   std::vector<std::string> files;
 };
@@ -83,6 +85,7 @@ bool ParseFlags(int argc, char** argv, Options* o) {
     else if (arg.starts_with("--passes=")) o->pipeline.passes = Names(argv[i] + 9), o->run_passes = true;
     else if (arg.starts_with("--disable=")) o->pipeline.disable = Names(argv[i] + 10);
     else if (arg.starts_with("--stop-after=")) o->pipeline.stop_after = argv[i] + 13;
+    else if (arg == "--plan") o->plan = true;
     else if (arg == "--remarks") o->remarks = true;
     else if (arg == "--timing") o->timing = true;
     else if (arg.starts_with("--files=") && !ReadList(argv[i] + 8, &o->files)) return false;
@@ -178,6 +181,11 @@ absl::Status Process(const std::string& path, const Options& o) {
   absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(*text, o.parse);
   if (!module.ok()) return module.status();
   if (o.run_passes) TENON_RETURN_IF_ERROR(RunPasses(**module, o));
+  if (o.plan) {
+    TENON_ASSIGN_OR_RETURN(const BufferPlan plan, PlanBuffers(**module, {}));
+    std::cout << plan.ToString();
+    return absl::OkStatus();
+  }
   if (o.check_roundtrip) return CheckRoundTrip(**module, o);
   std::cout << Print(**module, o.print);
   return absl::OkStatus();
