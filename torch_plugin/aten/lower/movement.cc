@@ -155,7 +155,6 @@ class StridedView {
     }
     x = b_.SliceDim(x, Rank(x) - 1, 0, 1);
     x = b_.Reshape(x, dims);
-    std::vector<int64_t> position(order.size());  // order[i] is the result dim of x's dim i
     return b_.Broadcast(x, ResultDims(), order);
   }
 
