@@ -1,6 +1,7 @@
 // ExpandComposites: composite instructions become the elementwise ops and reductions that they are defined by, which fuse.
 //
 //   batch-norm-inference, batch-norm-training, batch-norm-grad   (statistics of low-precision types in f32)
+//   dot of narrow operands with a wide result    of operands converted to the result's type first (exact: only widening)
 //
 // Early, before simplify and fusion. What the backend generates itself (PassContext::can_generate) stays.
 #include "hlo/builder.h"
@@ -84,8 +85,30 @@ class BatchNorm {
   std::vector<int64_t> others_;
 };
 
+bool Widens(PrimitiveType from, PrimitiveType to) {
+  const bool same_class = IsFloat(from) == IsFloat(to) && IsSigned(from) == IsSigned(to) && !IsComplex(to);
+  return same_class && BitWidth(from) < BitWidth(to);
+}
+
+// Libraries multiply matrices of one type.
+Instruction* DotOfOneType(Instruction* op) {
+  const PrimitiveType type = op->shape().element_type();
+  if (op->operand_count() != 2) return nullptr;
+  bool widened = false;
+  for (const Instruction* o : op->operands()) {
+    if (o->shape().element_type() == type) continue;
+    if (!Widens(o->shape().element_type(), type)) return nullptr;
+    widened = true;
+  }
+  if (!widened) return nullptr;
+  Builder b(op->parent());
+  b.set_metadata(op->metadata());
+  return b.Make(Opcode::kDot, {b.Convert(op->operand(0), type), b.Convert(op->operand(1), type)}, op->attrs(), op->shape());
+}
+
 Instruction* Expanded(Instruction* op) {
   switch (op->opcode()) {
+    case Opcode::kDot: return DotOfOneType(op);
     case Opcode::kBatchNormInference: return BatchNorm(op).Inference();
     case Opcode::kBatchNormTraining: return op->operand(0)->shape().is_static() ? BatchNorm(op).Training() : nullptr;
     case Opcode::kBatchNormGrad: return op->operand(0)->shape().is_static() ? BatchNorm(op).Grad() : nullptr;
@@ -99,7 +122,7 @@ absl::StatusOr<bool> ExpandComposites(Module& module, PassContext& context) {
   bool changed = false;
   for (Computation* c : module.computations()) {
     for (Instruction* op : c->PostOrder()) {
-      if (context.can_generate && op->family() != Family::kElementwise && context.can_generate(*op)) continue;
+      if (context.can_generate && op->family() == Family::kReduction && context.can_generate(*op)) continue;
       Instruction* with = Expanded(op);
       if (with == nullptr) continue;
       c->ReplaceAndRemove(op, with);
