@@ -96,7 +96,8 @@ AccessTrace TraceAccesses(IndexSpace& space, const FusedKernel& fused, const Ite
   }
   for (size_t i = 0; i < fused.roots.size(); ++i) {
     const Instruction* root = fused.roots[i];
-    const Shape& shape = root->shape().is_tuple() ? root->shape().element(static_cast<int64_t>(i)) : root->shape();
+    const Shape& shape =
+        root->shape().is_tuple() ? root->shape().element(static_cast<int64_t>(i)) : root->shape();
     if (fused.RoleOf(shape) == Role::kOther) continue;
     IndexTuple index = iteration.IndexOf(space, fused, shape);
     tracer.Visit(root, index);

@@ -1,7 +1,8 @@
-// One elementwise HLO op on register values (emit_types.h), scalars or vectors of any width. CPU and GPU share it.
+// One elementwise HLO op on register values (emit_types.h), scalars or vectors of any width. CPU
+// and GPU share it.
 //
-// Rounding, NaN, overflow and division rules are those of hlo/ops.def; results are bit-equal to the evaluator's except for the
-// transcendentals of math/math.h. No fast-math flags.
+// Rounding, NaN, overflow and division rules are those of hlo/ops.def; results are bit-equal to the
+// evaluator's except for the transcendentals of math/math.h. No fast-math flags.
 #pragma once
 
 #include <span>
@@ -15,11 +16,14 @@ namespace tenon {
 // Elementwise op with these operand types can be emitted.
 bool HasElementwiseBody(const Instruction& op);
 
-// `args`: one register value per operand, all of one width. The result is rounded to a half type only if the options ask.
-absl::StatusOr<llvm::Value*> EmitElementwise(llvm::IRBuilderBase& b, const Instruction& op, std::span<llvm::Value* const> args,
+// `args`: one register value per operand, all of one width. The result is rounded to a half type
+// only if the options ask.
+absl::StatusOr<llvm::Value*> EmitElementwise(llvm::IRBuilderBase& b, const Instruction& op,
+                                             std::span<llvm::Value* const> args,
                                              const EmitOptions& options);
 
-// Rough number of machine instructions of one vector of it: for unrolling, recomputation and work estimates.
+// Rough number of machine instructions of one vector of it: for unrolling, recomputation and work
+// estimates.
 int ElementwiseCost(const Instruction& op);
 
 }  // namespace tenon

@@ -9,12 +9,21 @@ namespace {
 using llvm::Value;
 
 Value* Int(Value* like, uint64_t c) { return llvm::ConstantInt::get(like->getType(), c); }
-Value* AsI32(llvm::IRBuilderBase& b, Value* f) { return b.CreateBitCast(f, WithLanesOf(f->getType(), b.getInt32Ty())); }
-Value* AsF32(llvm::IRBuilderBase& b, Value* i) { return b.CreateBitCast(i, WithLanesOf(i->getType(), b.getFloatTy())); }
-Value* Narrow(llvm::IRBuilderBase& b, Value* i) { return b.CreateTrunc(i, WithLanesOf(i->getType(), b.getInt16Ty())); }
-Value* Widen(llvm::IRBuilderBase& b, Value* i) { return b.CreateZExt(i, WithLanesOf(i->getType(), b.getInt32Ty())); }
+Value* AsI32(llvm::IRBuilderBase& b, Value* f) {
+  return b.CreateBitCast(f, WithLanesOf(f->getType(), b.getInt32Ty()));
+}
+Value* AsF32(llvm::IRBuilderBase& b, Value* i) {
+  return b.CreateBitCast(i, WithLanesOf(i->getType(), b.getFloatTy()));
+}
+Value* Narrow(llvm::IRBuilderBase& b, Value* i) {
+  return b.CreateTrunc(i, WithLanesOf(i->getType(), b.getInt16Ty()));
+}
+Value* Widen(llvm::IRBuilderBase& b, Value* i) {
+  return b.CreateZExt(i, WithLanesOf(i->getType(), b.getInt32Ty()));
+}
 
-// The bits of bf16(f) in the upper half of an i32, lower half garbage-free; nearest even, NaN quietened.
+// The bits of bf16(f) in the upper half of an i32, lower half garbage-free; nearest even, NaN
+// quietened.
 Value* RoundedBf16Bits(llvm::IRBuilderBase& b, Value* f) {
   Value* bits = AsI32(b, f);
   Value* odd = b.CreateAnd(b.CreateLShr(bits, Int(bits, 16)), Int(bits, 1));
@@ -22,13 +31,18 @@ Value* RoundedBf16Bits(llvm::IRBuilderBase& b, Value* f) {
   return b.CreateSelect(b.CreateFCmpUNO(f, f), b.CreateOr(bits, Int(bits, 0x400000)), rounded);
 }
 
-// f16 by integer code. Widening multiplies by 2^112 after moving the fields in place (exact, subnormals too).
+// f16 by integer code. Widening multiplies by 2^112 after moving the fields in place (exact,
+// subnormals too).
 Value* F16ToF32(llvm::IRBuilderBase& b, Value* half) {
   Value* h = Widen(b, half);
   Value* magnitude = b.CreateShl(b.CreateAnd(h, Int(h, 0x7fff)), Int(h, 13));
-  Value* scaled = b.CreateFMul(AsF32(b, magnitude), llvm::ConstantFP::get(WithLanesOf(h->getType(), b.getFloatTy()), 0x1p112));
-  Value* special = b.CreateICmpUGE(magnitude, Int(h, 0x7c00 << 13));  // infinity, NaN: the exponent is all ones here too
-  Value* bits = b.CreateSelect(special, b.CreateOr(magnitude, Int(h, 0x7f800000)), AsI32(b, scaled));
+  Value* scaled =
+      b.CreateFMul(AsF32(b, magnitude),
+                   llvm::ConstantFP::get(WithLanesOf(h->getType(), b.getFloatTy()), 0x1p112));
+  Value* special = b.CreateICmpUGE(
+      magnitude, Int(h, 0x7c00 << 13));  // infinity, NaN: the exponent is all ones here too
+  Value* bits =
+      b.CreateSelect(special, b.CreateOr(magnitude, Int(h, 0x7f800000)), AsI32(b, scaled));
   return AsF32(b, b.CreateOr(bits, b.CreateShl(b.CreateAnd(h, Int(h, 0x8000)), Int(h, 16))));
 }
 
@@ -38,13 +52,16 @@ Value* F32ToF16(llvm::IRBuilderBase& b, Value* f) {
   Value* mag = b.CreateAnd(bits, Int(bits, 0x7fffffff));
   // Normal: rebias and round in place. A carry walks into the exponent, up to infinity.
   Value* odd = b.CreateAnd(b.CreateLShr(mag, Int(mag, 13)), Int(mag, 1));
-  Value* normal = b.CreateLShr(b.CreateAdd(b.CreateAdd(mag, odd), Int(mag, (static_cast<uint32_t>(15 - 127) << 23) + 0xfff)), Int(mag, 13));
+  Value* normal = b.CreateLShr(
+      b.CreateAdd(b.CreateAdd(mag, odd), Int(mag, (static_cast<uint32_t>(15 - 127) << 23) + 0xfff)),
+      Int(mag, 13));
   // Subnormal: adding 0.5 leaves the wanted bits at the bottom, rounded by the addition itself.
   Value* half = llvm::ConstantFP::get(f->getType(), 0.5);
   Value* sub = b.CreateSub(AsI32(b, b.CreateFAdd(AsF32(b, mag), half)), Int(mag, 0x3f000000));
   Value* r = b.CreateSelect(b.CreateICmpULT(mag, Int(mag, 0x38800000)), sub, normal);
   r = b.CreateSelect(b.CreateICmpUGE(mag, Int(mag, 0x47800000)), Int(mag, 0x7c00), r);
-  Value* nan = b.CreateOr(b.CreateAnd(b.CreateLShr(mag, Int(mag, 13)), Int(mag, 0x3ff)), Int(mag, 0x7e00));
+  Value* nan =
+      b.CreateOr(b.CreateAnd(b.CreateLShr(mag, Int(mag, 13)), Int(mag, 0x3ff)), Int(mag, 0x7e00));
   r = b.CreateSelect(b.CreateICmpUGT(mag, Int(mag, 0x7f800000)), nan, r);
   return Narrow(b, b.CreateOr(r, sign));
 }
@@ -54,7 +71,9 @@ Value* F32ToF16(llvm::IRBuilderBase& b, Value* f) {
 bool IsHalf(PrimitiveType t) { return t == PrimitiveType::kF16 || t == PrimitiveType::kBF16; }
 
 bool IsGeneratedType(PrimitiveType t) {
-  if (t == PrimitiveType::kPred || IsHalf(t) || t == PrimitiveType::kF32 || t == PrimitiveType::kF64) return true;
+  if (t == PrimitiveType::kPred || IsHalf(t) || t == PrimitiveType::kF32 ||
+      t == PrimitiveType::kF64)
+    return true;
   return IsIntegral(t) && BitWidth(t) >= 8;
 }
 
@@ -75,7 +94,8 @@ llvm::Type* WithLanesOf(llvm::Type* like, llvm::Type* element) {
   return v ? llvm::FixedVectorType::get(element, v->getNumElements()) : element;
 }
 
-Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const EmitOptions& options) {
+Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
+                  const EmitOptions& options) {
   switch (type) {
     case PrimitiveType::kPred:
       return b.CreateICmpNE(v, Int(v, 0));
@@ -109,12 +129,14 @@ Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const Emit
   }
 }
 
-Value* RoundToType(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const EmitOptions& options) {
+Value* RoundToType(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
+                   const EmitOptions& options) {
   if (type == PrimitiveType::kBF16) {
     Value* bits = RoundedBf16Bits(b, v);
     return AsF32(b, b.CreateAnd(bits, Int(bits, 0xffff0000)));
   }
-  if (type == PrimitiveType::kF16) return FromMemory(b, type, ToMemory(b, type, v, options), options);
+  if (type == PrimitiveType::kF16)
+    return FromMemory(b, type, ToMemory(b, type, v, options), options);
   return v;
 }
 

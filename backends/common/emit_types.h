@@ -1,8 +1,9 @@
 // How HLO element types live in LLVM registers and in memory.
 //
-// Registers: pred i1, integers iN, f16/bf16/f32 float, f64 double; scalars or fixed vectors of any width. Memory: pred and
-// narrow types one byte, f16/bf16 their 16 bits. Conversions to and from bf16 are integer code (a compiler's bf16 truncation
-// calls a library function per lane), those of f16 use F16C where the target has it.
+// Registers: pred i1, integers iN, f16/bf16/f32 float, f64 double; scalars or fixed vectors of any
+// width. Memory: pred and narrow types one byte, f16/bf16 their 16 bits. Conversions to and from
+// bf16 are integer code (a compiler's bf16 truncation calls a library function per lane), those of
+// f16 use F16C where the target has it.
 #pragma once
 
 #include "hlo/primitive_type.h"
@@ -26,9 +27,12 @@ llvm::Type* MemoryType(llvm::LLVMContext& context, PrimitiveType type);
 // `element` itself, or a vector of it with the lanes of `like`.
 llvm::Type* WithLanesOf(llvm::Type* like, llvm::Type* element);
 
-llvm::Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, llvm::Value* v, const EmitOptions& options);
-llvm::Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, llvm::Value* v, const EmitOptions& options);
+llvm::Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, llvm::Value* v,
+                        const EmitOptions& options);
+llvm::Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, llvm::Value* v,
+                      const EmitOptions& options);
 // Rounds a register value of f16/bf16 to its type; others come back unchanged.
-llvm::Value* RoundToType(llvm::IRBuilderBase& b, PrimitiveType type, llvm::Value* v, const EmitOptions& options);
+llvm::Value* RoundToType(llvm::IRBuilderBase& b, PrimitiveType type, llvm::Value* v,
+                         const EmitOptions& options);
 
 }  // namespace tenon

@@ -124,8 +124,8 @@ Dim Product(absl::Span<const Dim> dims) {
   return p;
 }
 
-// Every reduce must run over the same iteration space: seen from the first one's operand, its dims split into kept and
-// reduced ones the same way.
+// Every reduce must run over the same iteration space: seen from the first one's operand, its dims
+// split into kept and reduced ones the same way.
 bool ChooseReductionSpace(FusedKernel& f, const std::vector<const Instruction*>& reduces) {
   const Instruction& first = *reduces[0];
   const Shape& space_shape = first.operand(0)->shape();
@@ -167,7 +167,8 @@ bool ChooseReductionSpace(FusedKernel& f, const std::vector<const Instruction*>&
 std::optional<Combine> CombineOf(const Instruction& reduce) {
   const Computation& c = *reduce.to_apply();
   const Instruction& root = *c.root();
-  if (root.opcode() != Opcode::kTuple && root.operand_count() == 2 && root.operand(0)->opcode() == Opcode::kParameter &&
+  if (root.opcode() != Opcode::kTuple && root.operand_count() == 2 &&
+      root.operand(0)->opcode() == Opcode::kParameter &&
       root.operand(1)->opcode() == Opcode::kParameter && root.operand(0) != root.operand(1)) {
     switch (root.opcode()) {
       case Opcode::kAdd:
@@ -224,16 +225,18 @@ absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
   const Instruction* root = f.computation->root();
   if (root->opcode() == Opcode::kTuple) {
     f.roots.assign(root->operands().begin(), root->operands().end());
-  } else if (root->shape().is_tuple()) {  // a variadic reduce: its components, told apart by position
+  } else if (root->shape()
+                 .is_tuple()) {  // a variadic reduce: its components, told apart by position
     for (size_t i = 0; i < root->shape().elements().size(); ++i) f.roots.push_back(root);
   } else {
     f.roots.push_back(root);
   }
   if (f.roots.size() != f.results.size() ||
       f.operands.size() != static_cast<size_t>(request.fusion->operand_count())) {
-    return absl::InvalidArgumentError(absl::StrCat("fusion ", request.fusion->name(), ": ", f.roots.size(), " results and ",
-                                                   request.fusion->operand_count(), " operands, layouts given for ",
-                                                   f.results.size(), " and ", f.operands.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("fusion ", request.fusion->name(), ": ", f.roots.size(), " results and ",
+                     request.fusion->operand_count(), " operands, layouts given for ",
+                     f.results.size(), " and ", f.operands.size()));
   }
   if (reduces.empty() || !ChooseReductionSpace(f, reduces)) {
     const Shape& shape = f.roots[0]->shape();
@@ -245,17 +248,20 @@ absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
   return f;
 }
 
-Iteration::Iteration(IndexSpace& space, const FusedKernel& fused, const std::vector<PlanLoop>& loops) {
+Iteration::Iteration(IndexSpace& space, const FusedKernel& fused,
+                     const std::vector<PlanLoop>& loops) {
   for (const PlanLoop& loop : loops) vars.push_back(space.Var(loop.extent));
   SetIndices(space, fused, loops);
 }
 
-Iteration::Iteration(IndexSpace& space, const FusedKernel& fused, const std::vector<PlanLoop>& loops, absl::Span<const Index> v)
+Iteration::Iteration(IndexSpace& space, const FusedKernel& fused,
+                     const std::vector<PlanLoop>& loops, absl::Span<const Index> v)
     : vars(v.begin(), v.end()) {
   SetIndices(space, fused, loops);
 }
 
-void Iteration::SetIndices(IndexSpace& space, const FusedKernel& fused, const std::vector<PlanLoop>& loops) {
+void Iteration::SetIndices(IndexSpace& space, const FusedKernel& fused,
+                           const std::vector<PlanLoop>& loops) {
   full.assign(fused.dims.size(), space.Constant(0));
   for (size_t l = 0; l < loops.size(); ++l) {
     std::vector<Dim> dims;
@@ -268,7 +274,8 @@ void Iteration::SetIndices(IndexSpace& space, const FusedKernel& fused, const st
   }
 }
 
-IndexTuple Iteration::IndexOf(IndexSpace& space, const FusedKernel& fused, const Shape& shape) const {
+IndexTuple Iteration::IndexOf(IndexSpace& space, const FusedKernel& fused,
+                              const Shape& shape) const {
   if (fused.RoleOf(shape) == Role::kFull) return space.Reshape(full, fused.dims, shape.dims());
   return space.Reshape(kept, fused.KeptDims(), shape.dims());
 }

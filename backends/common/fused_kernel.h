@@ -1,4 +1,5 @@
-// FusedKernel: a fusion as code generation sees it: roots, iteration space, reductions, operand strides, kernel arguments.
+// FusedKernel: a fusion as code generation sees it: roots, iteration space, reductions, operand
+// strides, kernel arguments.
 #pragma once
 
 #include <optional>
@@ -14,8 +15,9 @@ namespace tenon {
 
 // How partial results of a reduction may be merged.
 enum class Combine : uint8_t {
-  kIdentity,    // one commutative op with a neutral element: partials start there
-  kSelection,   // picks among its inputs (argmax): partials start at the init value, any number of times
+  kIdentity,   // one commutative op with a neutral element: partials start there
+  kSelection,  // picks among its inputs (argmax): partials start at the init value, any number of
+               // times
 };
 // nullopt: only a serial loop is right.
 std::optional<Combine> CombineOf(const Instruction& reduce);
@@ -31,7 +33,8 @@ struct FusedKernel {
   std::vector<OperandLayout> operands, results;
   std::vector<const Instruction*> roots;   // leaves of the result
   std::vector<const Instruction*> checks;  // tenon.check
-  // The iteration space: dims of a full-shaped value; those reduced by every one of `reduces` (empty: no reduction phase).
+  // The iteration space: dims of a full-shaped value; those reduced by every one of `reduces`
+  // (empty: no reduction phase).
   std::vector<Dim> dims;
   std::vector<bool> reduced;
   std::vector<const Instruction*> reduces;
@@ -53,7 +56,8 @@ struct Iteration {
 
   Iteration(IndexSpace& space, const FusedKernel& fused, const std::vector<PlanLoop>& loops);
   // With these expressions, one per loop, in place of new variables.
-  Iteration(IndexSpace& space, const FusedKernel& fused, const std::vector<PlanLoop>& loops, absl::Span<const Index> vars);
+  Iteration(IndexSpace& space, const FusedKernel& fused, const std::vector<PlanLoop>& loops,
+            absl::Span<const Index> vars);
   // Index of the value of `shape` that belongs to this iteration.
   IndexTuple IndexOf(IndexSpace& space, const FusedKernel& fused, const Shape& shape) const;
 

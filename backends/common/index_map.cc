@@ -13,11 +13,14 @@ using Kind = IndexNode::Kind;
 using Terms = absl::InlinedVector<IndexNode::Term, 3>;
 
 void AppendDim(std::string* key, Dim d) {
-  uint64_t bits = d.is_constant() ? static_cast<uint64_t>(d.constant()) : reinterpret_cast<uint64_t>(d.expr());
+  uint64_t bits =
+      d.is_constant() ? static_cast<uint64_t>(d.constant()) : reinterpret_cast<uint64_t>(d.expr());
   key->push_back(d.is_constant() ? 'c' : 's');
   key->append(reinterpret_cast<const char*>(&bits), sizeof(bits));
 }
-void AppendPointer(std::string* key, const void* p) { key->append(reinterpret_cast<const char*>(&p), sizeof(p)); }
+void AppendPointer(std::string* key, const void* p) {
+  key->append(reinterpret_cast<const char*>(&p), sizeof(p));
+}
 
 std::string KeyOf(const IndexNode& n) {
   std::string key(1, static_cast<char>(n.kind));
@@ -54,7 +57,9 @@ bool KnownLess(Dim a, Dim b) {
   if (a.is_constant() && b.is_constant()) return a.constant() < b.constant();
   return Less(a, b) == Ternary::kYes;
 }
-bool InRange(Index e, Dim size) { return e->bounded && IsNonNegative(e->low) && KnownLess(e->high, size); }
+bool InRange(Index e, Dim size) {
+  return e->bounded && IsNonNegative(e->low) && KnownLess(e->high, size);
+}
 
 // a / divisor if the division is known to be exact.
 std::optional<Dim> ExactQuotient(Dim a, Dim divisor) {
@@ -130,7 +135,8 @@ Index IndexSpace::Runtime(const Instruction* producer, IndexTuple at, std::optio
 
 Index IndexSpace::MakeSum(Terms terms, Dim addend) {
   auto normalize = [&terms] {
-    std::sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return a.node->id < b.node->id; });
+    std::sort(terms.begin(), terms.end(),
+              [](const auto& a, const auto& b) { return a.node->id < b.node->id; });
     Terms merged;
     for (const auto& t : terms) {
       if (!merged.empty() && merged.back().node == t.node) {
@@ -200,7 +206,8 @@ Index IndexSpace::FloorDiv(Index a, Dim divisor) {
   if (divisor == Dim(1)) return a;
   if (InRange(a, divisor)) return Constant(0);
   if (a->kind == Kind::kFloorDiv) return FloorDiv(a->inner, a->divisor * divisor);
-  // Terms with a coefficient that the divisor divides come out: floordiv(D*x + r, D) = x + floordiv(r, D).
+  // Terms with a coefficient that the divisor divides come out: floordiv(D*x + r, D) = x +
+  // floordiv(r, D).
   Terms out, rest;
   for (const auto& t : TermsOf(a)) {
     if (std::optional<Dim> q = ExactQuotient(t.coefficient, divisor)) {
@@ -223,7 +230,8 @@ Index IndexSpace::FloorDiv(Index a, Dim divisor) {
     Index remainder = FloorDiv(MakeSum(std::move(rest), addend), divisor);
     return Add(MakeSum(std::move(out), out_addend), remainder);
   }
-  // A common factor of all coefficients and the divisor cancels (the addend's remainder below it does not matter).
+  // A common factor of all coefficients and the divisor cancels (the addend's remainder below it
+  // does not matter).
   for (const auto& t : rest) {
     if (rest.size() > 1 && !t.coefficient.is_constant()) break;
     const Dim g = t.coefficient;
@@ -276,10 +284,12 @@ Index IndexSpace::Mod(Index a, Dim divisor) {
   Index reduced = MakeSum(std::move(rest), addend);
   if (reduced != a) return Mod(reduced, divisor);
   if (a->kind == Kind::kMod && ExactQuotient(a->divisor, divisor)) return Mod(a->inner, divisor);
-  if (a->kind == Kind::kSum && IsZero(a->addend) && a->terms.size() == 1) {  // mod(g*x, g*k) = g*mod(x, k)
+  if (a->kind == Kind::kSum && IsZero(a->addend) &&
+      a->terms.size() == 1) {  // mod(g*x, g*k) = g*mod(x, k)
     const Dim g = a->terms[0].coefficient;
     if (IsNonNegative(g)) {
-      if (std::optional<Dim> k = ExactQuotient(divisor, g)) return Multiply(Mod(a->terms[0].node, *k), g);
+      if (std::optional<Dim> k = ExactQuotient(divisor, g))
+        return Multiply(Mod(a->terms[0].node, *k), g);
     }
   }
   IndexNode n{.kind = Kind::kMod};
@@ -325,9 +335,11 @@ IndexTuple IndexSpace::Delinearize(Index linear, absl::Span<const Dim> dims) {
   return index;
 }
 
-IndexTuple IndexSpace::Reshape(absl::Span<const Index> index, absl::Span<const Dim> from, absl::Span<const Dim> to) {
+IndexTuple IndexSpace::Reshape(absl::Span<const Index> index, absl::Span<const Dim> from,
+                               absl::Span<const Dim> to) {
   IndexTuple out;
-  if (std::find(from.begin(), from.end(), Dim(0)) != from.end()) return IndexTuple(to.size(), Constant(0));
+  if (std::find(from.begin(), from.end(), Dim(0)) != from.end())
+    return IndexTuple(to.size(), Constant(0));
   // Groups of dims with equal products are independent: no division crosses them.
   size_t f = 0, t = 0;
   while (t < to.size() || f < from.size()) {
@@ -352,187 +364,6 @@ IndexTuple IndexSpace::Reshape(absl::Span<const Index> index, absl::Span<const D
     for (Index i : Delinearize(linear, to.subspan(t0, t - t0))) out.push_back(i);
   }
   return out;
-}
-
-namespace {
-
-OperandIndex Slice(IndexSpace& space, const Instruction& op, absl::Span<const Index> index) {
-  const SliceSpec& spec = op.attrs().get<SliceSpec>(Attr::kSlice);
-  OperandIndex r;
-  for (size_t i = 0; i < index.size(); ++i) {
-    r.index.push_back(space.AddConstant(space.Multiply(index[i], spec.strides[i]), spec.starts[i]));
-  }
-  return r;
-}
-
-OperandIndex Pad(IndexSpace& space, const Instruction& op, absl::Span<const Index> index) {
-  const PaddingConfig& config = op.attrs().get<PaddingConfig>(Attr::kPadding);
-  OperandIndex r;
-  for (size_t i = 0; i < index.size(); ++i) {
-    const PaddingDim& p = config.dims[i];
-    Index e = space.AddConstant(index[i], -p.low);
-    if (p.interior != 0) {
-      r.bounds.push_back({space.Mod(e, p.interior + 1), 1});
-      // Below zero is out of bounds whatever the quotient.
-      r.bounds.push_back({e, (op.operand(0)->shape().dim(static_cast<int64_t>(i)) - 1) * Dim(p.interior + 1) + 1});
-      e = space.FloorDiv(e, p.interior + 1);
-    } else {
-      r.bounds.push_back({e, op.operand(0)->shape().dim(static_cast<int64_t>(i))});
-    }
-    r.index.push_back(e);
-  }
-  return r;
-}
-
-OperandIndex Concatenate(IndexSpace& space, const Instruction& op, int64_t operand, absl::Span<const Index> index) {
-  const int64_t d = op.dimensions()[0];
-  Dim start = 0;
-  for (int64_t k = 0; k < operand; ++k) start += op.operand(k)->shape().dim(d);
-  OperandIndex r{.index = IndexTuple(index.begin(), index.end())};
-  r.index[d] = space.AddConstant(index[d], Dim(0) - start);
-  r.bounds.push_back({r.index[d], op.operand(operand)->shape().dim(d)});
-  return r;
-}
-
-// The scalar operands of dynamic-slice (first = 1) and dynamic-update-slice (first = 2), clamped so that the window fits.
-Index DynamicStart(IndexSpace& space, const Instruction& op, int64_t first, int64_t dim, Dim max) {
-  const Instruction* start = op.operand(op.operand_count() > first + dim && op.operand(first)->shape().is_scalar() ? first + dim : first);
-  if (start->shape().is_scalar()) return space.Runtime(start, {}, max);
-  return space.Runtime(start, {space.Constant(dim)}, max);
-}
-
-OperandIndex DynamicSlice(IndexSpace& space, const Instruction& op, absl::Span<const Index> index) {
-  OperandIndex r;
-  for (int64_t i = 0; i < op.shape().rank(); ++i) {
-    Index start = DynamicStart(space, op, 1, i, op.operand(0)->shape().dim(i) - op.shape().dim(i));
-    r.index.push_back(space.Add(start, index[i]));
-  }
-  return r;
-}
-
-OperandIndex DynamicUpdate(IndexSpace& space, const Instruction& op, absl::Span<const Index> index) {
-  OperandIndex r;
-  const Shape& update = op.operand(1)->shape();
-  for (int64_t i = 0; i < op.shape().rank(); ++i) {
-    Index start = DynamicStart(space, op, 2, i, op.shape().dim(i) - update.dim(i));
-    Index e = space.Combine(index[i], 1, start, -1);
-    r.bounds.push_back({e, update.dim(i)});
-    r.index.push_back(e);
-  }
-  return r;
-}
-
-OperandIndex Gather(IndexSpace& space, const Instruction& op, absl::Span<const Index> index) {
-  const std::vector<int64_t> offset_dims = op.int_list(Attr::kOffsetDims), collapsed = op.int_list(Attr::kCollapsedSliceDims),
-                             start_map = op.int_list(Attr::kStartIndexMap), sizes = op.int_list(Attr::kSliceSizes),
-                             batching = op.int_list(Attr::kOperandBatchingDims),
-                             start_batching = op.int_list(Attr::kStartIndicesBatchingDims);
-  const int64_t vector_dim = op.attrs().get<int64_t>(Attr::kIndexVectorDim);
-  auto has = [](const std::vector<int64_t>& v, int64_t x) { return std::find(v.begin(), v.end(), x) != v.end(); };
-  const Shape& data = op.operand(0)->shape();
-  const Instruction* indices = op.operand(1);
-  std::vector<Index> batch;
-  for (int64_t i = 0; i < op.shape().rank(); ++i) {
-    if (!has(offset_dims, i)) batch.push_back(index[i]);
-  }
-  // Index into start_indices for component k.
-  auto start_at = [&](int64_t k) {
-    IndexTuple at;
-    size_t next = 0;
-    for (int64_t i = 0; i < indices->shape().rank(); ++i) {
-      at.push_back(i == vector_dim ? space.Constant(k) : batch[next++]);
-    }
-    return at;
-  };
-  OperandIndex r;
-  size_t next_offset = 0;
-  for (int64_t i = 0; i < data.rank(); ++i) {
-    if (auto b = std::find(batching.begin(), batching.end(), i); b != batching.end()) {
-      int64_t s = start_batching[b - batching.begin()];
-      r.index.push_back(batch[s < vector_dim ? s : s - 1]);
-      continue;
-    }
-    Index e = has(collapsed, i) ? space.Constant(0) : index[offset_dims[next_offset++]];
-    if (auto m = std::find(start_map.begin(), start_map.end(), i); m != start_map.end()) {
-      e = space.Add(e, space.Runtime(indices, start_at(m - start_map.begin()), data.dim(i) - sizes[i]));
-    }
-    r.index.push_back(e);
-  }
-  return r;
-}
-
-// Reinterprets memory: by the layouts of both shapes.
-OperandIndex Bitcast(IndexSpace& space, const Instruction& op, absl::Span<const Index> index) {
-  auto major_to_minor = [](const Shape& s) {
-    Permutation p = s.minor_to_major();
-    std::reverse(p.begin(), p.end());
-    return p;
-  };
-  const Shape &to = op.operand(0)->shape(), &from = op.shape();
-  IndexTuple physical;
-  std::vector<Dim> from_dims, to_dims;
-  for (int64_t d : major_to_minor(from)) {
-    physical.push_back(index[d]);
-    from_dims.push_back(from.dim(d));
-  }
-  Permutation to_order = major_to_minor(to);
-  for (int64_t d : to_order) to_dims.push_back(to.dim(d));
-  IndexTuple moved = space.Reshape(physical, from_dims, to_dims);
-  OperandIndex r{.index = IndexTuple(to.rank())};
-  for (size_t i = 0; i < to_order.size(); ++i) r.index[to_order[i]] = moved[i];
-  return r;
-}
-
-}  // namespace
-
-std::optional<OperandIndex> MapToOperand(IndexSpace& space, const Instruction& op, int64_t operand,
-                                         absl::Span<const Index> index) {
-  const IndexTuple same(index.begin(), index.end());
-  switch (op.opcode()) {
-    case Opcode::kBroadcast: {
-      OperandIndex r;
-      for (int64_t d : op.dimensions()) r.index.push_back(index[d]);
-      return r;
-    }
-    case Opcode::kReshape:
-      return OperandIndex{.index = space.Reshape(index, op.shape().dims(), op.operand(0)->shape().dims())};
-    case Opcode::kBitcast:
-      return Bitcast(space, op, index);
-    case Opcode::kCopy:
-    case Opcode::kOptBarrier:
-      return OperandIndex{.index = same};
-    case Opcode::kTranspose: {
-      OperandIndex r{.index = IndexTuple(index.size())};
-      for (size_t i = 0; i < index.size(); ++i) r.index[op.dimensions()[i]] = index[i];
-      return r;
-    }
-    case Opcode::kSlice:
-      return Slice(space, op, index);
-    case Opcode::kReverse: {
-      OperandIndex r{.index = same};
-      for (int64_t d : op.dimensions()) r.index[d] = space.Combine(index[d], -1, space.Constant(op.shape().dim(d) - 1), 1);
-      return r;
-    }
-    case Opcode::kPad:
-      if (operand == 1) return OperandIndex{};
-      return Pad(space, op, index);
-    case Opcode::kConcatenate:
-      return Concatenate(space, op, operand, index);
-    case Opcode::kDynamicSlice:
-      if (operand != 0) return std::nullopt;
-      return DynamicSlice(space, op, index);
-    case Opcode::kDynamicUpdateSlice:
-      if (operand == 0) return OperandIndex{.index = same};
-      if (operand == 1) return DynamicUpdate(space, op, index);
-      return std::nullopt;
-    case Opcode::kGather:
-      if (operand != 0) return std::nullopt;
-      return Gather(space, op, index);
-    default:
-      if (op.family() != Family::kElementwise) return std::nullopt;
-      if (op.operand(operand)->shape().rank() == 0) return OperandIndex{};
-      return OperandIndex{.index = same};
-  }
 }
 
 std::optional<bool> Decide(const IndexBound& bound) {
@@ -572,8 +403,10 @@ std::string ToString(Index n) {
       std::vector<std::string> parts;
       for (const auto& t : n->terms) {
         std::string c = t.coefficient.ToString();
-        if (!t.coefficient.is_constant() && c.find_first_of("+-") != std::string::npos) c = absl::StrCat("(", c, ")");
-        parts.push_back(t.coefficient == Dim(1) ? ToString(t.node) : absl::StrCat(ToString(t.node), "*", c));
+        if (!t.coefficient.is_constant() && c.find_first_of("+-") != std::string::npos)
+          c = absl::StrCat("(", c, ")");
+        parts.push_back(t.coefficient == Dim(1) ? ToString(t.node)
+                                                : absl::StrCat(ToString(t.node), "*", c));
       }
       if (!IsZero(n->addend) || parts.empty()) parts.push_back(n->addend.ToString());
       return absl::StrJoin(parts, " + ");
@@ -583,7 +416,10 @@ std::string ToString(Index n) {
 }
 
 std::string ToString(absl::Span<const Index> index) {
-  return absl::StrCat("(", absl::StrJoin(index, ", ", [](std::string* s, Index i) { absl::StrAppend(s, ToString(i)); }), ")");
+  return absl::StrCat(
+      "(",
+      absl::StrJoin(index, ", ", [](std::string* s, Index i) { absl::StrAppend(s, ToString(i)); }),
+      ")");
 }
 
 }  // namespace tenon

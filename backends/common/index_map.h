@@ -1,8 +1,9 @@
 // Index maps: which element of an operand an output element is made from.
 //
-// An Index is an interned integer expression over loop variables (affine, with floor-division and modulo where a reshape needs
-// them, and values read at run time where a gather does). Coefficients, divisors and extents are Dims, so symbolic sizes work.
-// Expressions are simplified by the known ranges of the variables: a reshape that only splits or merges dims leaves no
+// An Index is an interned integer expression over loop variables (affine, with floor-division and
+// modulo where a reshape needs them, and values read at run time where a gather does).
+// Coefficients, divisors and extents are Dims, so symbolic sizes work. Expressions are simplified
+// by the known ranges of the variables: a reshape that only splits or merges dims leaves no
 // division behind. One analysis for vectorisation, coalescing and the cost model: see AccessAlong.
 #pragma once
 
@@ -37,16 +38,17 @@ struct IndexNode {
     friend bool operator==(const Term&, const Term&) = default;
   };
   Kind kind;
-  int id;              // order of creation
-  uint64_t deps = 0;   // bit v: depends on variable v
+  int id;                 // order of creation
+  uint64_t deps = 0;      // bit v: depends on variable v
   Dim low = 0, high = 0;  // inclusive bounds, valid if bounded
   bool bounded = false;
-  int var = -1;                          // kVar
-  absl::InlinedVector<Term, 3> terms;    // kSum, by id
-  Dim addend = 0;                        // kSum
-  Index inner = nullptr;                 // kFloorDiv, kMod
+  int var = -1;                        // kVar
+  absl::InlinedVector<Term, 3> terms;  // kSum, by id
+  Dim addend = 0;                      // kSum
+  Index inner = nullptr;               // kFloorDiv, kMod
   Dim divisor = 1;
-  const Instruction* producer = nullptr;  // kRuntime: the integer that `producer` has at `at`, clamped to [0, high] if bounded
+  const Instruction* producer = nullptr;  // kRuntime: the integer that `producer` has at `at`,
+                                          // clamped to [0, high] if bounded
   IndexTuple at;
 
   bool DependsOn(int v) const { return (deps >> v & 1) != 0; }
@@ -86,7 +88,8 @@ class IndexSpace {
   // The inverse of Linear for dense strides given major to minor.
   IndexTuple Delinearize(Index linear, absl::Span<const Dim> dims_major_to_minor);
   // Row-major reinterpretation of an index into `from` as one into `to` (same number of elements).
-  IndexTuple Reshape(absl::Span<const Index> index, absl::Span<const Dim> from, absl::Span<const Dim> to);
+  IndexTuple Reshape(absl::Span<const Index> index, absl::Span<const Dim> from,
+                     absl::Span<const Dim> to);
 
  private:
   Index Intern(IndexNode node);
@@ -97,9 +100,10 @@ class IndexSpace {
   int num_vars_ = 0;
 };
 
-// The index into operand `operand` that element `index` of `op` reads, and the bounds that must hold for it to be read at all
-// (pad, concatenate, dynamic-update-slice: otherwise the element comes from elsewhere). Elementwise ops map to themselves
-// (a scalar operand to the empty index). nullopt: `op` is not a map on indices (reduce, scatter, ...).
+// The index into operand `operand` that element `index` of `op` reads, and the bounds that must
+// hold for it to be read at all (pad, concatenate, dynamic-update-slice: otherwise the element
+// comes from elsewhere). Elementwise ops map to themselves (a scalar operand to the empty index).
+// nullopt: `op` is not a map on indices (reduce, scatter, ...).
 struct OperandIndex {
   IndexTuple index;
   absl::InlinedVector<IndexBound, 2> bounds;
@@ -107,7 +111,8 @@ struct OperandIndex {
 std::optional<OperandIndex> MapToOperand(IndexSpace& space, const Instruction& op, int64_t operand,
                                          absl::Span<const Index> index);
 
-// True if the bound holds for all values of the variables / false if it never does; nullopt: depends or unknown.
+// True if the bound holds for all values of the variables / false if it never does; nullopt:
+// depends or unknown.
 std::optional<bool> Decide(const IndexBound& bound);
 
 // How `offset` moves along variable `var`.

@@ -11,10 +11,12 @@
 namespace tenon {
 namespace {
 
-constexpr std::array<std::string_view, 5> kKindNames = {"loop", "row", "column", "transpose", "scatter"};
+constexpr std::array<std::string_view, 5> kKindNames = {"loop", "row", "column", "transpose",
+                                                        "scatter"};
 
 std::string Numbers(std::string_view name, const std::vector<int64_t>& v) {
-  return v.empty() ? std::string(name) : absl::StrCat(std::string(name), " ", absl::StrJoin(v, " "));
+  return v.empty() ? std::string(name)
+                   : absl::StrCat(std::string(name), " ", absl::StrJoin(v, " "));
 }
 
 // A cursor over the text; every Take says what it wanted.
@@ -29,7 +31,9 @@ class Reader {
   }
   absl::Status Take(std::string_view token) {
     if (Eat(token)) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("kernel plan: wanted \"", std::string(token), "\" at \"", std::string(text_.substr(0, 20)), "\""));
+    return absl::InvalidArgumentError(absl::StrCat("kernel plan: wanted \"", std::string(token),
+                                                   "\" at \"", std::string(text_.substr(0, 20)),
+                                                   "\""));
   }
   absl::StatusOr<int64_t> Number() {
     Eat("");
@@ -37,7 +41,8 @@ class Reader {
     while (n < text_.size() && text_[n] >= '0' && text_[n] <= '9') ++n;
     int64_t value;
     if (!absl::SimpleAtoi(std::string(text_.substr(0, n)), &value)) {
-      return absl::InvalidArgumentError(absl::StrCat("kernel plan: wanted a number at \"", std::string(text_.substr(0, 20)), "\""));
+      return absl::InvalidArgumentError(absl::StrCat("kernel plan: wanted a number at \"",
+                                                     std::string(text_.substr(0, 20)), "\""));
     }
     text_.remove_prefix(n);
     return value;
@@ -45,7 +50,8 @@ class Reader {
   // Up to one of `stops` outside parentheses.
   std::string Until(std::string_view stops) {
     size_t n = 0;
-    for (int depth = 0; n < text_.size() && (depth > 0 || stops.find(text_[n]) == std::string_view::npos); ++n) {
+    for (int depth = 0;
+         n < text_.size() && (depth > 0 || stops.find(text_[n]) == std::string_view::npos); ++n) {
       depth += text_[n] == '(' ? 1 : text_[n] == ')' ? -1 : 0;
     }
     std::string r(text_.substr(0, n));
@@ -105,15 +111,18 @@ std::string_view PlanKindName(PlanKind kind) { return kKindNames[static_cast<siz
 std::string ToString(const KernelPlan& plan) {
   std::vector<std::string> loops, phases;
   for (const PlanLoop& l : plan.loops) {
-    loops.push_back(absl::StrCat(absl::StrJoin(l.dims, "+"), ":", l.extent.ToString(), l.reduced ? "!" : ""));
+    loops.push_back(
+        absl::StrCat(absl::StrJoin(l.dims, "+"), ":", l.extent.ToString(), l.reduced ? "!" : ""));
   }
   for (const PlanPhase& p : plan.phases) {
-    phases.push_back(absl::StrCat("{", Numbers("reduces", p.reduces), "; ", Numbers("roots", p.roots), "; ", Numbers("kept", p.kept), "}"));
+    phases.push_back(absl::StrCat("{", Numbers("reduces", p.reduces), "; ",
+                                  Numbers("roots", p.roots), "; ", Numbers("kept", p.kept), "}"));
   }
-  return absl::StrCat(std::string(PlanKindName(plan.kind)), " loops=[", absl::StrJoin(loops, " "), "] split=", plan.split,
-                      " block=", plan.block, " tile=", plan.tile_loop, " lanes=", plan.lanes, " unroll=", plan.unroll,
-                      " tail=", plan.masked_tail ? "mask" : "scalar", " phases=[", absl::StrJoin(phases, " "),
-                      "] scratch=", plan.scratch_bytes);
+  return absl::StrCat(std::string(PlanKindName(plan.kind)), " loops=[", absl::StrJoin(loops, " "),
+                      "] split=", plan.split, " block=", plan.block, " tile=", plan.tile_loop,
+                      " lanes=", plan.lanes, " unroll=", plan.unroll,
+                      " tail=", plan.masked_tail ? "mask" : "scalar", " phases=[",
+                      absl::StrJoin(phases, " "), "] scratch=", plan.scratch_bytes);
 }
 
 absl::StatusOr<KernelPlan> ParseKernelPlan(std::string_view text, DimTable* dims) {

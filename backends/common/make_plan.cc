@@ -12,12 +12,14 @@
 namespace tenon {
 namespace {
 
-constexpr int64_t kSplitPieces = 64;             // the outer range has at least so many units where the sizes allow
-constexpr int64_t kFlatBlock = 1024;             // elements per unit of a one-dimensional kernel
-constexpr int64_t kMaxKeptBytes = 128 << 10;     // row scratch: stays in L2
-constexpr int kKeepCost = 12;                    // recomputing costs more instructions than a load
-constexpr int kUnrollCost = 300;                 // bodies above it are not unrolled
-constexpr double kStreamedPerPiece = 64 << 10;   // elements that make a piece worth a thread
+constexpr int64_t kSplitPieces =
+    64;  // the outer range has at least so many units where the sizes allow
+constexpr int64_t kFlatBlock = 1024;            // elements per unit of a one-dimensional kernel
+constexpr int64_t kMaxKeptBytes = 128 << 10;    // row scratch: stays in L2
+constexpr int kKeepCost = 12;                   // recomputing costs more instructions than a load
+constexpr int kUnrollCost = 300;                // bodies above it are not unrolled
+constexpr double kStreamedPerPiece = 64 << 10;  // elements that make a piece worth a thread
+constexpr int64_t kCachedBytes = 2 << 20;  // a kernel that moves less finds its data in a cache
 constexpr int64_t kTileBlock = 16;
 constexpr int64_t kColumnBlock = 64, kColumnChunk = 1024;
 
@@ -56,15 +58,22 @@ class Planner {
     } else {
       MakePhases();
       const int cost = BodyCost();
-      plan_.unroll = plan_.kind == PlanKind::kColumn ? (cost < 60 ? 8 : 4) : cost < 80 ? 4 : cost < kUnrollCost ? 2 : 1;
-      while (plan_.kind == PlanKind::kRow && plan_.unroll > 1 && VectorExtentBelow(plan_.unroll * plan_.lanes)) plan_.unroll /= 2;
+      plan_.unroll = plan_.kind == PlanKind::kColumn ? (cost < 60 ? 8 : 4)
+                     : cost < 80                     ? 4
+                     : cost < kUnrollCost            ? 2
+                                                     : 1;
+      while (plan_.kind == PlanKind::kRow && plan_.unroll > 1 &&
+             VectorExtentBelow(plan_.unroll * plan_.lanes))
+        plan_.unroll /= 2;
     }
     Split();
     return std::move(plan_);
   }
 
  private:
-  bool IsFullShaped(const Instruction& op) const { return op.shape().is_array() && f_.RoleOf(op.shape()) == Role::kFull; }
+  bool IsFullShaped(const Instruction& op) const {
+    return op.shape().is_array() && f_.RoleOf(op.shape()) == Role::kFull;
+  }
 
   bool VectorExtentBelow(int64_t n) const {
     return plan_.loops.empty() || plan_.loops.back().extent.constant_or(INT64_MAX) < n;
@@ -76,11 +85,13 @@ class Planner {
     return Less(b, a) == Ternary::kYes;
   }
 
-  // One loop per dim, the memory order of the result (loops) or of the operand read at every index (reductions).
+  // One loop per dim, the memory order of the result (loops) or of the operand read at every index
+  // (reductions).
   void OrderLoops() {
     std::vector<PlanLoop> loops;
     for (size_t d = 0; d < f_.dims.size(); ++d) {
-      if (!IsOne(f_.dims[d])) loops.push_back({{static_cast<int64_t>(d)}, f_.dims[d], f_.reduced[d]});
+      if (!IsOne(f_.dims[d]))
+        loops.push_back({{static_cast<int64_t>(d)}, f_.dims[d], f_.reduced[d]});
     }
     std::vector<Dim> strides(loops.size(), 0);
     IndexSpace space;
@@ -94,9 +105,12 @@ class Planner {
       if (wanted && reference == nullptr) reference = &use;
     }
     if (reference != nullptr) {
-      for (size_t i = 0; i < loops.size(); ++i) strides[i] = AccessAlong(reference->offset, iteration.vars[i]->var).stride;
+      for (size_t i = 0; i < loops.size(); ++i)
+        strides[i] = AccessAlong(reference->offset, iteration.vars[i]->var).stride;
       for (size_t i = 0; i < loops.size(); ++i) {
-        if (AccessAlong(reference->offset, iteration.vars[i]->var).kind == Access::Kind::kContiguous) strides[i] = 1;
+        if (AccessAlong(reference->offset, iteration.vars[i]->var).kind ==
+            Access::Kind::kContiguous)
+          strides[i] = 1;
       }
     } else {
       strides.clear();
@@ -104,7 +118,8 @@ class Planner {
     }
     std::vector<size_t> by_stride(loops.size());
     for (size_t i = 0; i < by_stride.size(); ++i) by_stride[i] = i;
-    std::stable_sort(by_stride.begin(), by_stride.end(), [&](size_t a, size_t b) { return StrideGreater(strides[a], strides[b]); });
+    std::stable_sort(by_stride.begin(), by_stride.end(),
+                     [&](size_t a, size_t b) { return StrideGreater(strides[a], strides[b]); });
     if (f_.reduces.empty()) {
       for (size_t i : by_stride) plan_.loops.push_back(loops[i]);
       return;
@@ -114,7 +129,8 @@ class Planner {
     std::vector<PlanLoop> kept, reduced;
     for (size_t i : by_stride) (loops[i].reduced ? reduced : kept).push_back(loops[i]);
     plan_.loops = kept;
-    plan_.loops.insert(row ? plan_.loops.end() : plan_.loops.end() - 1, reduced.begin(), reduced.end());
+    plan_.loops.insert(row ? plan_.loops.end() : plan_.loops.end() - 1, reduced.begin(),
+                       reduced.end());
   }
 
   int Divisions(const std::vector<PlanLoop>& loops) const {
@@ -130,7 +146,8 @@ class Planner {
     return m;
   }
 
-  // Neighbours become one loop where no index needs a division for it. The whole at once first: the common case.
+  // Neighbours become one loop where no index needs a division for it. The whole at once first: the
+  // common case.
   void MergeLoops() {
     if (plan_.loops.size() < 2) return;
     const int base = Divisions(plan_.loops);
@@ -166,7 +183,8 @@ class Planner {
     if (plan_.loops.empty()) lanes = 1;
     // A short minor dim does with a shorter vector.
     if (!plan_.loops.empty() && plan_.loops.back().extent.is_constant()) {
-      const uint64_t extent = static_cast<uint64_t>(std::max<int64_t>(plan_.loops.back().extent.constant(), 1));
+      const uint64_t extent =
+          static_cast<uint64_t>(std::max<int64_t>(plan_.loops.back().extent.constant(), 1));
       lanes = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(extent)));
     }
     plan_.lanes = static_cast<int>(lanes);
@@ -193,9 +211,11 @@ class Planner {
         if (AccessAlong(use.offset, vector).kind != Access::Kind::kContiguous) return;
         continue;
       }
-      if (AccessAlong(use.offset, vector).kind != Access::Kind::kStrided || plan_.tile_loop >= 0) continue;
+      if (AccessAlong(use.offset, vector).kind != Access::Kind::kStrided || plan_.tile_loop >= 0)
+        continue;
       for (size_t i = 0; i + 1 < plan_.loops.size(); ++i) {
-        if (AccessAlong(use.offset, iteration.vars[i]->var).kind == Access::Kind::kContiguous) plan_.tile_loop = static_cast<int>(i);
+        if (AccessAlong(use.offset, iteration.vars[i]->var).kind == Access::Kind::kContiguous)
+          plan_.tile_loop = static_cast<int>(i);
       }
     }
     if (plan_.tile_loop < 0) return;
@@ -229,7 +249,8 @@ class Planner {
       if (IsFullShaped(*r)) last = std::max(last, PassOf(r));
     }
     plan_.phases.resize(last + 1);
-    for (const Instruction* r : f_.reduces) plan_.phases[PassOf(r) - 1].reduces.push_back(f_.number.at(r));
+    for (const Instruction* r : f_.reduces)
+      plan_.phases[PassOf(r) - 1].reduces.push_back(f_.number.at(r));
     for (size_t i = 0; i < f_.roots.size(); ++i) {
       if (!IsFullShaped(*f_.roots[i])) continue;
       // An operand whose memory a result takes may still be read by a later pass.
@@ -239,7 +260,8 @@ class Planner {
     if (plan_.kind == PlanKind::kColumn) {
       for (const Instruction* r : f_.reduces) {
         for (int64_t k = 0; k < r->operand_count() / 2; ++k) {
-          plan_.scratch_bytes += kColumnChunk * std::max(1, RegisterBytes(r->operand(k)->shape().element_type()));
+          plan_.scratch_bytes +=
+              kColumnChunk * std::max(1, RegisterBytes(r->operand(k)->shape().element_type()));
         }
       }
     }
@@ -266,7 +288,8 @@ class Planner {
     return cost;
   }
 
-  // What a later pass reads again and would be dear to recompute goes to row scratch: the last such value of each chain.
+  // What a later pass reads again and would be dear to recompute goes to row scratch: the last such
+  // value of each chain.
   void ChooseKept() {
     Dim row = 1;
     for (const PlanLoop& l : plan_.loops) {
@@ -278,11 +301,14 @@ class Planner {
     for (size_t p = 0; p + 1 < cones.size(); ++p) {
       for (size_t q = p + 1; q < cones.size(); ++q) {
         for (const Instruction* op : f_.order) {
-          if (op->opcode() == Opcode::kParameter || !cones[p].contains(op) || !cones[q].contains(op)) continue;
+          if (op->opcode() == Opcode::kParameter || !cones[p].contains(op) ||
+              !cones[q].contains(op))
+            continue;
           bool frontier = std::any_of(plan_.phases[q].roots.begin(), plan_.phases[q].roots.end(),
                                       [&](int64_t i) { return f_.roots[i] == op; });
           for (const Instruction* u : op->users()) {
-            frontier |= !cones[p].contains(u) && (cones[q].contains(u) || u->opcode() == Opcode::kReduce);
+            frontier |=
+                !cones[p].contains(u) && (cones[q].contains(u) || u->opcode() == Opcode::kReduce);
           }
           absl::flat_hash_set<const Instruction*> seen;
           if (!frontier || ConeCost(op, seen) <= kKeepCost) continue;
@@ -296,7 +322,8 @@ class Planner {
     for (const PlanPhase& p : plan_.phases) {
       if (std::find(p.kept.begin(), p.kept.end(), f_.number.at(op)) != p.kept.end()) return;
     }
-    const int64_t bytes = (row * std::max(1, RegisterBytes(op->shape().element_type())) + 63) / 64 * 64;
+    const int64_t bytes =
+        (row * std::max(1, RegisterBytes(op->shape().element_type())) + 63) / 64 * 64;
     if (plan_.scratch_bytes + bytes > kMaxKeptBytes) return;
     plan_.scratch_bytes += bytes;
     plan_.phases[phase].kept.push_back(f_.number.at(op));
@@ -307,7 +334,8 @@ class Planner {
   void Split() {
     int64_t pieces = 1;
     size_t outer = 0;
-    while (outer + 1 < plan_.loops.size() && !plan_.loops[outer].reduced) ++outer;  // loops that may be split
+    while (outer + 1 < plan_.loops.size() && !plan_.loops[outer].reduced)
+      ++outer;  // loops that may be split
     size_t n = 0;
     while (n < outer && pieces < kSplitPieces && static_cast<int>(n) != plan_.tile_loop) {
       pieces *= std::min(plan_.loops[n].extent.constant_or(kSplitPieces), int64_t{1} << 40);
@@ -321,7 +349,8 @@ class Planner {
     } else if (plan_.kind == PlanKind::kLoop && !plan_.loops.empty()) {
       if (plan_.loops.size() == 1) {
         plan_.block = kFlatBlock;
-      } else if (n + 1 == plan_.loops.size() && pieces < kSplitPieces && !VectorExtentBelow(4 * kFlatBlock)) {
+      } else if (n + 1 == plan_.loops.size() && pieces < kSplitPieces &&
+                 !VectorExtentBelow(4 * kFlatBlock)) {
         plan_.block = 4 * kFlatBlock;
       }
     }
@@ -333,6 +362,21 @@ class Planner {
   absl::flat_hash_map<const Instruction*, int64_t> pass_;
 };
 
+// Bytes of a parameter that are read: what slices and gathers take of it, all of it for other
+// users.
+int64_t TouchedBytes(const Instruction& parameter) {
+  const int64_t all = parameter.shape().byte_size().constant_or(0),
+                width = ByteWidth(parameter.shape().element_type());
+  int64_t touched = 0;
+  for (const Instruction* u : parameter.users()) {
+    const bool part = (u->opcode() == Opcode::kGather || u->opcode() == Opcode::kDynamicSlice ||
+                       u->opcode() == Opcode::kSlice) &&
+                      u->operand(0) == &parameter;
+    touched += part ? u->shape().num_elements().constant_or(0) * width : all;
+  }
+  return std::min(all, touched);
+}
+
 }  // namespace
 
 absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& target) {
@@ -343,13 +387,15 @@ absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& t
 
 absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
   auto bad = [&plan](std::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("kernel plan: ", std::string(what), ": ", ToString(plan)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel plan: ", std::string(what), ": ", ToString(plan)));
   };
   std::vector<bool> covered(f.dims.size(), false);
   for (const PlanLoop& loop : plan.loops) {
     Dim extent = 1;
     for (int64_t d : loop.dims) {
-      if (d < 0 || d >= static_cast<int64_t>(f.dims.size()) || covered[d]) return bad("a dim out of range or twice");
+      if (d < 0 || d >= static_cast<int64_t>(f.dims.size()) || covered[d])
+        return bad("a dim out of range or twice");
       if (f.reduced[d] != loop.reduced) return bad("a kept and a reduced dim in one loop");
       covered[d] = true;
       extent *= f.dims[d];
@@ -360,20 +406,23 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
     if (!covered[d] && !IsOne(f.dims[d])) return bad("a dim in no loop");
   }
   const int loops = static_cast<int>(plan.loops.size());
-  if (plan.split < 0 || plan.split > loops || plan.lanes < 1 || !std::has_single_bit(static_cast<unsigned>(plan.lanes)) ||
-      plan.lanes > 64 || plan.unroll < 1 || plan.unroll > 8 || plan.block < 0 || plan.scratch_bytes < 0) {
+  if (plan.split < 0 || plan.split > loops || plan.lanes < 1 ||
+      !std::has_single_bit(static_cast<unsigned>(plan.lanes)) || plan.lanes > 64 ||
+      plan.unroll < 1 || plan.unroll > 8 || plan.block < 0 || plan.scratch_bytes < 0) {
     return bad("a number out of range");
   }
   for (int i = 0; i < plan.split; ++i) {
     if (plan.loops[i].reduced) return bad("a reduced loop in the outer range");
   }
   if (loops == 0 && plan.lanes > 1) return bad("vectors without a loop");
-  if (plan.kind == PlanKind::kTranspose && (plan.tile_loop < 0 || plan.tile_loop >= loops - 1 || plan.tile_loop < plan.split)) {
+  if (plan.kind == PlanKind::kTranspose &&
+      (plan.tile_loop < 0 || plan.tile_loop >= loops - 1 || plan.tile_loop < plan.split)) {
     return bad("no tile loop");
   }
   const bool phased = plan.kind == PlanKind::kRow || plan.kind == PlanKind::kColumn;
   if (phased == f.reduces.empty()) return bad("kind and reductions do not fit");
-  if (phased && plan.loops.back().reduced != (plan.kind == PlanKind::kRow)) return bad("row and column differ by the vector loop");
+  if (phased && plan.loops.back().reduced != (plan.kind == PlanKind::kRow))
+    return bad("row and column differ by the vector loop");
   size_t reduces = 0;
   for (const PlanPhase& p : plan.phases) reduces += p.reduces.size();
   if (reduces != f.reduces.size()) return bad("a reduction in no phase");
@@ -383,7 +432,8 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
 WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
   WorkEstimate w;
   for (int i = 0; i < plan.split; ++i) w.units *= plan.loops[i].extent;
-  const int blocked = plan.tile_loop >= 0 ? plan.tile_loop : static_cast<int>(plan.loops.size()) - 1;
+  const int blocked =
+      plan.tile_loop >= 0 ? plan.tile_loop : static_cast<int>(plan.loops.size()) - 1;
   if (plan.block > 0) w.units *= CeilDiv(plan.loops[blocked].extent, plan.block);
   Dim elements = 1;
   for (const PlanLoop& l : plan.loops) elements *= l.extent;
@@ -394,16 +444,23 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
       cost += CostOf(*op);
       flops += op->family() == Family::kElementwise || op->family() == Family::kReduction ? 1 : 0;
     }
-    if (op->opcode() == Opcode::kParameter) w.bytes += op->shape().byte_size().constant_or(0);
+    if (op->opcode() == Opcode::kParameter) w.bytes += TouchedBytes(*op);
   }
-  for (const Instruction* r : f.roots) w.bytes += r->shape().is_array() ? r->shape().byte_size().constant_or(0) : 0;
+  for (const Instruction* r : f.roots)
+    w.bytes += r->shape().is_array() ? r->shape().byte_size().constant_or(0) : 0;
   const int64_t n = elements.constant_or(0);
   w.flops = n * flops;
-  w.nanoseconds = static_cast<double>(n) * cost * 0.4 / plan.lanes + static_cast<double>(w.bytes) / 12;
-  const double per_unit = static_cast<double>(std::max<int64_t>(n, 1)) / static_cast<double>(std::max<int64_t>(w.units.constant_or(1), 1));
+  const double bytes_per_ns = w.bytes > kCachedBytes ? 12 : 40;
+  w.nanoseconds = static_cast<double>(n) * cost * 0.3 / plan.lanes +
+                  static_cast<double>(w.bytes) / bytes_per_ns;
+  const double per_unit = static_cast<double>(std::max<int64_t>(n, 1)) /
+                          static_cast<double>(std::max<int64_t>(w.units.constant_or(1), 1));
   const double weighted = std::max(per_unit, 1.0) * std::max(1.0, cost * 4.0 / plan.lanes / 4.0);
   w.grain = std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece / weighted));
-  if (n == 0) w.grain = plan.block > 0 ? std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece) / plan.block) : 16;
+  if (n == 0)
+    w.grain = plan.block > 0
+                  ? std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece) / plan.block)
+                  : 16;
   return w;
 }
 

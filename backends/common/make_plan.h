@@ -1,4 +1,5 @@
-// MakePlan: the schedule of one fusion, constructed from its index maps and the target's numbers (no search).
+// MakePlan: the schedule of one fusion, constructed from its index maps and the target's numbers
+// (no search).
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -9,18 +10,20 @@
 namespace tenon {
 
 absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& target);
-// Whether `plan` describes this fusion: loops cover the iteration space, phases its reductions in order, numbers in range.
+// Whether `plan` describes this fusion: loops cover the iteration space, phases its reductions in
+// order, numbers in range.
 absl::Status CheckPlan(const FusedKernel& fused, const KernelPlan& plan);
 
 struct WorkEstimate {
-  int64_t bytes = 0, flops = 0;   // whole kernel; 0 if sizes are symbolic
-  double nanoseconds = 0;         // one thread
-  Dim units = 1;                  // size of the outer range
-  int64_t grain = 1;              // units that are worth a thread
+  int64_t bytes = 0, flops = 0;  // whole kernel; 0 if sizes are symbolic
+  double nanoseconds = 0;        // one thread
+  Dim units = 1;                 // size of the outer range
+  int64_t grain = 1;             // units that are worth a thread
 };
 WorkEstimate EstimateWork(const FusedKernel& fused, const KernelPlan& plan);
 
-// How one element of a memory operand is reached by a plan's loops; one entry per load or store. For plans and tests.
+// How one element of a memory operand is reached by a plan's loops; one entry per load or store.
+// For plans and tests.
 struct MemoryUse {
   const Instruction* op = nullptr;  // parameter or root
   Index offset = nullptr;           // linear, in elements

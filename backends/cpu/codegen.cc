@@ -22,7 +22,10 @@ bool IsEmpty(const FusedKernel& f) {
 class CpuKernel : public PlannedKernel {
  public:
   CpuKernel(FusedKernel fused, KernelPlan plan, const CpuTarget& target, bool excess_precision)
-      : fused_(std::move(fused)), plan_(std::move(plan)), target_(target), excess_precision_(excess_precision) {
+      : fused_(std::move(fused)),
+        plan_(std::move(plan)),
+        target_(target),
+        excess_precision_(excess_precision) {
     const WorkEstimate work = EstimateWork(fused_, plan_);
     info_.plan_text = ToString(plan_);
     info_.has_error_word = !fused_.checks.empty();
@@ -34,7 +37,8 @@ class CpuKernel : public PlannedKernel {
     info_.estimated_ns = work.nanoseconds;
     info_.bytes = work.bytes;
     info_.flops = work.flops;
-    fingerprint_ = absl::StrCat(target.Key(), excess_precision ? " excess\n" : "\n", info_.plan_text, "\n", FingerprintOf(fused_));
+    fingerprint_ = absl::StrCat(target.Key(), excess_precision ? " excess\n" : "\n",
+                                info_.plan_text, "\n", FingerprintOf(fused_));
   }
 
   const KernelInfo& info() const override { return info_; }
@@ -43,8 +47,10 @@ class CpuKernel : public PlannedKernel {
   absl::Status Emit(llvm::Module& module, const std::string& symbol) const override {
     llvm::LLVMContext& c = module.getContext();
     llvm::Type *ptr = llvm::PointerType::getUnqual(c), *i64 = llvm::Type::getInt64Ty(c);
-    auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(c), {ptr, ptr, i64, i64, ptr}, false);
-    llvm::Function* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module);
+    auto* type =
+        llvm::FunctionType::get(llvm::Type::getVoidTy(c), {ptr, ptr, i64, i64, ptr}, false);
+    llvm::Function* f =
+        llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module);
     f->addFnAttr(llvm::Attribute::NoUnwind);
     // Without these, LLVM's tuning of x86-64-v4 takes 512-bit vectors apart.
     f->addFnAttr("prefer-vector-width", absl::StrCat(8 * target_.vector_bytes));
@@ -149,12 +155,15 @@ bool CpuCanGenerate(const Instruction& op) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(const KernelRequest& request, const CpuTarget& target,
-                                                                 bool excess_precision, const std::optional<KernelPlan>& given) {
+absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(
+    const KernelRequest& request, const CpuTarget& target, bool excess_precision,
+    const std::optional<KernelPlan>& given) {
   for (const Instruction* op : request.fusion->fused_computation()->instructions()) {
-    const bool scatter_inside = op->opcode() == Opcode::kScatter && op != request.fusion->fused_computation()->root();
+    const bool scatter_inside =
+        op->opcode() == Opcode::kScatter && op != request.fusion->fused_computation()->root();
     if (!CpuCanGenerate(*op) || scatter_inside) {
-      return absl::UnimplementedError(absl::StrCat("fusion ", request.fusion->name(), ": no code generation for ", op->ToString()));
+      return absl::UnimplementedError(absl::StrCat("fusion ", request.fusion->name(),
+                                                   ": no code generation for ", op->ToString()));
     }
   }
   TENON_ASSIGN_OR_RETURN(FusedKernel fused, AnalyzeFusion(request));
@@ -168,7 +177,8 @@ absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(const KernelReq
   return std::make_unique<CpuKernel>(std::move(fused), std::move(plan), target, excess_precision);
 }
 
-absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernel(const KernelRequest& request, const CpuTarget& target,
+absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernel(const KernelRequest& request,
+                                                             const CpuTarget& target,
                                                              bool excess_precision) {
   return PlanCpuKernelWith(request, target, excess_precision, std::nullopt);
 }

@@ -1,4 +1,5 @@
-// The CPU code generator's own interface: PlanCpuKernel (backends/common/kernel.h) with the plan in the caller's hands.
+// The CPU code generator's own interface: PlanCpuKernel (backends/common/kernel.h) with the plan in
+// the caller's hands.
 #pragma once
 
 #include <memory>
@@ -10,11 +11,14 @@
 
 namespace tenon {
 
-// As PlanCpuKernel, with this plan instead of MakePlan's. InvalidArgument if it does not fit the fusion.
-absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(const KernelRequest& request, const CpuTarget& target,
-                                                                 bool excess_precision, const std::optional<KernelPlan>& plan);
+// As PlanCpuKernel, with this plan instead of MakePlan's. InvalidArgument if it does not fit the
+// fusion.
+absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(
+    const KernelRequest& request, const CpuTarget& target, bool excess_precision,
+    const std::optional<KernelPlan>& plan);
 
-// Everything about a fusion that its code depends on, but names, metadata and hoisted literals' values.
+// Everything about a fusion that its code depends on, but names, metadata and hoisted literals'
+// values.
 std::string FingerprintOf(const FusedKernel& fused);
 
 }  // namespace tenon

@@ -1,5 +1,6 @@
-// kColumn: reductions across the vector loop. Accumulator rows live in scratch and every pass streams whole row segments, eight rows
-// at a time: reading one cache line per row and column instead would be five times slower (TLB, prefetcher).
+// kColumn: reductions across the vector loop. Accumulator rows live in scratch and every pass
+// streams whole row segments, eight rows at a time: reading one cache line per row and column
+// instead would be five times slower (TLB, prefetcher).
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
 #include "llvm/IR/Intrinsics.h"
@@ -10,26 +11,31 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t kChunk = 1024;  // columns whose accumulators are held at once (make_plan.cc sizes scratch by it)
+constexpr int64_t kChunk =
+    1024;  // columns whose accumulators are held at once (make_plan.cc sizes scratch by it)
 
 class ColumnKernel {
  public:
-  ColumnKernel(KernelEmitter& e, const KernelPlan& plan) : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops) {
+  ColumnKernel(KernelEmitter& e, const KernelPlan& plan)
+      : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops) {
     while (!plan.loops[first_reduced_].reduced) ++first_reduced_;
   }
 
-  // The outer range counts blocks of columns within the split loops; blocks that lie side by side go together as one chunk.
+  // The outer range counts blocks of columns within the split loops; blocks that lie side by side
+  // go together as one chunk.
   void Emit() {
     Value* columns = e_.EmitDim(plan_.loops.back().extent);
     Value* blocks = e_.EmitDim(CeilDiv(plan_.loops.back().extent, plan_.block));
     llvm::AllocaInst* at = e_.Alloca(columns->getType());
     b().CreateStore(e_.begin(), at);
-    // At most end - begin rounds; a round takes all blocks up to the row's end, the range's end or a full chunk.
+    // At most end - begin rounds; a round takes all blocks up to the row's end, the range's end or
+    // a full chunk.
     e_.Loop(e_.begin(), e_.end(), e_.I64(1), [&](Value*) {
       Value* o = b().CreateLoad(columns->getType(), at);
       e_.If(b().CreateICmpSLT(o, e_.end()), [&] {
         Value* block = b().CreateURem(o, blocks);
-        Value* n = Min(Min(b().CreateSub(blocks, block), b().CreateSub(e_.end(), o)), e_.I64(kChunk / plan_.block));
+        Value* n = Min(Min(b().CreateSub(blocks, block), b().CreateSub(e_.end(), o)),
+                       e_.I64(kChunk / plan_.block));
         b().CreateStore(b().CreateAdd(o, n), at);
         Value* rest = b().CreateUDiv(o, blocks);
         for (int i = plan_.split; i-- > 0;) {
@@ -39,7 +45,8 @@ class ColumnKernel {
         }
         lo_ = b().CreateMul(block, e_.I64(plan_.block));
         hi_ = Min(b().CreateAdd(lo_, b().CreateMul(n, e_.I64(plan_.block))), columns);
-        ForLoops(e_, plan_, iteration_.vars, static_cast<size_t>(plan_.split), first_reduced_, [&] { Chunk(); });
+        ForLoops(e_, plan_, iteration_.vars, static_cast<size_t>(plan_.split), first_reduced_,
+                 [&] { Chunk(); });
       });
     });
   }
@@ -51,14 +58,17 @@ class ColumnKernel {
 
   void Columns(const std::function<void()>& body) {
     KernelEmitter::VectorLoopOptions options{plan_.lanes, 1, plan_.masked_tail, false};
-    if (plan_.loops.back().extent.constant_or(1) % plan_.lanes == 0 && plan_.block % plan_.lanes == 0) options.multiple = plan_.lanes;
+    if (plan_.loops.back().extent.constant_or(1) % plan_.lanes == 0 &&
+        plan_.block % plan_.lanes == 0)
+      options.multiple = plan_.lanes;
     e_.VectorLoop(column(), lo_, hi_, options, body);
   }
 
   void Chunk() {
     e_.ForgetInMemory();
     scratch_ = 0;
-    for (size_t p = 0; p < plan_.phases.size(); ++p) Pass(plan_.phases[p], p + 1 == plan_.phases.size());
+    for (size_t p = 0; p < plan_.phases.size(); ++p)
+      Pass(plan_.phases[p], p + 1 == plan_.phases.size());
     const std::vector<int64_t> kept = RootsWithRole(f_, Role::kKept);
     Columns([&] {
       StoreRoots(e_, iteration_, kept);
@@ -75,7 +85,8 @@ class ColumnKernel {
     Accumulator a{reduce};
     for (int64_t k = 0; k < reduce->operand_count() / 2; ++k) {
       const PrimitiveType type = reduce->operand(k)->shape().element_type();
-      llvm::Type* element = type == PrimitiveType::kPred ? llvm::Type::getInt8Ty(e_.context()) : RegisterType(e_.context(), type);
+      llvm::Type* element = type == PrimitiveType::kPred ? llvm::Type::getInt8Ty(e_.context())
+                                                         : RegisterType(e_.context(), type);
       Value* row = e_.ScratchPointer(scratch_);
       scratch_ += kChunk * (element->getScalarSizeInBits() / 8);
       // Indexed by the column itself.
@@ -83,12 +94,15 @@ class ColumnKernel {
       a.rows.push_back({base, e_.innermost(), column(), type});
     }
     Columns([&] {
-      for (size_t k = 0; k < a.rows.size(); ++k) Store(a.rows[k], {.v = {e_.PartialStart(*reduce, static_cast<int>(k))}});
+      for (size_t k = 0; k < a.rows.size(); ++k)
+        Store(a.rows[k], {.v = {e_.PartialStart(*reduce, static_cast<int>(k))}});
     });
     return a;
   }
 
-  void Store(const KernelEmitter::InMemory& row, const Val& v) { e_.StoreRaw(row.base, row.level, row.offset, row.type, v); }
+  void Store(const KernelEmitter::InMemory& row, const Val& v) {
+    e_.StoreRaw(row.base, row.level, row.offset, row.type, v);
+  }
 
   void Pass(const PlanPhase& phase, bool last) {
     std::vector<Accumulator> accumulators;
@@ -121,7 +135,8 @@ class ColumnKernel {
       } else {
         whole = e_.I64(0);
       }
-      if (!extent.is_constant() || extent.constant() % step != 0) e_.LoopOver(row, whole, n, 1, rows);
+      if (!extent.is_constant() || extent.constant() % step != 0)
+        e_.LoopOver(row, whole, n, 1, rows);
     });
     for (Accumulator& a : accumulators) FinishReduce(a);
   }
@@ -138,7 +153,8 @@ class ColumnKernel {
     std::vector<std::vector<Value*>> parts;
     for (int c = 0; c < e_.mode().copies; ++c) {
       parts.emplace_back();
-      for (const Val& v : values) parts.back().push_back(e_.Splat(v.at(static_cast<size_t>(c)), v.level));
+      for (const Val& v : values)
+        parts.back().push_back(e_.Splat(v.at(static_cast<size_t>(c)), v.level));
     }
     auto merge = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) {
       std::vector<Value*> args = x;
@@ -151,7 +167,8 @@ class ColumnKernel {
     std::vector<Value*> accumulated;
     for (const Val& v : old) accumulated.push_back(v.v[0]);
     accumulated = merge(accumulated, parts[0]);
-    for (size_t k = 0; k < a.rows.size(); ++k) Store(a.rows[k], {.v = {accumulated[k]}, .level = e_.innermost()});
+    for (size_t k = 0; k < a.rows.size(); ++k)
+      Store(a.rows[k], {.v = {accumulated[k]}, .level = e_.innermost()});
   }
 
   void FinishReduce(Accumulator& a) {
@@ -166,12 +183,14 @@ class ColumnKernel {
         }
         for (const KernelEmitter::InMemory& row : a.rows) args.push_back(e_.LoadRaw(row).v[0]);
         std::vector<Value*> total = e_.Apply(b(), *reduce.to_apply(), args);
-        for (size_t k = 0; k < a.rows.size(); ++k) Store(a.rows[k], {.v = {total[k]}, .level = e_.innermost()});
+        for (size_t k = 0; k < a.rows.size(); ++k)
+          Store(a.rows[k], {.v = {total[k]}, .level = e_.innermost()});
       });
     }
     const Shape& shape = reduce.shape().is_tuple() ? reduce.shape().element(0) : reduce.shape();
     IndexTuple index = iteration_.IndexOf(e_.space(), f_, shape);
-    for (size_t k = 0; k < a.rows.size(); ++k) e_.DefineInMemory(&reduce, index, static_cast<int>(k), a.rows[k]);
+    for (size_t k = 0; k < a.rows.size(); ++k)
+      e_.DefineInMemory(&reduce, index, static_cast<int>(k), a.rows[k]);
   }
 
   KernelEmitter& e_;

@@ -23,18 +23,21 @@ struct AttrPrinter {
   std::string operator()(const Window& v) const {
     std::string s;
     for (const WindowDim& d : v.dims) {
-      absl::StrAppend(&s, d.size, "_", d.stride, "_", d.padding_low, "_", d.padding_high, "_", d.base_dilation, "_",
-                      d.window_dilation, "_", d.reversed, ";");
+      absl::StrAppend(&s, d.size, "_", d.stride, "_", d.padding_low, "_", d.padding_high, "_",
+                      d.base_dilation, "_", d.window_dilation, "_", d.reversed, ";");
     }
     return s;
   }
   std::string operator()(const DimLabels&) const { return ""; }
   std::string operator()(const PaddingConfig& v) const {
     std::string s;
-    for (const PaddingDim& d : v.dims) absl::StrAppend(&s, d.low, "_", d.high, "_", d.interior, ";");
+    for (const PaddingDim& d : v.dims)
+      absl::StrAppend(&s, d.low, "_", d.high, "_", d.interior, ";");
     return s;
   }
-  std::string operator()(Computation* c) const { return Print(*c, {.metadata = false, .canonical = true}); }
+  std::string operator()(Computation* c) const {
+    return Print(*c, {.metadata = false, .canonical = true});
+  }
   std::string operator()(const std::vector<Computation*>& cs) const {
     std::string s;
     for (Computation* c : cs) absl::StrAppend(&s, (*this)(c));
@@ -43,7 +46,8 @@ struct AttrPrinter {
 };
 
 void PrintInstruction(const FusedKernel& f, const Instruction& op, std::string* out) {
-  absl::StrAppend(out, std::string(OpcodeName(op.opcode())), " ", op.shape().ToString(/*with_layout=*/op.opcode() == Opcode::kBitcast), "(");
+  absl::StrAppend(out, std::string(OpcodeName(op.opcode())), " ",
+                  op.shape().ToString(/*with_layout=*/op.opcode() == Opcode::kBitcast), "(");
   for (const Instruction* o : op.operands()) absl::StrAppend(out, f.number.at(o), ",");
   absl::StrAppend(out, ")");
   if (op.opcode() == Opcode::kParameter) absl::StrAppend(out, op.parameter_number());
@@ -57,14 +61,18 @@ void PrintInstruction(const FusedKernel& f, const Instruction& op, std::string* 
     }
   }
   for (const auto& [attr, value] : op.attrs()) {
-    if (attr == Attr::kMetadata || attr == Attr::kFrontendAttributes || attr == Attr::kSharding) continue;
+    if (attr == Attr::kMetadata || attr == Attr::kFrontendAttributes || attr == Attr::kSharding)
+      continue;
     absl::StrAppend(out, " ", std::string(AttrName(attr)), "=", std::visit(AttrPrinter{}, value));
   }
   out->push_back('\n');
 }
 
-void PrintLayouts(std::string_view name, const std::vector<OperandLayout>& layouts, std::string* out) {
-  for (const OperandLayout& l : layouts) absl::StrAppend(out, std::string(name), " ", Dims(l.strides), l.may_alias_result ? " alias\n" : "\n");
+void PrintLayouts(std::string_view name, const std::vector<OperandLayout>& layouts,
+                  std::string* out) {
+  for (const OperandLayout& l : layouts)
+    absl::StrAppend(out, std::string(name), " ", Dims(l.strides),
+                    l.may_alias_result ? " alias\n" : "\n");
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // KernelEmitter: values of a fusion at an index, as LLVM IR inside a nest of loops.
 //
-// Eval(op, index) emits the element(s) of `op` at `index`, whose expressions are over loop variables; movement ops only map the
-// index. A value is emitted at the outermost loop level on which its operands are known (so that nothing needs hoisting), once per
-// (op, index): the memo of each open level is searched first. Where the vector variable occurs in the index the value is a
-// vector of `lanes`, elsewhere a scalar; where the unroll variable occurs there are `copies` of it, else one.
+// Eval(op, index) emits the element(s) of `op` at `index`, whose expressions are over loop
+// variables; movement ops only map the index. A value is emitted at the outermost loop level on
+// which its operands are known (so that nothing needs hoisting), once per (op, index): the memo of
+// each open level is searched first. Where the vector variable occurs in the index the value is a
+// vector of `lanes`, elsewhere a scalar; where the unroll variable occurs there are `copies` of it,
+// else one.
 //
 // Errors are sticky: the first is kept, values become poison, status() tells at the end.
 #pragma once
@@ -29,7 +31,8 @@ struct Val {
   bool is_vector() const { return v[0]->getType()->isVectorTy(); }
 };
 
-// Bounds under which a value is wanted: lanes outside are never used, so loads must not touch memory there.
+// Bounds under which a value is wanted: lanes outside are never used, so loads must not touch
+// memory there.
 struct Guard {
   const Guard* parent = nullptr;  // holds too, and is checked first
   std::vector<IndexBound> bounds;
@@ -39,11 +42,13 @@ struct Guard {
 struct LaneMode {
   int lanes = 1;
   int copies = 1;
-  int vector_var = -1;            // index variable that the lanes advance
-  int unroll_var = -1;            // index variable that the copies advance, by `unroll_step`
+  int vector_var = -1;  // index variable that the lanes advance
+  int unroll_var = -1;  // index variable that the copies advance, by `unroll_step`
   int64_t unroll_step = 1;
-  llvm::Value* remaining = nullptr;  // masked tail: elements left from lane 0 of copy 0 on, i64, at least 1
-  llvm::SmallVector<llvm::Value*, 4> masks;  // masked tail: live lanes, per copy if copies advance the vector variable
+  llvm::Value* remaining =
+      nullptr;  // masked tail: elements left from lane 0 of copy 0 on, i64, at least 1
+  llvm::SmallVector<llvm::Value*, 4>
+      masks;  // masked tail: live lanes, per copy if copies advance the vector variable
 };
 
 struct KernelSpecs {
@@ -75,16 +80,19 @@ class KernelEmitter {
   int innermost() const { return static_cast<int>(levels_.size()) - 1; }
   void BindVar(Index var, llvm::Value* value) { vars_[var->var] = {value, innermost()}; }
   // for (v = lo; v < hi; v += step) body(v).
-  void Loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step, const std::function<void(llvm::Value*)>& body);
-  void LoopOver(Index var, llvm::Value* lo, llvm::Value* hi, int64_t step, const std::function<void()>& body);
-  // Vectors of `lanes` x `unroll` over [lo, hi), then the tail; `body` is emitted once for each mode. hi - lo is known to be a
-  // multiple of `multiple`. A heavy body is emitted fewer times.
+  void Loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step,
+            const std::function<void(llvm::Value*)>& body);
+  void LoopOver(Index var, llvm::Value* lo, llvm::Value* hi, int64_t step,
+                const std::function<void()>& body);
+  // Vectors of `lanes` x `unroll` over [lo, hi), then the tail; `body` is emitted once for each
+  // mode. hi - lo is known to be a multiple of `multiple`. A heavy body is emitted fewer times.
   struct VectorLoopOptions {
     int lanes = 1, unroll = 1;
     bool masked_tail = false, heavy = false;
     int64_t multiple = 1;
   };
-  void VectorLoop(Index var, llvm::Value* lo, llvm::Value* hi, const VectorLoopOptions& options, const std::function<void()>& body);
+  void VectorLoop(Index var, llvm::Value* lo, llvm::Value* hi, const VectorLoopOptions& options,
+                  const std::function<void()>& body);
   void If(llvm::Value* condition, const std::function<void()>& then);
   const LaneMode& mode() const { return mode_; }
   void set_mode(const LaneMode& mode) { mode_ = mode; }
@@ -96,20 +104,24 @@ class KernelEmitter {
   llvm::AllocaInst* Alloca(llvm::Type* type);
 
   // ---- values ----
-  Val Eval(const Instruction* op, const IndexTuple& index, const Guard* guard = nullptr, int component = 0);
+  Val Eval(const Instruction* op, const IndexTuple& index, const Guard* guard = nullptr,
+           int component = 0);
   // Declares the value of (op, index) known from here on, e.g. a finished reduction.
   void Define(const Instruction* op, const IndexTuple& index, int component, Val value);
-  // A finished reduction or a kept value that lies in scratch: element `offset` of `base` (type by component).
+  // A finished reduction or a kept value that lies in scratch: element `offset` of `base` (type by
+  // component).
   struct InMemory {
     llvm::Value* base;
     int level;
     Index offset;
     PrimitiveType type;  // register type is what is stored
   };
-  void DefineInMemory(const Instruction* op, const IndexTuple& index, int component, InMemory where);
+  void DefineInMemory(const Instruction* op, const IndexTuple& index, int component,
+                      InMemory where);
   void ForgetInMemory() { in_memory_.clear(); }
   // Memory values (emit_types.h) of base[offset]; lanes and copies as the index asks.
-  Val LoadElements(llvm::Value* base, int base_level, llvm::Type* element, Index offset, const Guard* guard);
+  Val LoadElements(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
+                   const Guard* guard);
   // What to do with a load that a transpose kernel has turned in registers.
   using LoadHook = std::function<std::optional<Val>(const Instruction* parameter, Index offset)>;
   LoadHook load_hook;
@@ -120,7 +132,9 @@ class KernelEmitter {
   // Stores register values (not narrowed) at base[offset]: scratch.
   void StoreRaw(llvm::Value* base, int level, Index offset, PrimitiveType type, const Val& value);
   Val LoadRaw(const InMemory& where);
-  llvm::Value* ResultPointer(int result) { return pointers_[fused_.operands.size() + static_cast<size_t>(result)]; }
+  llvm::Value* ResultPointer(int result) {
+    return pointers_[fused_.operands.size() + static_cast<size_t>(result)];
+  }
   llvm::Value* OperandPointer(int operand) { return pointers_[static_cast<size_t>(operand)]; }
   llvm::Value* ScratchPointer(int64_t byte_offset);
 
@@ -128,20 +142,27 @@ class KernelEmitter {
   void Check(const Instruction* check, const Val& condition);
 
   // `computation` on values; scalars are widened where operands differ.
-  std::vector<llvm::Value*> Apply(llvm::IRBuilder<>& b, const Computation& computation, std::span<llvm::Value* const> args);
+  std::vector<llvm::Value*> Apply(llvm::IRBuilder<>& b, const Computation& computation,
+                                  std::span<llvm::Value* const> args);
   // The neutral element of a kIdentity reduction, or its init value; scalar.
   llvm::Value* PartialStart(const Instruction& reduce, int component);
 
   llvm::Value* EmitDim(Dim d);
   llvm::Value* I64(int64_t c) { return llvm::ConstantInt::getSigned(i64_, c); }
   llvm::Type* VectorOf(llvm::Type* element) const {
-    return mode_.lanes == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(mode_.lanes));
+    return mode_.lanes == 1
+               ? element
+               : llvm::FixedVectorType::get(element, static_cast<unsigned>(mode_.lanes));
   }
   llvm::LLVMContext& context() { return function_->getContext(); }
   // `value` as a vector of the mode's lanes.
   llvm::Value* Splat(llvm::Value* value, int level);
-  bool IsVectorIndex(Index e) const { return mode_.lanes > 1 && mode_.vector_var >= 0 && e->DependsOn(mode_.vector_var); }
-  bool IsUnrolledIndex(Index e) const { return mode_.copies > 1 && mode_.unroll_var >= 0 && e->DependsOn(mode_.unroll_var); }
+  bool IsVectorIndex(Index e) const {
+    return mode_.lanes > 1 && mode_.vector_var >= 0 && e->DependsOn(mode_.vector_var);
+  }
+  bool IsUnrolledIndex(Index e) const {
+    return mode_.copies > 1 && mode_.unroll_var >= 0 && e->DependsOn(mode_.unroll_var);
+  }
   // i64 value of `e` in lane 0.
   Val ScalarIndex(Index e, const Guard* guard = nullptr);
   // Per lane; i32 where that is known to suffice, else i64.
@@ -171,7 +192,8 @@ class KernelEmitter {
     absl::flat_hash_map<Key, Val> memo;
     absl::flat_hash_map<IndexKey, Val> scalar_index, vector_index;
     absl::flat_hash_map<std::pair<llvm::Value*, int>, llvm::Value*> splats;
-    absl::flat_hash_map<std::pair<llvm::Value*, Index>, std::pair<llvm::Value*, int>> outer_pointers;
+    absl::flat_hash_map<std::pair<llvm::Value*, Index>, std::pair<llvm::Value*, int>>
+        outer_pointers;
     absl::flat_hash_map<const Guard*, Val> conditions;
   };
   struct VarBinding {
@@ -180,33 +202,40 @@ class KernelEmitter {
   };
 
   const Guard* Under(const Guard* guard, absl::Span<const IndexBound> bounds);
-  Val EvalUncached(const Instruction* op, const IndexTuple& index, const Guard* guard, int component);
+  Val EvalUncached(const Instruction* op, const IndexTuple& index, const Guard* guard,
+                   int component);
   Val EvalElementwise(const Instruction* op, const IndexTuple& index, const Guard* guard);
   Val EvalConstant(const Instruction* op, const IndexTuple& index, const Guard* guard);
   Val EvalIota(const Instruction* op, const IndexTuple& index, const Guard* guard);
-  Val EvalWindowed(const Instruction* op, const IndexTuple& index, const Guard* guard);  // pad, dynamic-update-slice
+  Val EvalWindowed(const Instruction* op, const IndexTuple& index,
+                   const Guard* guard);  // pad, dynamic-update-slice
   Val EvalConcatenate(const Instruction* op, const IndexTuple& index, const Guard* guard);
   Val EvalReduce(const Instruction* op, const IndexTuple& index, const Guard* guard, int component);
-  Val EvalReduceWindow(const Instruction* op, const IndexTuple& index, const Guard* guard, int component);
+  Val EvalReduceWindow(const Instruction* op, const IndexTuple& index, const Guard* guard,
+                       int component);
   // Nested serial loops over `vars` around one application of to_apply; results of all components.
-  std::vector<Val> SerialReduce(const Instruction* op, absl::Span<const Index> vars, const IndexTuple& kept,
+  std::vector<Val> SerialReduce(const Instruction* op, absl::Span<const Index> vars,
+                                const IndexTuple& kept,
                                 const std::function<std::vector<Val>()>& values,
                                 const std::function<std::optional<Val>()>& condition);
   Val SelectVal(const Val& condition, const Val& a, const Val& b);
   Val Condition(const Guard* guard);  // all of it, parents included
   Val EmitBound(const IndexBound& bound, const Guard* guard);
-  Val Binary(const Val& a, const Val& b, const std::function<llvm::Value*(llvm::IRBuilder<>&, llvm::Value*, llvm::Value*)>& f);
+  Val Binary(const Val& a, const Val& b,
+             const std::function<llvm::Value*(llvm::IRBuilder<>&, llvm::Value*, llvm::Value*)>& f);
   Val ScalarIndexUncached(Index e, const Guard* guard);
   Val VectorIndexUncached(Index e, const Guard* guard, bool narrow);
   Val RuntimeValue(Index e, const Guard* guard, bool vector);
   bool FitsI32(Index e) const;
 
   // Pointer to element `offset` (lane 0) for each copy.
-  Val ElementPointer(llvm::Value* base, int base_level, llvm::Type* element, Index offset, const Guard* guard);
+  Val ElementPointer(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
+                     const Guard* guard);
   llvm::Value* Dummy();  // memory that may always be read
   llvm::Value* And(llvm::IRBuilder<>& b, llvm::Value* a, llvm::Value* c);
   void MakeMasks();
-  void StoreElements(llvm::Value* base, int base_level, llvm::Type* element, Index offset, const Val& value);
+  void StoreElements(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
+                     const Val& value);
   bool HasMaskedMemory(llvm::Type* element) const;
 
   const FusedKernel& fused_;

@@ -13,14 +13,17 @@ using llvm::Value;
 
 namespace {
 
-llvm::Constant* ConstantOf(llvm::Type* type, PrimitiveType element, const Literal& literal, int64_t i) {
+llvm::Constant* ConstantOf(llvm::Type* type, PrimitiveType element, const Literal& literal,
+                           int64_t i) {
   if (IsFloat(element)) return llvm::ConstantFP::get(type, literal.GetAsDouble(i));
-  return llvm::ConstantInt::get(type, static_cast<uint64_t>(literal.GetAsInt64(i)), false, /*ImplicitTrunc=*/true);
+  return llvm::ConstantInt::get(type, static_cast<uint64_t>(literal.GetAsInt64(i)), false,
+                                /*ImplicitTrunc=*/true);
 }
 
 }  // namespace
 
-Val KernelEmitter::Eval(const Instruction* op, const IndexTuple& index, const Guard* guard, int component) {
+Val KernelEmitter::Eval(const Instruction* op, const IndexTuple& index, const Guard* guard,
+                        int component) {
   Key key{op, {index.begin(), index.end()}, guard, component};
   Key unguarded = key;
   unguarded.guard = nullptr;
@@ -44,26 +47,32 @@ Val KernelEmitter::Eval(const Instruction* op, const IndexTuple& index, const Gu
   return v;
 }
 
-void KernelEmitter::Define(const Instruction* op, const IndexTuple& index, int component, Val value) {
-  levels_[static_cast<size_t>(value.level)].memo[{op, {index.begin(), index.end()}, nullptr, component}] = std::move(value);
+void KernelEmitter::Define(const Instruction* op, const IndexTuple& index, int component,
+                           Val value) {
+  levels_[static_cast<size_t>(value.level)]
+      .memo[{op, {index.begin(), index.end()}, nullptr, component}] = std::move(value);
 }
 
-void KernelEmitter::DefineInMemory(const Instruction* op, const IndexTuple& index, int component, InMemory where) {
+void KernelEmitter::DefineInMemory(const Instruction* op, const IndexTuple& index, int component,
+                                   InMemory where) {
   in_memory_[{op, {index.begin(), index.end()}, nullptr, component}] = where;
 }
 
-Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, const Guard* guard, int component) {
+Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, const Guard* guard,
+                                int component) {
   switch (op->opcode()) {
     case Opcode::kParameter: {
       const size_t p = static_cast<size_t>(op->parameter_number());
       const PrimitiveType type = op->shape().element_type();
       bool inside = true;
-      for (size_t d = 0; d < index.size(); ++d) inside &= Decide({index[d], op->shape().dim(static_cast<int64_t>(d))}) == true;
+      for (size_t d = 0; d < index.size(); ++d)
+        inside &= Decide({index[d], op->shape().dim(static_cast<int64_t>(d))}) == true;
       Index offset = space_.Linear(index, fused_.operands[p].strides);
       if (load_hook) {
         if (std::optional<Val> v = load_hook(op, offset)) return *v;
       }
-      Val v = LoadElements(pointers_[p], 0, MemoryType(context(), type), offset, inside ? nullptr : guard);
+      Val v = LoadElements(pointers_[p], 0, MemoryType(context(), type), offset,
+                           inside ? nullptr : guard);
       for (Value*& x : v.v) x = FromMemory(At(v.level), type, x, specs_.types);
       return v;
     }
@@ -88,12 +97,14 @@ Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, 
       break;
   }
   if (op->family() == Family::kElementwise) return EvalElementwise(op, index, guard);
-  if (std::optional<OperandIndex> mapped = MapToOperand(space_, *op, 0, index)) return Eval(op->operand(0), mapped->index, guard);
+  if (std::optional<OperandIndex> mapped = MapToOperand(space_, *op, 0, index))
+    return Eval(op->operand(0), mapped->index, guard);
   Fail(absl::UnimplementedError(absl::StrCat("code generation of ", op->ToString())));
   return {};
 }
 
-Val KernelEmitter::EvalElementwise(const Instruction* op, const IndexTuple& index, const Guard* guard) {
+Val KernelEmitter::EvalElementwise(const Instruction* op, const IndexTuple& index,
+                                   const Guard* guard) {
   std::vector<Val> operands;
   Val r;
   size_t copies = 1;
@@ -121,28 +132,36 @@ Val KernelEmitter::EvalElementwise(const Instruction* op, const IndexTuple& inde
   return r;
 }
 
-Val KernelEmitter::EvalConstant(const Instruction* op, const IndexTuple& index, const Guard* guard) {
+Val KernelEmitter::EvalConstant(const Instruction* op, const IndexTuple& index,
+                                const Guard* guard) {
   const PrimitiveType type = op->shape().element_type();
   if (auto it = fused_.literal_of.find(op); it != fused_.literal_of.end()) {
     llvm::IRBuilder<>& b = At(0);
     const uint64_t slot = fused_.size_args.size() + static_cast<size_t>(it->second);
-    return {.v = {b.CreateLoad(RegisterType(context(), type), b.CreateConstInBoundsGEP1_64(i64_, function_->getArg(1), slot))}};
+    return {.v = {b.CreateLoad(RegisterType(context(), type),
+                               b.CreateConstInBoundsGEP1_64(i64_, function_->getArg(1), slot))}};
   }
   const Literal& literal = op->literal();
-  if (literal.num_elements() == 0) return {.v = {llvm::PoisonValue::get(RegisterType(context(), type))}};
-  if (op->shape().rank() == 0 || literal.IsSplat()) return {.v = {ConstantOf(RegisterType(context(), type), type, literal, 0)}};
+  if (literal.num_elements() == 0)
+    return {.v = {llvm::PoisonValue::get(RegisterType(context(), type))}};
+  if (op->shape().rank() == 0 || literal.IsSplat())
+    return {.v = {ConstantOf(RegisterType(context(), type), type, literal, 0)}};
   llvm::GlobalVariable*& table = tables_[op];
   if (table == nullptr) {
     llvm::Type* memory = MemoryType(context(), type);
-    llvm::Type* element = IsHalf(type) ? RegisterType(context(), type) : memory;  // halves are kept widened
+    llvm::Type* element =
+        IsHalf(type) ? RegisterType(context(), type) : memory;  // halves are kept widened
     std::vector<llvm::Constant*> values;
-    for (int64_t i = 0; i < literal.num_elements(); ++i) values.push_back(ConstantOf(element, type, literal, i));
+    for (int64_t i = 0; i < literal.num_elements(); ++i)
+      values.push_back(ConstantOf(element, type, literal, i));
     auto* array = llvm::ArrayType::get(element, values.size());
-    table = new llvm::GlobalVariable(*function_->getParent(), array, true, llvm::GlobalValue::PrivateLinkage,
+    table = new llvm::GlobalVariable(*function_->getParent(), array, true,
+                                     llvm::GlobalValue::PrivateLinkage,
                                      llvm::ConstantArray::get(array, values));
   }
   llvm::Type* element = llvm::cast<llvm::ArrayType>(table->getValueType())->getElementType();
-  Val v = LoadElements(table, 0, element, space_.Linear(index, DenseStrides(op->shape().dims())), guard);
+  Val v = LoadElements(table, 0, element, space_.Linear(index, DenseStrides(op->shape().dims())),
+                       guard);
   if (type == PrimitiveType::kPred) {
     for (Value*& x : v.v) x = FromMemory(At(v.level), type, x, specs_.types);
   }
@@ -178,7 +197,8 @@ Val KernelEmitter::SelectVal(const Val& condition, const Val& a, const Val& b) {
 }
 
 // Inside the window from one operand, outside from the other.
-Val KernelEmitter::EvalWindowed(const Instruction* op, const IndexTuple& index, const Guard* guard) {
+Val KernelEmitter::EvalWindowed(const Instruction* op, const IndexTuple& index,
+                                const Guard* guard) {
   const bool pad = op->opcode() == Opcode::kPad;
   const int64_t inner = pad ? 0 : 1, outer = pad ? 1 : 0;
   OperandIndex window = *MapToOperand(space_, *op, inner, index);
@@ -193,7 +213,8 @@ Val KernelEmitter::EvalWindowed(const Instruction* op, const IndexTuple& index, 
   return SelectVal(BoundsHold(window.bounds, guard), in, out);
 }
 
-Val KernelEmitter::EvalConcatenate(const Instruction* op, const IndexTuple& index, const Guard* guard) {
+Val KernelEmitter::EvalConcatenate(const Instruction* op, const IndexTuple& index,
+                                   const Guard* guard) {
   std::optional<Val> result;
   for (int64_t k = op->operand_count(); k-- > 0;) {
     OperandIndex piece = *MapToOperand(space_, *op, k, index);
@@ -206,7 +227,8 @@ Val KernelEmitter::EvalConcatenate(const Instruction* op, const IndexTuple& inde
   return result ? *result : Val{};
 }
 
-std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation& computation, std::span<Value* const> args) {
+std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation& computation,
+                                         std::span<Value* const> args) {
   absl::flat_hash_map<const Instruction*, Value*> values;
   EmitOptions options = specs_.types;
   options.merging = true;
@@ -225,13 +247,16 @@ std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation
     unsigned lanes = 0;
     for (const Instruction* o : op->operands()) {
       operands.push_back(values[o]);
-      if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(values[o]->getType())) lanes = v->getNumElements();
+      if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(values[o]->getType()))
+        lanes = v->getNumElements();
     }
     for (Value*& o : operands) {
       if (lanes > 0 && !o->getType()->isVectorTy()) o = b.CreateVectorSplat(lanes, o);
     }
-    absl::StatusOr<Value*> v = op->IsElementwise() ? EmitElementwise(b, *op, operands, options)
-                                                   : absl::UnimplementedError(absl::StrCat("code generation of ", op->ToString()));
+    absl::StatusOr<Value*> v =
+        op->IsElementwise()
+            ? EmitElementwise(b, *op, operands, options)
+            : absl::UnimplementedError(absl::StrCat("code generation of ", op->ToString()));
     if (!v.ok()) {
       Fail(v.status());
       v = llvm::PoisonValue::get(RegisterType(context(), op->shape().element_type()));
@@ -264,7 +289,8 @@ Value* KernelEmitter::PartialStart(const Instruction& reduce, int component) {
     case Opcode::kMaximum:
       return IsFloat(type) ? llvm::ConstantFP::get(t, -inf) : integer(IsSigned(type) ? top : 0);
     case Opcode::kMinimum:
-      return IsFloat(type) ? llvm::ConstantFP::get(t, inf) : integer(IsSigned(type) ? top - 1 : ~uint64_t{0});
+      return IsFloat(type) ? llvm::ConstantFP::get(t, inf)
+                           : integer(IsSigned(type) ? top - 1 : ~uint64_t{0});
     case Opcode::kAnd:
       return integer(~uint64_t{0});
     default:  // add, or, xor; -0 is what leaves -0 alone
@@ -272,12 +298,15 @@ Value* KernelEmitter::PartialStart(const Instruction& reduce, int component) {
   }
 }
 
-std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, absl::Span<const Index> vars, const IndexTuple& kept,
+std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, absl::Span<const Index> vars,
+                                             const IndexTuple& kept,
                                              const std::function<std::vector<Val>()>& values,
                                              const std::function<std::optional<Val>()>& condition) {
   const int64_t components = op->operand_count() / 2;
-  const bool vector = std::any_of(kept.begin(), kept.end(), [this](Index e) { return IsVectorIndex(e); });
-  const bool unrolled = std::any_of(kept.begin(), kept.end(), [this](Index e) { return IsUnrolledIndex(e); });
+  const bool vector =
+      std::any_of(kept.begin(), kept.end(), [this](Index e) { return IsVectorIndex(e); });
+  const bool unrolled =
+      std::any_of(kept.begin(), kept.end(), [this](Index e) { return IsUnrolledIndex(e); });
   const int copies = unrolled ? mode_.copies : 1;
   std::vector<std::vector<llvm::AllocaInst*>> slots(static_cast<size_t>(components));
   for (int64_t k = 0; k < components; ++k) {
@@ -293,9 +322,12 @@ std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, absl::Span<c
     std::optional<Val> wanted = condition ? condition() : std::nullopt;
     for (int c = 0; c < copies; ++c) {
       std::vector<Value*> args, old;
-      for (int64_t k = 0; k < components; ++k) old.push_back(Here().CreateLoad(slots[k][c]->getAllocatedType(), slots[k][c]));
+      for (int64_t k = 0; k < components; ++k)
+        old.push_back(Here().CreateLoad(slots[k][c]->getAllocatedType(), slots[k][c]));
       args = old;
-      for (const Val& x : v) args.push_back(vector ? Splat(x.at(static_cast<size_t>(c)), x.level) : x.at(static_cast<size_t>(c)));
+      for (const Val& x : v)
+        args.push_back(vector ? Splat(x.at(static_cast<size_t>(c)), x.level)
+                              : x.at(static_cast<size_t>(c)));
       std::vector<Value*> next = Apply(Here(), *op->to_apply(), args);
       for (int64_t k = 0; k < components; ++k) {
         Value* n = next[k];
@@ -316,14 +348,16 @@ std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, absl::Span<c
   std::vector<Val> results;
   for (auto& component : slots) {
     Val r{.level = innermost()};
-    for (llvm::AllocaInst* slot : component) r.v.push_back(Here().CreateLoad(slot->getAllocatedType(), slot));
+    for (llvm::AllocaInst* slot : component)
+      r.v.push_back(Here().CreateLoad(slot->getAllocatedType(), slot));
     results.push_back(std::move(r));
   }
   return results;
 }
 
 // Not one of the plan's reductions (or not at the plan's index): a serial loop right here.
-Val KernelEmitter::EvalReduce(const Instruction* op, const IndexTuple& index, const Guard* guard, int component) {
+Val KernelEmitter::EvalReduce(const Instruction* op, const IndexTuple& index, const Guard* guard,
+                              int component) {
   const Shape& shape = op->operand(0)->shape();
   IndexTuple full(static_cast<size_t>(shape.rank()), nullptr);
   std::vector<Index> vars;
@@ -341,18 +375,21 @@ Val KernelEmitter::EvalReduce(const Instruction* op, const IndexTuple& index, co
   }
   auto values = [&] {
     std::vector<Val> v;
-    for (int64_t k = 0; k < op->operand_count() / 2; ++k) v.push_back(Eval(op->operand(k), full, guard));
+    for (int64_t k = 0; k < op->operand_count() / 2; ++k)
+      v.push_back(Eval(op->operand(k), full, guard));
     return v;
   };
   std::vector<Val> results = SerialReduce(op, vars, index, values, nullptr);
   for (size_t k = 0; k < results.size(); ++k) {
-    levels_[static_cast<size_t>(results[k].level)].memo[{op, {index.begin(), index.end()}, guard, static_cast<int>(k)}] = results[k];
+    levels_[static_cast<size_t>(results[k].level)]
+        .memo[{op, {index.begin(), index.end()}, guard, static_cast<int>(k)}] = results[k];
   }
   return results[static_cast<size_t>(component)];
 }
 
 // Serial over the window; positions in the padding, or between dilated elements, do not count.
-Val KernelEmitter::EvalReduceWindow(const Instruction* op, const IndexTuple& index, const Guard* guard, int component) {
+Val KernelEmitter::EvalReduceWindow(const Instruction* op, const IndexTuple& index,
+                                    const Guard* guard, int component) {
   const Window& window = op->attrs().get<Window>(Attr::kWindow);
   const Shape& shape = op->operand(0)->shape();
   std::vector<Index> vars;
@@ -363,7 +400,8 @@ Val KernelEmitter::EvalReduceWindow(const Instruction* op, const IndexTuple& ind
     Index e = space_.Multiply(index[d], w.stride);
     if (w.size > 1) {
       if (space_.num_vars() == IndexSpace::kMaxVars) {
-        Fail(absl::UnimplementedError(absl::StrCat("too many loops in one kernel at ", op->name())));
+        Fail(
+            absl::UnimplementedError(absl::StrCat("too many loops in one kernel at ", op->name())));
         return {};
       }
       vars.push_back(space_.Var(w.size));
@@ -383,7 +421,8 @@ Val KernelEmitter::EvalReduceWindow(const Instruction* op, const IndexTuple& ind
   const Guard* inside = Under(guard, bounds);
   auto values = [&] {
     std::vector<Val> v;
-    for (int64_t k = 0; k < op->operand_count() / 2; ++k) v.push_back(Eval(op->operand(k), at, inside));
+    for (int64_t k = 0; k < op->operand_count() / 2; ++k)
+      v.push_back(Eval(op->operand(k), at, inside));
     return v;
   };
   auto counts = [&]() -> std::optional<Val> {
@@ -392,7 +431,8 @@ Val KernelEmitter::EvalReduceWindow(const Instruction* op, const IndexTuple& ind
   };
   std::vector<Val> results = SerialReduce(op, vars, index, values, counts);
   for (size_t k = 0; k < results.size(); ++k) {
-    levels_[static_cast<size_t>(results[k].level)].memo[{op, {index.begin(), index.end()}, guard, static_cast<int>(k)}] = results[k];
+    levels_[static_cast<size_t>(results[k].level)]
+        .memo[{op, {index.begin(), index.end()}, guard, static_cast<int>(k)}] = results[k];
   }
   return results[static_cast<size_t>(component)];
 }
@@ -408,7 +448,8 @@ void KernelEmitter::Check(const Instruction* check, const Val& condition) {
   Value* any = Here().CreateLoad(i1, flag);
   for (size_t c = 0; c < condition.v.size(); ++c) {
     Value* failed = condition.v[c];
-    if (Value* mask = LaneMask(static_cast<int>(c))) failed = Here().CreateAnd(Splat(failed, condition.level), mask);
+    if (Value* mask = LaneMask(static_cast<int>(c)))
+      failed = Here().CreateAnd(Splat(failed, condition.level), mask);
     if (failed->getType()->isVectorTy()) failed = Here().CreateOrReduce(failed);
     any = Here().CreateOr(any, failed);
   }

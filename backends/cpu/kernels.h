@@ -15,13 +15,15 @@ void EmitScatterKernel(KernelEmitter& e, const KernelPlan& plan);
 // ---- shared ----
 
 const Shape& RootShape(const FusedKernel& fused, size_t root);
-// for o in [begin, end): binds the split loops' variables (and calls body with the block number, 0 if the plan has none).
+// for o in [begin, end): binds the split loops' variables (and calls body with the block number, 0
+// if the plan has none).
 void ForOuter(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> vars, Dim blocks,
               const std::function<void(llvm::Value* block)>& body);
 // Loops over loops[first, last) of the plan, one element at a time.
-void ForLoops(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> vars, size_t first, size_t last,
-              const std::function<void()>& body);
-// Evaluates these roots (all before any is stored: a result may share memory with an operand) and stores them.
+void ForLoops(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> vars, size_t first,
+              size_t last, const std::function<void()>& body);
+// Evaluates these roots (all before any is stored: a result may share memory with an operand) and
+// stores them.
 void StoreRoots(KernelEmitter& e, const Iteration& iteration, absl::Span<const int64_t> roots);
 // tenon.checks of this role.
 void EmitChecks(KernelEmitter& e, const Iteration& iteration, Role role);

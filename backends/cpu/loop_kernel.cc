@@ -42,15 +42,18 @@ void ForOuter(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> 
     };
     const bool has_block = !(blocks == Dim(1));
     if (has_block) block = digit(blocks, plan.split == 0);
-    for (int i = plan.split; i-- > 0;) e.BindVar(vars[static_cast<size_t>(i)], digit(plan.loops[static_cast<size_t>(i)].extent, i == 0));
+    for (int i = plan.split; i-- > 0;)
+      e.BindVar(vars[static_cast<size_t>(i)],
+                digit(plan.loops[static_cast<size_t>(i)].extent, i == 0));
     body(block);
   });
 }
 
-void ForLoops(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> vars, size_t first, size_t last,
-              const std::function<void()>& body) {
+void ForLoops(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> vars, size_t first,
+              size_t last, const std::function<void()>& body) {
   if (first >= last) return body();
-  e.LoopOver(vars[first], e.I64(0), e.EmitDim(plan.loops[first].extent), 1, [&] { ForLoops(e, plan, vars, first + 1, last, body); });
+  e.LoopOver(vars[first], e.I64(0), e.EmitDim(plan.loops[first].extent), 1,
+             [&] { ForLoops(e, plan, vars, first + 1, last, body); });
 }
 
 void StoreRoots(KernelEmitter& e, const Iteration& iteration, absl::Span<const int64_t> roots) {
@@ -58,11 +61,14 @@ void StoreRoots(KernelEmitter& e, const Iteration& iteration, absl::Span<const i
   std::vector<Index> offsets;
   for (int64_t i : roots) {
     const Instruction* root = e.fused().roots[static_cast<size_t>(i)];
-    IndexTuple index = iteration.IndexOf(e.space(), e.fused(), RootShape(e.fused(), static_cast<size_t>(i)));
-    values.push_back(e.Eval(root, index, nullptr, root->shape().is_tuple() ? static_cast<int>(i) : 0));
+    IndexTuple index =
+        iteration.IndexOf(e.space(), e.fused(), RootShape(e.fused(), static_cast<size_t>(i)));
+    values.push_back(
+        e.Eval(root, index, nullptr, root->shape().is_tuple() ? static_cast<int>(i) : 0));
     offsets.push_back(e.space().Linear(index, e.fused().results[static_cast<size_t>(i)].strides));
   }
-  for (size_t k = 0; k < values.size(); ++k) e.StoreResult(static_cast<int>(roots[k]), offsets[k], values[k]);
+  for (size_t k = 0; k < values.size(); ++k)
+    e.StoreResult(static_cast<int>(roots[k]), offsets[k], values[k]);
 }
 
 void EmitChecks(KernelEmitter& e, const Iteration& iteration, Role role) {
@@ -81,24 +87,32 @@ void EmitOthers(KernelEmitter& e) {
     const Instruction* check;
   };
   std::vector<Item> items;
-  for (int64_t i : RootsWithRole(f, Role::kOther)) items.push_back({&RootShape(f, static_cast<size_t>(i)), i, nullptr});
+  for (int64_t i : RootsWithRole(f, Role::kOther))
+    items.push_back({&RootShape(f, static_cast<size_t>(i)), i, nullptr});
   for (const Instruction* c : f.checks) {
-    if (f.RoleOf(c->operand(0)->shape()) == Role::kOther) items.push_back({&c->operand(0)->shape(), -1, c});
+    if (f.RoleOf(c->operand(0)->shape()) == Role::kOther)
+      items.push_back({&c->operand(0)->shape(), -1, c});
   }
   if (items.empty()) return;
   e.If(e.Here().CreateICmpEQ(e.begin(), e.I64(0)), [&] {
     for (const Item& item : items) {
       IndexTuple index;
-      for (Dim d : item.shape->dims()) index.push_back(KnownOne(d) ? e.space().Constant(0) : e.space().Var(d));
+      for (Dim d : item.shape->dims())
+        index.push_back(KnownOne(d) ? e.space().Constant(0) : e.space().Var(d));
       std::function<void(size_t)> nest = [&](size_t d) {
         if (d < index.size()) {
           if (index[d]->kind != IndexNode::Kind::kVar) return nest(d + 1);
-          return e.LoopOver(index[d], e.I64(0), e.EmitDim(item.shape->dim(static_cast<int64_t>(d))), 1, [&] { nest(d + 1); });
+          return e.LoopOver(index[d], e.I64(0), e.EmitDim(item.shape->dim(static_cast<int64_t>(d))),
+                            1, [&] { nest(d + 1); });
         }
-        if (item.check != nullptr) return e.Check(item.check, e.Eval(item.check->operand(0), index));
+        if (item.check != nullptr)
+          return e.Check(item.check, e.Eval(item.check->operand(0), index));
         const Instruction* root = f.roots[static_cast<size_t>(item.root)];
-        Val v = e.Eval(root, index, nullptr, root->shape().is_tuple() ? static_cast<int>(item.root) : 0);
-        e.StoreResult(static_cast<int>(item.root), e.space().Linear(index, f.results[static_cast<size_t>(item.root)].strides), v);
+        Val v = e.Eval(root, index, nullptr,
+                       root->shape().is_tuple() ? static_cast<int>(item.root) : 0);
+        e.StoreResult(static_cast<int>(item.root),
+                      e.space().Linear(index, f.results[static_cast<size_t>(item.root)].strides),
+                      v);
       };
       nest(0);
     }
@@ -118,15 +132,20 @@ constexpr int64_t kMaxSegments = 8;
 std::optional<Segments> FindSegments(const FusedKernel& f, const KernelPlan& plan) {
   const Instruction* concat = nullptr;
   for (const Instruction* op : f.order) {
-    if (op->opcode() == Opcode::kConcatenate && f.RoleOf(op->shape()) == Role::kFull && concat == nullptr) concat = op;
+    if (op->opcode() == Opcode::kConcatenate && f.RoleOf(op->shape()) == Role::kFull &&
+        concat == nullptr)
+      concat = op;
   }
-  if (concat == nullptr || concat->operand_count() > kMaxSegments || concat->shape().rank() != static_cast<int64_t>(f.dims.size())) return std::nullopt;
+  if (concat == nullptr || concat->operand_count() > kMaxSegments ||
+      concat->shape().rank() != static_cast<int64_t>(f.dims.size()))
+    return std::nullopt;
   const int64_t d = concat->dimensions()[0];
   if (!KnownEqual(concat->shape().dim(d), f.dims[static_cast<size_t>(d)])) return std::nullopt;
   for (size_t i = 0; i < plan.loops.size(); ++i) {
     if (plan.loops[i].dims[0] != d) continue;
     Dim inner = 1;
-    for (size_t k = 1; k < plan.loops[i].dims.size(); ++k) inner *= f.dims[static_cast<size_t>(plan.loops[i].dims[k])];
+    for (size_t k = 1; k < plan.loops[i].dims.size(); ++k)
+      inner *= f.dims[static_cast<size_t>(plan.loops[i].dims[k])];
     Segments s{.loop = i};
     Dim start = 0;
     for (const Instruction* o : concat->operands()) {
@@ -192,18 +211,23 @@ class LoopKernel {
       return Vectors(lo, Min(b().CreateAdd(lo, e_.I64(plan_.block)), n));
     }
     if (segments_ && segments_->loop == i) {
-      return ForSegments([&](Index var, Dim, Dim extent) { e_.LoopOver(var, e_.I64(0), e_.EmitDim(extent), 1, [&] { Inner(i + 1); }); });
+      return ForSegments([&](Index var, Dim, Dim extent) {
+        e_.LoopOver(var, e_.I64(0), e_.EmitDim(extent), 1, [&] { Inner(i + 1); });
+      });
     }
     e_.LoopOver(vars_[i], e_.I64(0), e_.EmitDim(plan_.loops[i].extent), 1, [&] { Inner(i + 1); });
   }
 
   void Vectors(Value* lo, Value* hi) {
-    KernelEmitter::VectorLoopOptions options{plan_.lanes, plan_.unroll, plan_.masked_tail, IsHeavy(f_)};
+    KernelEmitter::VectorLoopOptions options{plan_.lanes, plan_.unroll, plan_.masked_tail,
+                                             IsHeavy(f_)};
     const int64_t n = plan_.loops.back().extent.constant_or(1);
-    if (plan_.block > 0 && plan_.block % (plan_.lanes * plan_.unroll) == 0 && n % (plan_.lanes * plan_.unroll) == 0) {
+    if (plan_.block > 0 && plan_.block % (plan_.lanes * plan_.unroll) == 0 &&
+        n % (plan_.lanes * plan_.unroll) == 0) {
       options.multiple = plan_.lanes * plan_.unroll;
     }
-    if (!segments_ || segments_->loop + 1 != plan_.loops.size()) return e_.VectorLoop(vars_.back(), lo, hi, options, [&] { Body(); });
+    if (!segments_ || segments_->loop + 1 != plan_.loops.size())
+      return e_.VectorLoop(vars_.back(), lo, hi, options, [&] { Body(); });
     options.multiple = 1;
     ForSegments([&](Index var, Dim start, Dim extent) {
       Value *from = e_.EmitDim(start), *to = e_.EmitDim(start + extent);

@@ -1,4 +1,5 @@
-// kRow: several passes over one row at a time; reductions along the vector loop end in a scalar per row.
+// kRow: several passes over one row at a time; reductions along the vector loop end in a scalar per
+// row.
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
 
@@ -8,7 +9,8 @@ using llvm::Value;
 
 namespace {
 
-// Partial results of one reduction in one pass: per component and copy a vector, and a scalar for a lane-by-lane tail.
+// Partial results of one reduction in one pass: per component and copy a vector, and a scalar for a
+// lane-by-lane tail.
 struct Partials {
   const Instruction* reduce;
   std::vector<std::vector<llvm::AllocaInst*>> vectors;  // [component][copy]
@@ -17,13 +19,16 @@ struct Partials {
 
 class RowKernel {
  public:
-  RowKernel(KernelEmitter& e, const KernelPlan& plan) : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops) {
-    while (first_reduced_ < plan.loops.size() && !plan.loops[first_reduced_].reduced) ++first_reduced_;
+  RowKernel(KernelEmitter& e, const KernelPlan& plan)
+      : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops) {
+    while (first_reduced_ < plan.loops.size() && !plan.loops[first_reduced_].reduced)
+      ++first_reduced_;
   }
 
   void Emit() {
     ForOuter(e_, plan_, iteration_.vars, 1, [&](Value*) {
-      ForLoops(e_, plan_, iteration_.vars, static_cast<size_t>(plan_.split), first_reduced_, [&] { Row(); });
+      ForLoops(e_, plan_, iteration_.vars, static_cast<size_t>(plan_.split), first_reduced_,
+               [&] { Row(); });
     });
   }
 
@@ -33,7 +38,8 @@ class RowKernel {
   void Row() {
     e_.ForgetInMemory();
     int64_t scratch = 0;
-    for (size_t p = 0; p < plan_.phases.size(); ++p) Pass(plan_.phases[p], p + 1 == plan_.phases.size(), &scratch);
+    for (size_t p = 0; p < plan_.phases.size(); ++p)
+      Pass(plan_.phases[p], p + 1 == plan_.phases.size(), &scratch);
     StoreRoots(e_, iteration_, RootsWithRole(f_, Role::kKept));
     EmitChecks(e_, iteration_, Role::kKept);
   }
@@ -42,22 +48,27 @@ class RowKernel {
     std::vector<Partials> partials;
     for (int64_t r : phase.reduces) partials.push_back(Start(f_.order[static_cast<size_t>(r)]));
     std::vector<std::pair<const Instruction*, KernelEmitter::InMemory>> kept;
-    for (int64_t k : phase.kept) kept.emplace_back(f_.order[static_cast<size_t>(k)], RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
-    KernelEmitter::VectorLoopOptions options{plan_.lanes, plan_.unroll, plan_.masked_tail, IsHeavy(f_)};
+    for (int64_t k : phase.kept)
+      kept.emplace_back(f_.order[static_cast<size_t>(k)],
+                        RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
+    KernelEmitter::VectorLoopOptions options{plan_.lanes, plan_.unroll, plan_.masked_tail,
+                                             IsHeavy(f_)};
     const size_t vector = plan_.loops.size() - 1;
     ForLoops(e_, plan_, iteration_.vars, first_reduced_, vector, [&] {
-      e_.VectorLoop(iteration_.vars[vector], e_.I64(0), e_.EmitDim(plan_.loops[vector].extent), options, [&] {
-        for (auto& [op, where] : kept) {
-          Val v = e_.Eval(op, iteration_.IndexOf(e_.space(), f_, op->shape()));
-          e_.StoreRaw(where.base, where.level, where.offset, where.type, v);
-        }
-        for (Partials& p : partials) Accumulate(p);
-        StoreRoots(e_, iteration_, phase.roots);
-        if (last) EmitChecks(e_, iteration_, Role::kFull);
-      });
+      e_.VectorLoop(iteration_.vars[vector], e_.I64(0), e_.EmitDim(plan_.loops[vector].extent),
+                    options, [&] {
+                      for (auto& [op, where] : kept) {
+                        Val v = e_.Eval(op, iteration_.IndexOf(e_.space(), f_, op->shape()));
+                        e_.StoreRaw(where.base, where.level, where.offset, where.type, v);
+                      }
+                      for (Partials& p : partials) Accumulate(p);
+                      StoreRoots(e_, iteration_, phase.roots);
+                      if (last) EmitChecks(e_, iteration_, Role::kFull);
+                    });
     });
     for (Partials& p : partials) FinishReduce(p);
-    for (auto& [op, where] : kept) e_.DefineInMemory(op, iteration_.IndexOf(e_.space(), f_, op->shape()), 0, where);
+    for (auto& [op, where] : kept)
+      e_.DefineInMemory(op, iteration_.IndexOf(e_.space(), f_, op->shape()), 0, where);
   }
 
   // A row of `op` in scratch, by the position in the row.
@@ -69,7 +80,8 @@ class RowKernel {
       vars.push_back(iteration_.vars[i]);
     }
     const PrimitiveType type = op.shape().element_type();
-    KernelEmitter::InMemory where{e_.ScratchPointer(*scratch), 0, e_.space().Linear(vars, DenseStrides(extents)), type};
+    KernelEmitter::InMemory where{e_.ScratchPointer(*scratch), 0,
+                                  e_.space().Linear(vars, DenseStrides(extents)), type};
     int64_t elements = 1;
     for (Dim d : extents) elements *= d.constant();
     *scratch += (elements * (IsHalf(type) ? 4 : ByteWidth(type)) + 63) / 64 * 64;
@@ -80,7 +92,9 @@ class RowKernel {
     Partials p{reduce};
     for (int64_t k = 0; k < reduce->operand_count() / 2; ++k) {
       Value* start = e_.PartialStart(*reduce, static_cast<int>(k));
-      Value* wide = plan_.lanes > 1 ? b().CreateVectorSplat(static_cast<unsigned>(plan_.lanes), start) : start;
+      Value* wide = plan_.lanes > 1
+                        ? b().CreateVectorSplat(static_cast<unsigned>(plan_.lanes), start)
+                        : start;
       auto slot = [&](Value* v) {
         llvm::AllocaInst* a = e_.Alloca(v->getType());
         b().CreateStore(v, a);
@@ -124,7 +138,9 @@ class RowKernel {
     std::vector<std::vector<Value*>> parts;  // [copy][component]
     for (int c = 0; c < plan_.unroll; ++c) {
       parts.emplace_back();
-      for (size_t k = 0; k < n; ++k) parts.back().push_back(b().CreateLoad(p.vectors[k][c]->getAllocatedType(), p.vectors[k][c]));
+      for (size_t k = 0; k < n; ++k)
+        parts.back().push_back(
+            b().CreateLoad(p.vectors[k][c]->getAllocatedType(), p.vectors[k][c]));
     }
     auto merge = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) {
       std::vector<Value*> args = x;
@@ -150,17 +166,20 @@ class RowKernel {
     }
     if (!p.scalars.empty()) {
       std::vector<Value*> tail;
-      for (llvm::AllocaInst* s : p.scalars) tail.push_back(b().CreateLoad(s->getAllocatedType(), s));
+      for (llvm::AllocaInst* s : p.scalars)
+        tail.push_back(b().CreateLoad(s->getAllocatedType(), s));
       total = merge(total, tail);
     }
     if (CombineOf(reduce) == Combine::kIdentity) {
       std::vector<Value*> init;
-      for (size_t k = 0; k < n; ++k) init.push_back(e_.Eval(reduce.operand(static_cast<int64_t>(n + k)), {}).v[0]);
+      for (size_t k = 0; k < n; ++k)
+        init.push_back(e_.Eval(reduce.operand(static_cast<int64_t>(n + k)), {}).v[0]);
       total = merge(init, total);
     }
     const Shape& shape = reduce.shape().is_tuple() ? reduce.shape().element(0) : reduce.shape();
     IndexTuple index = iteration_.IndexOf(e_.space(), f_, shape);
-    for (size_t k = 0; k < n; ++k) e_.Define(&reduce, index, static_cast<int>(k), Val{.v = {total[k]}, .level = e_.innermost()});
+    for (size_t k = 0; k < n; ++k)
+      e_.Define(&reduce, index, static_cast<int>(k), Val{.v = {total[k]}, .level = e_.innermost()});
   }
 
   KernelEmitter& e_;

@@ -1,5 +1,6 @@
-// kScatter: the operand is copied (unless the result has its memory), then updates are applied one after the other: the same order,
-// so the same bits, every time. Elements of an update that fall outside are skipped one by one.
+// kScatter: the operand is copied (unless the result has its memory), then updates are applied one
+// after the other: the same order, so the same bits, every time. Elements of an update that fall
+// outside are skipped one by one.
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
 
@@ -9,15 +10,19 @@ using llvm::Value;
 
 namespace {
 
-bool Has(const std::vector<int64_t>& v, int64_t x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+bool Has(const std::vector<int64_t>& v, int64_t x) {
+  return std::find(v.begin(), v.end(), x) != v.end();
+}
 
 class ScatterKernel {
  public:
-  ScatterKernel(KernelEmitter& e, const KernelPlan& plan) : e_(e), f_(e.fused()), plan_(plan), op_(*f_.roots[0]) {}
+  ScatterKernel(KernelEmitter& e, const KernelPlan& plan)
+      : e_(e), f_(e.fused()), plan_(plan), op_(*f_.roots[0]) {}
 
   void Emit() {
-    const bool in_place = op_.operand(0)->opcode() == Opcode::kParameter &&
-                          f_.operands[static_cast<size_t>(op_.operand(0)->parameter_number())].may_alias_result;
+    const bool in_place =
+        op_.operand(0)->opcode() == Opcode::kParameter &&
+        f_.operands[static_cast<size_t>(op_.operand(0)->parameter_number())].may_alias_result;
     e_.If(e_.Here().CreateICmpEQ(e_.begin(), e_.I64(0)), [&] {
       if (!in_place) Copy();
       Updates();
@@ -29,7 +34,8 @@ class ScatterKernel {
     Iteration iteration(e_.space(), f_, plan_.loops);
     auto store = [&] {
       IndexTuple index = iteration.IndexOf(e_.space(), f_, op_.shape());
-      e_.StoreResult(0, e_.space().Linear(index, f_.results[0].strides), e_.Eval(op_.operand(0), index));
+      e_.StoreResult(0, e_.space().Linear(index, f_.results[0].strides),
+                     e_.Eval(op_.operand(0), index));
     };
     if (plan_.loops.empty()) return store();
     ForLoops(e_, plan_, iteration.vars, 0, plan_.loops.size() - 1, [&] {
@@ -38,10 +44,13 @@ class ScatterKernel {
     });
   }
 
-  // The index into the operand of the update element at `at`, and the bounds of it that depend on data.
+  // The index into the operand of the update element at `at`, and the bounds of it that depend on
+  // data.
   OperandIndex Target(const IndexTuple& at) {
-    const std::vector<int64_t> window_dims = op_.int_list(Attr::kUpdateWindowDims), inserted = op_.int_list(Attr::kInsertedWindowDims),
-                               map = op_.int_list(Attr::kScatterDimsToOperandDims), batching = op_.int_list(Attr::kInputBatchingDims),
+    const std::vector<int64_t> window_dims = op_.int_list(Attr::kUpdateWindowDims),
+                               inserted = op_.int_list(Attr::kInsertedWindowDims),
+                               map = op_.int_list(Attr::kScatterDimsToOperandDims),
+                               batching = op_.int_list(Attr::kInputBatchingDims),
                                index_batching = op_.int_list(Attr::kScatterIndicesBatchingDims);
     const int64_t vector_dim = op_.attrs().get<int64_t>(Attr::kIndexVectorDim);
     const Instruction* indices = op_.operand(1);
@@ -52,7 +61,8 @@ class ScatterKernel {
     auto component = [&](int64_t k) {
       IndexTuple i;
       size_t next = 0;
-      for (int64_t d = 0; d < indices->shape().rank(); ++d) i.push_back(d == vector_dim ? e_.space().Constant(k) : batch[next++]);
+      for (int64_t d = 0; d < indices->shape().rank(); ++d)
+        i.push_back(d == vector_dim ? e_.space().Constant(k) : batch[next++]);
       return e_.space().Runtime(indices, i, std::nullopt);
     };
     OperandIndex r;
@@ -80,7 +90,8 @@ class ScatterKernel {
     std::vector<int64_t> order;  // batch dims outside, window dims inside
     const std::vector<int64_t> window_dims = op_.int_list(Attr::kUpdateWindowDims);
     for (int64_t d = 0; d < updates->shape().rank(); ++d) {
-      at.push_back(KnownOne(updates->shape().dim(d)) ? e_.space().Constant(0) : e_.space().Var(updates->shape().dim(d)));
+      at.push_back(KnownOne(updates->shape().dim(d)) ? e_.space().Constant(0)
+                                                     : e_.space().Var(updates->shape().dim(d)));
       if (!Has(window_dims, d) && at.back()->kind == IndexNode::Kind::kVar) order.push_back(d);
     }
     const size_t batch_loops = order.size();
@@ -90,18 +101,23 @@ class ScatterKernel {
     OperandIndex target = Target(at);
     Index offset = e_.space().Linear(target.index, f_.results[0].strides);
     uint64_t window_vars = 0;
-    for (size_t i = batch_loops; i < order.size(); ++i) window_vars |= at[static_cast<size_t>(order[i])]->deps;
+    for (size_t i = batch_loops; i < order.size(); ++i)
+      window_vars |= at[static_cast<size_t>(order[i])]->deps;
     std::vector<IndexBound> whole, each;  // once per update, or per element of its window
-    for (const IndexBound& b : target.bounds) (b.index->deps & window_vars ? each : whole).push_back(b);
+    for (const IndexBound& b : target.bounds)
+      (b.index->deps & window_vars ? each : whole).push_back(b);
     auto apply = [&] {
       Val update = e_.Eval(updates, at);
       Val old = e_.LoadResult(0, offset);
-      Value* args[] = {old.v[0], e_.mode().lanes > 1 ? e_.Splat(update.v[0], update.level) : update.v[0]};
+      Value* args[] = {old.v[0],
+                       e_.mode().lanes > 1 ? e_.Splat(update.v[0], update.level) : update.v[0]};
       std::vector<Value*> next = e_.Apply(e_.Here(), *op_.to_apply(), args);
       e_.StoreResult(0, offset, {.v = {next[0]}, .level = e_.innermost()});
     };
     std::function<void(size_t)> nest = [&](size_t i) {
-      if (i == batch_loops) return e_.If(e_.BoundsHold(whole, nullptr).v[0], [&] { Window(order, at, offset, each, i, apply); });
+      if (i == batch_loops)
+        return e_.If(e_.BoundsHold(whole, nullptr).v[0],
+                     [&] { Window(order, at, offset, each, i, apply); });
       Index var = at[static_cast<size_t>(order[i])];
       e_.LoopOver(var, e_.I64(0), e_.EmitDim(var->high + 1), 1, [&] { nest(i + 1); });
     };
@@ -109,13 +125,17 @@ class ScatterKernel {
   }
 
   // Elements of one window are distinct, so they may go as vectors where they lie side by side.
-  void Window(const std::vector<int64_t>& order, const IndexTuple& at, Index offset, const std::vector<IndexBound>& each, size_t i,
-              const std::function<void()>& apply) {
-    if (i == order.size()) return each.empty() ? apply() : e_.If(e_.BoundsHold(each, nullptr).v[0], apply);
+  void Window(const std::vector<int64_t>& order, const IndexTuple& at, Index offset,
+              const std::vector<IndexBound>& each, size_t i, const std::function<void()>& apply) {
+    if (i == order.size())
+      return each.empty() ? apply() : e_.If(e_.BoundsHold(each, nullptr).v[0], apply);
     Index var = at[static_cast<size_t>(order[i])];
     Value* n = e_.EmitDim(var->high + 1);
-    const bool vector = i + 1 == order.size() && each.empty() && AccessAlong(offset, var->var).kind == Access::Kind::kContiguous;
-    if (!vector) return e_.LoopOver(var, e_.I64(0), n, 1, [&] { Window(order, at, offset, each, i + 1, apply); });
+    const bool vector = i + 1 == order.size() && each.empty() &&
+                        AccessAlong(offset, var->var).kind == Access::Kind::kContiguous;
+    if (!vector)
+      return e_.LoopOver(var, e_.I64(0), n, 1,
+                         [&] { Window(order, at, offset, each, i + 1, apply); });
     e_.VectorLoop(var, e_.I64(0), n, {plan_.lanes, 1, plan_.masked_tail, false}, apply);
   }
 

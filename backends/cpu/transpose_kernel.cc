@@ -1,5 +1,6 @@
-// kTranspose: some operand is contiguous along another loop than the result. Square tiles: the operand's vectors along its own
-// direction are loaded and turned in registers, so that everything after them runs along the result's direction.
+// kTranspose: some operand is contiguous along another loop than the result. Square tiles: the
+// operand's vectors along its own direction are loaded and turned in registers, so that everything
+// after them runs along the result's direction.
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
 #include "llvm/IR/Intrinsics.h"
@@ -13,7 +14,11 @@ namespace {
 class TransposeKernel {
  public:
   TransposeKernel(KernelEmitter& e, const KernelPlan& plan)
-      : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops), tile_(plan.lanes) {
+      : e_(e),
+        f_(e.fused()),
+        plan_(plan),
+        iteration_(e.space(), f_, plan.loops),
+        tile_(plan.lanes) {
     u_ = iteration_.vars[static_cast<size_t>(plan.tile_loop)];
     v_ = iteration_.vars.back();
     rest_ = e.space().Var(plan.loops[static_cast<size_t>(plan.tile_loop)].extent);
@@ -27,9 +32,11 @@ class TransposeKernel {
         Value *n = e_.EmitDim(u_extent), *lo = e_.I64(0), *hi = n;
         if (plan_.block > 0) {
           lo = b().CreateMul(block, e_.I64(plan_.block));
-          hi = b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, b().CreateAdd(lo, e_.I64(plan_.block)), n);
+          hi = b().CreateBinaryIntrinsic(llvm::Intrinsic::smin,
+                                         b().CreateAdd(lo, e_.I64(plan_.block)), n);
         }
-        const bool whole = u_extent.is_constant() && u_extent.constant() % tile_ == 0 && plan_.block % tile_ == 0;
+        const bool whole =
+            u_extent.is_constant() && u_extent.constant() % tile_ == 0 && plan_.block % tile_ == 0;
         Value* done = whole ? hi : FloorTo(lo, hi);
         e_.LoopOver(u_, lo, done, tile_, [&] { TileRow(); });
         if (!whole) e_.LoopOver(rest_, done, hi, 1, [&] { Plain(e_.I64(0)); });
@@ -40,12 +47,15 @@ class TransposeKernel {
  private:
   llvm::IRBuilder<>& b() { return e_.Here(); }
 
-  Value* FloorTo(Value* from, Value* to) { return b().CreateAdd(from, b().CreateAnd(b().CreateSub(to, from), e_.I64(-tile_))); }
+  Value* FloorTo(Value* from, Value* to) {
+    return b().CreateAdd(from, b().CreateAnd(b().CreateSub(to, from), e_.I64(-tile_)));
+  }
 
   void Others(size_t i, const std::function<void()>& body) {
     if (i + 1 == plan_.loops.size()) return body();
     if (static_cast<int>(i) == plan_.tile_loop) return Others(i + 1, body);
-    e_.LoopOver(iteration_.vars[i], e_.I64(0), e_.EmitDim(plan_.loops[i].extent), 1, [&] { Others(i + 1, body); });
+    e_.LoopOver(iteration_.vars[i], e_.I64(0), e_.EmitDim(plan_.loops[i].extent), 1,
+                [&] { Others(i + 1, body); });
   }
 
   // One strip of tiles; what is left of it at the end row by row.
@@ -76,7 +86,8 @@ class TransposeKernel {
     std::vector<Index> vars = iteration_.vars;
     vars[static_cast<size_t>(plan_.tile_loop)] = rest_;
     Iteration row(e_.space(), f_, plan_.loops, vars);
-    e_.VectorLoop(v_, from, e_.EmitDim(plan_.loops.back().extent), {tile_, 1, plan_.masked_tail, false}, [&] { Body(row); });
+    e_.VectorLoop(v_, from, e_.EmitDim(plan_.loops.back().extent),
+                  {tile_, 1, plan_.masked_tail, false}, [&] { Body(row); });
   }
 
   void Body(const Iteration& iteration) {
@@ -95,7 +106,8 @@ class TransposeKernel {
     std::swap(along.vector_var, along.unroll_var);
     e_.set_mode(along);
     const size_t p = static_cast<size_t>(parameter->parameter_number());
-    Val v = e_.LoadElements(e_.OperandPointer(static_cast<int>(p)), 0, MemoryType(e_.context(), type), offset, nullptr);
+    Val v = e_.LoadElements(e_.OperandPointer(static_cast<int>(p)), 0,
+                            MemoryType(e_.context(), type), offset, nullptr);
     e_.set_mode(mode);
     Turn(v);
     for (Value*& x : v.v) x = FromMemory(e_.At(v.level), type, x, e_.specs().types);

@@ -1,5 +1,5 @@
-// Generated kernels against the evaluator: the modules of tests/backends/*.hlo and of tests/ops, for every instruction set of this
-// machine, whole and in pieces.
+// Generated kernels against the evaluator: the modules of tests/backends/*.hlo and of tests/ops,
+// for every instruction set of this machine, whole and in pieces.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -27,7 +27,8 @@ std::vector<std::string> HostIsas() {
 }
 
 const std::vector<HloCase>& Cases() {
-  static const auto* cases = new std::vector<HloCase>(LoadCases(std::string(TENON_SOURCE_DIR) + "/tests/backends"));
+  static const auto* cases =
+      new std::vector<HloCase>(LoadCases(std::string(TENON_SOURCE_DIR) + "/tests/backends"));
   return *cases;
 }
 
@@ -45,11 +46,14 @@ absl::StatusOr<Built> Build(const HloCase& c) {
   return b;
 }
 
-std::vector<Literal> Leaves(const Literal& l) { return l.shape().is_tuple() ? l.elements() : std::vector<Literal>{l}; }
+std::vector<Literal> Leaves(const Literal& l) {
+  return l.shape().is_tuple() ? l.elements() : std::vector<Literal>{l};
+}
 
 EvalOptions WithChecks() {
   EvalOptions options;
-  options.custom_calls["tenon.check"] = [](const Instruction&, absl::Span<const Literal>) -> absl::StatusOr<Literal> {
+  options.custom_calls["tenon.check"] = [](const Instruction&,
+                                           absl::Span<const Literal>) -> absl::StatusOr<Literal> {
     return Literal::ScalarInt(PrimitiveType::kPred, 0);
   };
   return options;
@@ -57,7 +61,8 @@ EvalOptions WithChecks() {
 
 std::vector<Literal> RandomArguments(const Built& b, const HloCase& c, uint64_t seed) {
   std::vector<Literal> args;
-  for (const Instruction* o : b.request.fusion->operands()) args.push_back(RandomLiteral(o->shape(), c, seed * 1000 + args.size()));
+  for (const Instruction* o : b.request.fusion->operands())
+    args.push_back(RandomLiteral(o->shape(), c, seed * 1000 + args.size()));
   return args;
 }
 
@@ -68,9 +73,11 @@ void RunCase(const HloCase& c, const std::string& isa) {
   absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, options);
   ASSERT_TRUE(runner.ok()) << runner.status();
   const std::string& plan = runner->kernel().info().plan_text;
-  for (const std::string& piece : c.plan) EXPECT_TRUE(absl::StrContains(plan, piece)) << plan << " lacks " << piece;
+  for (const std::string& piece : c.plan)
+    EXPECT_TRUE(absl::StrContains(plan, piece)) << plan << " lacks " << piece;
   std::vector<Literal> args = RandomArguments(*built, c, 7);
-  absl::StatusOr<Literal> want = Evaluate(*built->request.fusion->fused_computation(), args, WithChecks());
+  absl::StatusOr<Literal> want =
+      Evaluate(*built->request.fusion->fused_computation(), args, WithChecks());
   ASSERT_TRUE(want.ok()) << want.status();
   std::vector<Literal> first;
   for (int64_t pieces : {1, 2, 5}) {
@@ -79,7 +86,8 @@ void RunCase(const HloCase& c, const std::string& isa) {
     ASSERT_TRUE(got.ok()) << got.status() << "\n" << plan;
     for (size_t i = 0; i < got->size(); ++i) {
       LiteralDifference d = CompareLiterals((*got)[i], Leaves(*want)[i], c.tolerance);
-      EXPECT_TRUE(d.within) << "result " << i << ", " << pieces << " pieces: " << d.what << "\n" << plan;
+      EXPECT_TRUE(d.within) << "result " << i << ", " << pieces << " pieces: " << d.what << "\n"
+                            << plan;
       if (pieces > 1) {
         EXPECT_TRUE((*got)[i] == first[i]) << "bits depend on the split";
       }
@@ -103,42 +111,58 @@ std::string CaseName(const testing::TestParamInfo<std::tuple<size_t, std::string
   }
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Hlo, CodegenCases, testing::Combine(testing::Range(size_t{0}, Cases().size()), testing::ValuesIn(HostIsas())), CaseName);
+INSTANTIATE_TEST_SUITE_P(Hlo, CodegenCases,
+                         testing::Combine(testing::Range(size_t{0}, Cases().size()),
+                                          testing::ValuesIn(HostIsas())),
+                         CaseName);
 
-// The operation cases of the evaluator, as far as they are generated: same module, random arguments.
+// The operation cases of the evaluator, as far as they are generated: same module, random
+// arguments.
 TEST(OpCases, EqualEvaluatorOnEveryIsa) {
   int ran = 0, skipped = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(TENON_SOURCE_DIR) + "/tests/ops")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(
+           std::string(TENON_SOURCE_DIR) + "/tests/ops")) {
     if (entry.path().extension() != ".hlo") continue;
     std::ifstream in(entry.path());
-    HloCase c{.file = entry.path().stem(), .text = std::string(std::istreambuf_iterator<char>(in), {}), .strict = true, .low = 0, .high = 4};
+    HloCase c{.file = entry.path().stem(),
+              .text = std::string(std::istreambuf_iterator<char>(in), {}),
+              .strict = true,
+              .low = 0,
+              .high = 4};
     c.tolerance = ToleranceRule::AbsRel(1e-5, 1e-5);
     absl::StatusOr<Built> built = Build(c);
     bool fits = built.ok();
     if (fits) {
       for (const Instruction* op : built->request.fusion->fused_computation()->instructions()) {
         fits &= CpuCanGenerate(*op) && op->shape().is_static() &&
-                (op->opcode() != Opcode::kScatter || op == built->request.fusion->fused_computation()->root());
+                (op->opcode() != Opcode::kScatter ||
+                 op == built->request.fusion->fused_computation()->root());
       }
     }
     std::vector<Literal> args;
     if (fits) args = RandomArguments(*built, c, 3);
-    absl::StatusOr<Literal> want = fits ? Evaluate(*built->request.fusion->fused_computation(), args) : absl::UnimplementedError("");
+    absl::StatusOr<Literal> want = fits
+                                       ? Evaluate(*built->request.fusion->fused_computation(), args)
+                                       : absl::UnimplementedError("");
     if (!want.ok()) {
       ++skipped;
       continue;
     }
     ++ran;
     for (const std::string& isa : HostIsas()) {
-      absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = isa, .excess_precision = false});
+      absl::StatusOr<KernelRunner> runner =
+          KernelRunner::Make(built->request, {.isa = isa, .excess_precision = false});
       ASSERT_TRUE(runner.ok()) << entry.path() << ": " << runner.status();
       absl::StatusOr<std::vector<Literal>> got = runner->Run(args);
       ASSERT_TRUE(got.ok()) << entry.path() << ": " << got.status();
       for (size_t i = 0; i < got->size(); ++i) {
         // A bf16 sum that rounds each step depends on the order of its steps.
         const bool half = BitWidth((*got)[i].type()) == 16 && IsFloat((*got)[i].type());
-        LiteralDifference d = CompareLiterals((*got)[i], Leaves(*want)[i], half ? ToleranceRule::AbsRel(0, 0.01) : c.tolerance);
-        EXPECT_TRUE(d.within) << entry.path() << " " << isa << " result " << i << ": " << d.what << "\n" << runner->kernel().info().plan_text;
+        LiteralDifference d = CompareLiterals((*got)[i], Leaves(*want)[i],
+                                              half ? ToleranceRule::AbsRel(0, 0.01) : c.tolerance);
+        EXPECT_TRUE(d.within) << entry.path() << " " << isa << " result " << i << ": " << d.what
+                              << "\n"
+                              << runner->kernel().info().plan_text;
       }
     }
   }
@@ -155,7 +179,8 @@ HloCase Named(std::string_view name) {
 }
 
 // One compilation with a symbolic outer dim, run at many sizes.
-void RunSymbolic(const std::string& text, const std::function<std::string(int64_t)>& with_size, const ToleranceRule& rule) {
+void RunSymbolic(const std::string& text, const std::function<std::string(int64_t)>& with_size,
+                 const ToleranceRule& rule) {
   for (const std::string& isa : HostIsas()) {
     absl::StatusOr<Built> symbolic = Build({.text = text});
     ASSERT_TRUE(symbolic.ok()) << symbolic.status();
@@ -170,10 +195,12 @@ void RunSymbolic(const std::string& text, const std::function<std::string(int64_
       absl::StatusOr<Literal> want = Evaluate(*fixed->request.fusion->fused_computation(), args);
       ASSERT_TRUE(want.ok()) << want.status();
       for (int64_t pieces : {1, 3}) {
-        absl::StatusOr<std::vector<Literal>> got = runner->Run(args, {.pieces = pieces, .symbols = {{"s0", n}}});
+        absl::StatusOr<std::vector<Literal>> got =
+            runner->Run(args, {.pieces = pieces, .symbols = {{"s0", n}}});
         ASSERT_TRUE(got.ok()) << got.status();
         LiteralDifference d = CompareLiterals((*got)[0], Leaves(*want)[0], rule);
-        EXPECT_TRUE(d.within) << isa << ", s0 = " << n << ": " << d.what << "\n" << runner->kernel().info().plan_text;
+        EXPECT_TRUE(d.within) << isa << ", s0 = " << n << ": " << d.what << "\n"
+                              << runner->kernel().info().plan_text;
       }
     }
   }
@@ -200,7 +227,8 @@ TEST(SymbolicDims, OneRowKernelForAllSizes) {
   std::string text = Named("row_softmax").text;
   for (size_t p; (p = text.find("13,")) != std::string::npos;) text.replace(p, 3, "s0,");
   for (size_t p; (p = text.find("[13]")) != std::string::npos;) text.replace(p, 4, "[s0]");
-  RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::AbsRel(1e-6, 1e-5));
+  RunSymbolic(
+      text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::AbsRel(1e-6, 1e-5));
 }
 
 TEST(SymbolicDims, TheVectorDimMayBeSymbolicToo) {
@@ -215,7 +243,8 @@ ENTRY e {
   sb = f32[5,s0] broadcast(s), dimensions={0}
   ROOT m = f32[5,s0] subtract(x, sb)
 })";
-  RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::AbsRel(1e-3, 1e-5));
+  RunSymbolic(
+      text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::AbsRel(1e-3, 1e-5));
 }
 
 TEST(Check, SetsTheErrorWordOnlyWhenAnElementIsTrue) {
@@ -243,11 +272,14 @@ TEST(Plan, PrintsParsesAndCanBeGiven) {
     ASSERT_TRUE(built.ok()) << built.status();
     auto kernel = PlanCpuKernel(built->request, *MakeCpuTarget(""), true);
     ASSERT_TRUE(kernel.ok()) << kernel.status();
-    absl::StatusOr<KernelPlan> plan = ParseKernelPlan((*kernel)->info().plan_text, &built->module->dims());
+    absl::StatusOr<KernelPlan> plan =
+        ParseKernelPlan((*kernel)->info().plan_text, &built->module->dims());
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_EQ(ToString(*plan), (*kernel)->info().plan_text);
   }
-  for (const char* bad : {"", "loop", "loop loops=[0:] split=0", "row loops=[0:4] split=x block=0 tile=-1 lanes=1 unroll=1 tail=mask phases=[] scratch=0"}) {
+  for (const char* bad :
+       {"", "loop", "loop loops=[0:] split=0",
+        "row loops=[0:4] split=x block=0 tile=-1 lanes=1 unroll=1 tail=mask phases=[] scratch=0"}) {
     DimTable dims;
     EXPECT_FALSE(ParseKernelPlan(bad, &dims).ok()) << bad;
   }
@@ -259,10 +291,14 @@ TEST(Plan, AnyFittingPlanGivesTheSameValuesAndOthersAreRefused) {
   ASSERT_TRUE(built.ok());
   std::vector<Literal> args = RandomArguments(*built, c, 5);
   absl::StatusOr<Literal> want = Evaluate(*built->request.fusion->fused_computation(), args);
-  for (const char* text : {"loop loops=[1:13 0:7] split=1 block=0 tile=-1 lanes=4 unroll=1 tail=scalar phases=[] scratch=0",
-                           "loop loops=[0:7 1:13] split=0 block=0 tile=-1 lanes=1 unroll=1 tail=scalar phases=[] scratch=0",
-                           "loop loops=[0+1:91] split=0 block=32 tile=-1 lanes=8 unroll=2 tail=scalar phases=[] scratch=0",
-                           "loop loops=[0:7 1:13] split=2 block=0 tile=-1 lanes=1 unroll=1 tail=scalar phases=[] scratch=0"}) {
+  for (const char* text : {"loop loops=[1:13 0:7] split=1 block=0 tile=-1 lanes=4 unroll=1 "
+                           "tail=scalar phases=[] scratch=0",
+                           "loop loops=[0:7 1:13] split=0 block=0 tile=-1 lanes=1 unroll=1 "
+                           "tail=scalar phases=[] scratch=0",
+                           "loop loops=[0+1:91] split=0 block=32 tile=-1 lanes=8 unroll=2 "
+                           "tail=scalar phases=[] scratch=0",
+                           "loop loops=[0:7 1:13] split=2 block=0 tile=-1 lanes=1 unroll=1 "
+                           "tail=scalar phases=[] scratch=0"}) {
     absl::StatusOr<KernelPlan> plan = ParseKernelPlan(text, &built->module->dims());
     ASSERT_TRUE(plan.ok()) << plan.status();
     absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.plan = *plan});
@@ -272,10 +308,14 @@ TEST(Plan, AnyFittingPlanGivesTheSameValuesAndOthersAreRefused) {
     LiteralDifference d = CompareLiterals((*got)[0], *want);
     EXPECT_TRUE(d.within) << text << ": " << d.what;
   }
-  for (const char* text : {"loop loops=[0:7] split=0 block=0 tile=-1 lanes=1 unroll=1 tail=scalar phases=[] scratch=0",
-                           "loop loops=[0:7 1:14] split=0 block=0 tile=-1 lanes=4 unroll=1 tail=scalar phases=[] scratch=0",
-                           "row loops=[0:7 1:13] split=0 block=0 tile=-1 lanes=4 unroll=1 tail=scalar phases=[] scratch=0",
-                           "loop loops=[0:7 1:13] split=0 block=0 tile=-1 lanes=3 unroll=1 tail=scalar phases=[] scratch=0"}) {
+  for (const char* text :
+       {"loop loops=[0:7] split=0 block=0 tile=-1 lanes=1 unroll=1 tail=scalar phases=[] scratch=0",
+        "loop loops=[0:7 1:14] split=0 block=0 tile=-1 lanes=4 unroll=1 tail=scalar phases=[] "
+        "scratch=0",
+        "row loops=[0:7 1:13] split=0 block=0 tile=-1 lanes=4 unroll=1 tail=scalar phases=[] "
+        "scratch=0",
+        "loop loops=[0:7 1:13] split=0 block=0 tile=-1 lanes=3 unroll=1 tail=scalar phases=[] "
+        "scratch=0"}) {
     absl::StatusOr<KernelPlan> plan = ParseKernelPlan(text, &built->module->dims());
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_FALSE(KernelRunner::Make(built->request, {.plan = *plan}).ok()) << text;
@@ -289,7 +329,9 @@ TEST(Fingerprint, IgnoresNamesAndLiteralsAndNothingElse) {
     EXPECT_TRUE(built.ok()) << built.status();
     return (*PlanCpuKernel(built->request, *MakeCpuTarget(""), true))->fingerprint();
   };
-  const std::string base = "HloModule m\nENTRY e {\n x = f32[40] parameter(0)\n c = f32[] constant(0.3)\n b = f32[40] broadcast(c), dimensions={}\n ROOT r = f32[40] add(x, b)\n}";
+  const std::string base =
+      "HloModule m\nENTRY e {\n x = f32[40] parameter(0)\n c = f32[] constant(0.3)\n b = f32[40] "
+      "broadcast(c), dimensions={}\n ROOT r = f32[40] add(x, b)\n}";
   auto with = [&](std::string_view from, std::string_view to) {
     std::string s = base;
     return s.replace(s.find(from), from.size(), to);
@@ -306,7 +348,8 @@ TEST(PlantedMiscompile, TooLittleScratchOrAForgottenPhaseIsSeen) {
   absl::StatusOr<Built> built = Build(c);
   ASSERT_TRUE(built.ok());
   auto kernel = PlanCpuKernel(built->request, *MakeCpuTarget(""), true);
-  absl::StatusOr<KernelPlan> plan = ParseKernelPlan((*kernel)->info().plan_text, &built->module->dims());
+  absl::StatusOr<KernelPlan> plan =
+      ParseKernelPlan((*kernel)->info().plan_text, &built->module->dims());
   ASSERT_TRUE(plan.ok());
   plan->phases.back().roots.clear();  // the normalised row is never stored
   absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.plan = *plan});
@@ -318,7 +361,8 @@ TEST(PlantedMiscompile, TooLittleScratchOrAForgottenPhaseIsSeen) {
   EXPECT_FALSE(CompareLiterals((*got)[0], Leaves(*want)[0], c.tolerance).within);
 }
 
-// A tail mask that lets one lane too many through: the runner's guard bytes notice, and so do the values of the last element.
+// A tail mask that lets one lane too many through: the runner's guard bytes notice, and so do the
+// values of the last element.
 TEST(PlantedMiscompile, AWrongTailMaskIsSeen) {
   if (!MakeCpuTarget("avx512").ok()) GTEST_SKIP() << "no AVX-512 here: no masked tails";
   HloCase c = Named("loop_odd_sizes");
@@ -327,7 +371,9 @@ TEST(PlantedMiscompile, AWrongTailMaskIsSeen) {
   std::vector<Literal> args = RandomArguments(*built, c, 5);
   absl::StatusOr<Literal> want = Evaluate(*built->request.fusion->fused_computation(), args);
   for (int wrong : {1, -1}) {
-    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "avx512", .break_ir = [&](llvm::Module& m) { return WidenTailMask(m, wrong); }});
+    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(
+        built->request,
+        {.isa = "avx512", .break_ir = [&](llvm::Module& m) { return WidenTailMask(m, wrong); }});
     ASSERT_TRUE(runner.ok()) << runner.status();
     absl::StatusOr<std::vector<Literal>> got = runner->Run(args);
     const bool seen = !got.ok() || !CompareLiterals((*got)[0], *want).within;
@@ -338,14 +384,19 @@ TEST(PlantedMiscompile, AWrongTailMaskIsSeen) {
 // What each forced ISA must not contain, and the widest register it must.
 TEST(Disassembly, StaysBelowTheForcedIsa) {
   for (const std::string& isa : HostIsas()) {
-    for (const char* name : {"row_softmax", "column_batch_norm_training", "transpose_odd", "loop_bf16_strict", "loop_f16_strict", "loop_s32_ops", "indexing_embedding"}) {
+    for (const char* name :
+         {"row_softmax", "column_batch_norm_training", "transpose_odd", "loop_bf16_strict",
+          "loop_f16_strict", "loop_s32_ops", "indexing_embedding"}) {
       HloCase c = Named(name);
       absl::StatusOr<Built> built = Build(c);
       ASSERT_TRUE(built.ok());
-      absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = isa, .keep_text = true});
+      absl::StatusOr<KernelRunner> runner =
+          KernelRunner::Make(built->request, {.isa = isa, .keep_text = true});
       ASSERT_TRUE(runner.ok()) << runner.status();
       EXPECT_EQ(FirstInstructionAbove(isa, runner->object()), "") << name << " " << isa;
-      if (isa == "avx512") EXPECT_TRUE(absl::StrContains(runner->assembly(), "zmm") || std::string_view(name) != "row_softmax");
+      if (isa == "avx512")
+        EXPECT_TRUE(absl::StrContains(runner->assembly(), "zmm") ||
+                    std::string_view(name) != "row_softmax");
     }
   }
 }

@@ -56,7 +56,8 @@ std::vector<HloCase> LoadCases(const std::string& directory) {
     std::ifstream in(path);
     std::string text, line;
     auto flush = [&] {
-      if (text.find("HloModule") != std::string::npos) cases.push_back(ParseCase(path.stem().string(), text));
+      if (text.find("HloModule") != std::string::npos)
+        cases.push_back(ParseCase(path.stem().string(), text));
       text.clear();
     };
     while (std::getline(in, line)) {
@@ -77,7 +78,8 @@ Literal RandomLiteral(const Shape& shape, const HloCase& c, uint64_t seed) {
   std::normal_distribution<double> normal(0, 2);
   std::uniform_real_distribution<double> uniform(c.low, c.high);
   const double inf = std::numeric_limits<double>::infinity();
-  const double specials[] = {0.0, -0.0, inf, -inf, std::nan(""), 1e-41, -1e-41, 1.0, -1.0, 3e38, 0.5, 2.5, -1e10, 1e20};
+  const double specials[] = {0.0, -0.0, inf,  -inf, std::nan(""), 1e-41, -1e-41,
+                             1.0, -1.0, 3e38, 0.5,  2.5,          -1e10, 1e20};
   for (int64_t i = 0; i < l.num_elements(); ++i) {
     if (IsFloat(shape.element_type())) {
       double v = c.has_range ? uniform(random) : normal(random);
@@ -88,8 +90,18 @@ Literal RandomLiteral(const Shape& shape, const HloCase& c, uint64_t seed) {
     } else {
       int64_t v = static_cast<int64_t>(std::floor(uniform(random) + 0.5));
       if (c.specials && random() % 3 == 0) {
-        const int64_t extremes[] = {0, -1, 1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
-                                    std::numeric_limits<int32_t>::min(), 127, -128, 31, 32, 33, 64};
+        const int64_t extremes[] = {0,
+                                    -1,
+                                    1,
+                                    std::numeric_limits<int64_t>::min(),
+                                    std::numeric_limits<int64_t>::max(),
+                                    std::numeric_limits<int32_t>::min(),
+                                    127,
+                                    -128,
+                                    31,
+                                    32,
+                                    33,
+                                    64};
         v = extremes[random() % std::size(extremes)];
       }
       l.SetFromInt64(i, v);

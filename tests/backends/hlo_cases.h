@@ -1,10 +1,13 @@
-// Test modules in tests/backends/*.hlo: several a file, separated by lines of "// ----". Comments inside say how to run one:
+// Test modules in tests/backends/*.hlo: several a file, separated by lines of "// ----". Comments
+// inside say how to run one:
 //   // name: softmax
 //   // plan: row                  a piece of the plan's text
 //   // tolerance: exact | ulps 2 | abs 1e-5 rel 1e-5        default exact
 //   // strict                     excess_precision off
-//   // specials                   float inputs contain NaN, infinities, zeros of both signs, subnormals
-//   // range: -3 12               of integer inputs (default -20 20); of float inputs too if given (default normal)
+//   // specials                   float inputs contain NaN, infinities, zeros of both signs,
+//   subnormals
+//   // range: -3 12               of integer inputs (default -20 20); of float inputs too if given
+//   (default normal)
 //   // in_place: 0                this operand shares the memory of result 0
 #pragma once
 

@@ -1,4 +1,5 @@
-// Index maps: simplification, goldens of whole fusions (symbolic dims included), and a numeric check of every map.
+// Index maps: simplification, goldens of whole fusions (symbolic dims included), and a numeric
+// check of every map.
 #include "backends/common/index_map.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,8 @@ TEST(IndexSpace, ReshapesLeaveNoDivisionWhereDimsOnlySplitOrMerge) {
   // [10,12,64] -> [10,768] and back.
   IndexTuple merged = s.Reshape({c, a, b}, {Dim(10), Dim(12), Dim(64)}, {Dim(10), Dim(768)});
   EXPECT_EQ(ToString(merged), "(d2, d0*64 + d1)");
-  EXPECT_EQ(ToString(s.Reshape(merged, {Dim(10), Dim(768)}, {Dim(10), Dim(12), Dim(64)})), "(d2, d0, d1)");
+  EXPECT_EQ(ToString(s.Reshape(merged, {Dim(10), Dim(768)}, {Dim(10), Dim(12), Dim(64)})),
+            "(d2, d0, d1)");
 }
 
 TEST(IndexSpace, SplittingAVariableAndJoiningItAgainIsTheVariable) {
@@ -65,12 +67,17 @@ TEST(IndexSpace, DivisionsAgreeWithArithmetic) {
           Index a = s.Var(5), b = s.Var(6);
           Index e = s.AddConstant(s.Combine(a, ca, b, cb), add);
           Index q = s.FloorDiv(e, d), r = s.Mod(e, d);
-          std::function<int64_t(Index, int64_t, int64_t)> value = [&](Index n, int64_t x, int64_t y) -> int64_t {
+          std::function<int64_t(Index, int64_t, int64_t)> value = [&](Index n, int64_t x,
+                                                                      int64_t y) -> int64_t {
             switch (n->kind) {
-              case IndexNode::Kind::kVar: return n == a ? x : y;
-              case IndexNode::Kind::kFloorDiv: return value(n->inner, x, y) / n->divisor.constant();
-              case IndexNode::Kind::kMod: return value(n->inner, x, y) % n->divisor.constant();
-              case IndexNode::Kind::kRuntime: return 0;
+              case IndexNode::Kind::kVar:
+                return n == a ? x : y;
+              case IndexNode::Kind::kFloorDiv:
+                return value(n->inner, x, y) / n->divisor.constant();
+              case IndexNode::Kind::kMod:
+                return value(n->inner, x, y) % n->divisor.constant();
+              case IndexNode::Kind::kRuntime:
+                return 0;
               case IndexNode::Kind::kSum: {
                 int64_t v = n->addend.constant();
                 for (const auto& t : n->terms) v += t.coefficient.constant() * value(t.node, x, y);
@@ -82,8 +89,10 @@ TEST(IndexSpace, DivisionsAgreeWithArithmetic) {
           for (int64_t x = 0; x < 5; ++x) {
             for (int64_t y = 0; y < 6; ++y) {
               const int64_t v = ca * x + cb * y + add;
-              ASSERT_EQ(value(q, x, y), v / d) << ToString(q) << " of " << ToString(e) << " by " << d;
-              ASSERT_EQ(value(r, x, y), v % d) << ToString(r) << " of " << ToString(e) << " by " << d;
+              ASSERT_EQ(value(q, x, y), v / d)
+                  << ToString(q) << " of " << ToString(e) << " by " << d;
+              ASSERT_EQ(value(r, x, y), v % d)
+                  << ToString(r) << " of " << ToString(e) << " by " << d;
               if (q->bounded) {
                 ASSERT_LE(q->low.constant(), v / d);
                 ASSERT_GE(q->high.constant(), v / d);
@@ -104,7 +113,8 @@ std::string TraceOf(std::string_view text) {
   auto fused = AnalyzeFusion(request);
   if (!fused.ok()) return std::string(fused.status().message());
   std::vector<PlanLoop> loops;
-  for (size_t d = 0; d < fused->dims.size(); ++d) loops.push_back({{static_cast<int64_t>(d)}, fused->dims[d], fused->reduced[d]});
+  for (size_t d = 0; d < fused->dims.size(); ++d)
+    loops.push_back({{static_cast<int64_t>(d)}, fused->dims[d], fused->reduced[d]});
   IndexSpace space;
   Iteration iteration(space, *fused, loops);
   std::string out;

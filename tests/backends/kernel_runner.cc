@@ -51,7 +51,8 @@ Instruction* WrapEntryAsFusion(Module& module) {
   Computation* fused = module.entry();
   Computation* main = module.AddComputation("main");
   std::vector<Instruction*> params;
-  for (const Instruction* p : fused->parameters()) params.push_back(main->AddParameter(p->parameter_number(), p->shape()));
+  for (const Instruction* p : fused->parameters())
+    params.push_back(main->AddParameter(p->parameter_number(), p->shape()));
   Instruction* fusion = main->Add(Opcode::kFusion, fused->root()->shape(), params);
   fusion->mutable_attrs().set(Attr::kCalls, fused);
   fusion->mutable_attrs().set(Attr::kFusionKind, std::string("kLoop"));
@@ -71,15 +72,18 @@ KernelRequest DenseRequest(const Instruction* fusion) {
   return request;
 }
 
-absl::StatusOr<KernelRunner> KernelRunner::Make(const KernelRequest& request, const RunnerOptions& options) {
+absl::StatusOr<KernelRunner> KernelRunner::Make(const KernelRequest& request,
+                                                const RunnerOptions& options) {
   KernelRunner r;
   r.request_ = request;
   TENON_ASSIGN_OR_RETURN(CpuTarget target, MakeCpuTarget(options.isa));
-  TENON_ASSIGN_OR_RETURN(r.kernel_, PlanCpuKernelWith(request, target, options.excess_precision, options.plan));
-  ObjectRequest object{.target = target, .name = "test", .emit = [&](llvm::Module& m) -> absl::Status {
-    TENON_RETURN_IF_ERROR(r.kernel_->Emit(m, "kernel"));
-    return options.break_ir ? options.break_ir(m) : absl::OkStatus();
-  }};
+  TENON_ASSIGN_OR_RETURN(
+      r.kernel_, PlanCpuKernelWith(request, target, options.excess_precision, options.plan));
+  ObjectRequest object{
+      .target = target, .name = "test", .emit = [&](llvm::Module& m) -> absl::Status {
+        TENON_RETURN_IF_ERROR(r.kernel_->Emit(m, "kernel"));
+        return options.break_ir ? options.break_ir(m) : absl::OkStatus();
+      }};
   if (options.keep_text) {
     object.llvm_ir = &r.llvm_ir_;
     object.assembly = &r.assembly_;
@@ -88,7 +92,8 @@ absl::StatusOr<KernelRunner> KernelRunner::Make(const KernelRequest& request, co
   std::vector<uint8_t> image;
   AppendObject(&image, r.object_);
   const std::vector<std::string> symbols = {"kernel"};
-  TENON_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCode> code, NativeCodeLoader()->Load(image, symbols));
+  TENON_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCode> code,
+                         NativeCodeLoader()->Load(image, symbols));
   r.code_ = std::move(code);
   return r;
 }
@@ -103,7 +108,8 @@ struct KernelRunner::Memory {
   int64_t error = 0, begin = 0, end = 0;
 };
 
-absl::Status KernelRunner::Prepare(absl::Span<const Literal> args, const RunOptions& options, Memory* m) const {
+absl::Status KernelRunner::Prepare(absl::Span<const Literal> args, const RunOptions& options,
+                                   Memory* m) const {
   auto value = [&](Dim d) {
     return Evaluate(d, [&](std::string_view name) -> absl::StatusOr<int64_t> {
       auto it = options.symbols.find(std::string(name));
@@ -121,22 +127,29 @@ absl::Status KernelRunner::Prepare(absl::Span<const Literal> args, const RunOpti
     }
     // Element-aligned and no better.
     m->buffers.emplace_back(static_cast<size_t>(v.extent_bytes() + 2 * kGuardBytes + 64), kGuard);
-    m->pointers.push_back(m->buffers.back().data() + kGuardBytes + (64 - reinterpret_cast<uintptr_t>(m->buffers.back().data()) % 64) % 64 + (options.aligned ? 0 : v.width));
+    m->pointers.push_back(m->buffers.back().data() + kGuardBytes +
+                          (64 - reinterpret_cast<uintptr_t>(m->buffers.back().data()) % 64) % 64 +
+                          (options.aligned ? 0 : v.width));
     m->views.push_back(std::move(v));
     return absl::OkStatus();
   };
   m->buffers.reserve(request_.operands.size() + request_.results.size());
   for (size_t i = 0; i < request_.operands.size(); ++i) {
-    TENON_RETURN_IF_ERROR(add(request_.fusion->operand(static_cast<int64_t>(i))->shape(), request_.operands[i]));
+    TENON_RETURN_IF_ERROR(
+        add(request_.fusion->operand(static_cast<int64_t>(i))->shape(), request_.operands[i]));
     std::byte* to = static_cast<std::byte*>(m->pointers.back());
     const int64_t width = m->views.back().width;
-    m->views.back().ForEach([&](int64_t from, int64_t at) { std::memcpy(to + at, args[i].bytes() + from, static_cast<size_t>(width)); });
+    m->views.back().ForEach([&](int64_t from, int64_t at) {
+      std::memcpy(to + at, args[i].bytes() + from, static_cast<size_t>(width));
+    });
   }
   const std::vector<Shape> leaves = FlattenShape(request_.fusion->shape());
-  for (size_t i = 0; i < leaves.size(); ++i) TENON_RETURN_IF_ERROR(add(leaves[i], request_.results[i]));
+  for (size_t i = 0; i < leaves.size(); ++i)
+    TENON_RETURN_IF_ERROR(add(leaves[i], request_.results[i]));
   if (options.in_place) {
     for (size_t i = 0; i < request_.operands.size(); ++i) {
-      if (request_.operands[i].may_alias_result) m->pointers[request_.operands.size()] = m->pointers[i];
+      if (request_.operands[i].may_alias_result)
+        m->pointers[request_.operands.size()] = m->pointers[i];
     }
   }
   if (kernel_->info().has_error_word) m->pointers.push_back(&m->error);
@@ -146,18 +159,22 @@ absl::Status KernelRunner::Prepare(absl::Span<const Literal> args, const RunOpti
   }
   for (uint64_t l : kernel_->info().literals) m->args.push_back(static_cast<int64_t>(l));
   m->scratch.resize(static_cast<size_t>(kernel_->info().scratch_bytes) + 64);
-  m->scratch_pointer = m->scratch.data() + (64 - reinterpret_cast<uintptr_t>(m->scratch.data()) % 64) % 64;
+  m->scratch_pointer =
+      m->scratch.data() + (64 - reinterpret_cast<uintptr_t>(m->scratch.data()) % 64) % 64;
   TENON_ASSIGN_OR_RETURN(m->begin, value(kernel_->info().begin));
   TENON_ASSIGN_OR_RETURN(m->end, value(kernel_->info().end));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Literal>> KernelRunner::Run(absl::Span<const Literal> args, const RunOptions& options) const {
+absl::StatusOr<std::vector<Literal>> KernelRunner::Run(absl::Span<const Literal> args,
+                                                       const RunOptions& options) const {
   Memory m;
   TENON_RETURN_IF_ERROR(Prepare(args, options, &m));
-  const int64_t n = m.end - m.begin, piece = std::max<int64_t>(1, (n + options.pieces - 1) / options.pieces);
+  const int64_t n = m.end - m.begin,
+                piece = std::max<int64_t>(1, (n + options.pieces - 1) / options.pieces);
   for (int64_t b = m.begin; b < m.end; b += piece) {
-    code_->functions()[0](m.pointers.data(), m.args.data(), b, std::min(b + piece, m.end), m.scratch_pointer);
+    code_->functions()[0](m.pointers.data(), m.args.data(), b, std::min(b + piece, m.end),
+                          m.scratch_pointer);
   }
   error_word_ = m.error;
   std::vector<Literal> results;
@@ -169,14 +186,18 @@ absl::StatusOr<std::vector<Literal>> KernelRunner::Run(absl::Span<const Literal>
     std::byte* out = l.mutable_bytes();
     std::vector<bool> written(m.buffers[at].size(), false);
     auto* base = static_cast<std::byte*>(m.pointers[at]);
-    const bool own = base >= m.buffers[at].data() && base < m.buffers[at].data() + m.buffers[at].size();
+    const bool own =
+        base >= m.buffers[at].data() && base < m.buffers[at].data() + m.buffers[at].size();
     v.ForEach([&](int64_t to, int64_t from) {
       std::memcpy(out + to, base + from, static_cast<size_t>(v.width));
-      for (int64_t k = 0; own && k < v.width; ++k) written[static_cast<size_t>(base - m.buffers[at].data() + from + k)] = true;
+      for (int64_t k = 0; own && k < v.width; ++k)
+        written[static_cast<size_t>(base - m.buffers[at].data() + from + k)] = true;
     });
     for (size_t k = 0; own && k < m.buffers[at].size(); ++k) {
       if (!written[k] && m.buffers[at][k] != kGuard) {
-        return absl::InternalError(absl::StrCat("result ", i, ": memory outside was written, ", static_cast<int64_t>(k) - (base - m.buffers[at].data()), " bytes from its start"));
+        return absl::InternalError(absl::StrCat(
+            "result ", i, ": memory outside was written, ",
+            static_cast<int64_t>(k) - (base - m.buffers[at].data()), " bytes from its start"));
       }
     }
     results.push_back(std::move(l));
@@ -191,7 +212,9 @@ absl::StatusOr<double> KernelRunner::Time(absl::Span<const Literal> args, int re
   for (int i = 0; i < repeats; ++i) {
     auto start = std::chrono::steady_clock::now();
     code_->functions()[0](m.pointers.data(), m.args.data(), m.begin, m.end, m.scratch_pointer);
-    best = std::min(best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(
+        best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+                  .count());
   }
   return best;
 }

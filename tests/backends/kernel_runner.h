@@ -1,4 +1,5 @@
-// Runs one computation as one generated kernel: plan, emit, load, call; in pieces if asked, between guard bytes.
+// Runs one computation as one generated kernel: plan, emit, load, call; in pieces if asked, between
+// guard bytes.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,8 @@
 
 namespace tenon {
 
-// The entry of `module` becomes the called computation of one fusion instruction, which is returned.
+// The entry of `module` becomes the called computation of one fusion instruction, which is
+// returned.
 Instruction* WrapEntryAsFusion(Module& module);
 // Dense layouts of its operands and results by their shapes' layouts.
 KernelRequest DenseRequest(const Instruction* fusion);
@@ -26,13 +28,14 @@ struct RunnerOptions {
   std::string isa;
   bool excess_precision = true;
   std::optional<KernelPlan> plan;
-  bool keep_text = false;  // LLVM IR and assembly
+  bool keep_text = false;                               // LLVM IR and assembly
   std::function<absl::Status(llvm::Module&)> break_ir;  // a planted fault
 };
 
 class KernelRunner {
  public:
-  static absl::StatusOr<KernelRunner> Make(const KernelRequest& request, const RunnerOptions& options);
+  static absl::StatusOr<KernelRunner> Make(const KernelRequest& request,
+                                           const RunnerOptions& options);
 
   const PlannedKernel& kernel() const { return *kernel_; }
   const std::string& llvm_ir() const { return llvm_ir_; }
@@ -40,14 +43,18 @@ class KernelRunner {
   const std::vector<uint8_t>& object() const { return object_; }
 
   struct RunOptions {
-    int64_t pieces = 1;                     // calls over consecutive parts of the outer range
+    int64_t pieces = 1;                      // calls over consecutive parts of the outer range
     std::map<std::string, int64_t> symbols;  // sizes
-    bool aligned = false;                   // buffers at 64 bytes, not just at their element's size
-    bool in_place = false;                  // operands flagged may_alias_result share the memory of result 0
+    bool aligned = false;   // buffers at 64 bytes, not just at their element's size
+    bool in_place = false;  // operands flagged may_alias_result share the memory of result 0
   };
-  // Arguments row-major; one literal per result leaf. InternalError if memory around a result was touched.
-  absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args, const RunOptions& options) const;
-  absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args) const { return Run(args, RunOptions()); }
+  // Arguments row-major; one literal per result leaf. InternalError if memory around a result was
+  // touched.
+  absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args,
+                                           const RunOptions& options) const;
+  absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args) const {
+    return Run(args, RunOptions());
+  }
   // The error word of the last run (0: no check failed).
   int64_t error_word() const { return error_word_; }
   // Best of `repeats` calls on aligned memory, microseconds; one thread.
@@ -55,7 +62,8 @@ class KernelRunner {
 
  private:
   struct Memory;
-  absl::Status Prepare(absl::Span<const Literal> args, const RunOptions& options, Memory* memory) const;
+  absl::Status Prepare(absl::Span<const Literal> args, const RunOptions& options,
+                       Memory* memory) const;
 
   KernelRequest request_;
   std::unique_ptr<PlannedKernel> kernel_;
