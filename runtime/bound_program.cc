@@ -162,6 +162,7 @@ BoundView BoundProgram::Bind(const View& view) {
   }
   bound.whole = IsWhole(view);
   const Value& value = program.values[view.value];
+  if (value.kind == ValueKind::kSlot) bound.slot = static_cast<int32_t>(value.index);
   if (bound.whole && value.kind == ValueKind::kInput) framework_inputs[value.index] = 1;
   return bound;
 }

@@ -17,6 +17,7 @@ namespace tenon {
 
 struct BoundView {
   int32_t value = -1;  // -1: absent
+  int32_t slot = -1;  // the framework slot it lies in
   int32_t meta = -1;   // symbolic sizes: where this view's dims and strides begin in Frame::metas
   int64_t byte_offset = 0;  // if static
   const View* view = nullptr;

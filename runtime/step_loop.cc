@@ -96,6 +96,7 @@ class Loop {
     void** pointers = f_.pointers.data();
     for (size_t i = 0; i < k.operands.size(); ++i) {
       const BoundView& v = k.operands[i];
+      if (IsEmptySlot(v)) return EmptySlot("a kernel");
       pointers[i] = v.value < 0 ? nullptr : f_.Address(v);
     }
     const int64_t* args = k.args.data();
@@ -167,7 +168,10 @@ class Loop {
   }
 
   bool Call(const BoundCall& c) {
-    for (size_t i = 0; i < c.operands.size(); ++i) f_.operands[i] = Operand(c.operands[i]);
+    for (size_t i = 0; i < c.operands.size(); ++i) {
+      if (IsEmptySlot(c.operands[i])) return EmptySlot(c.step->overload);
+      f_.operands[i] = Operand(c.operands[i]);
+    }
     const bool out = c.step->rule == ResultRule::kOut;
     for (size_t i = 0; i < c.results.size(); ++i)
       f_.results[i] = out ? Operand(c.results[i]) : TenonTensor{};
@@ -186,7 +190,15 @@ class Loop {
     return true;
   }
 
+  // A slot is empty if its operator didn't return that result.
+  bool IsEmptySlot(const BoundView& v) const { return v.slot >= 0 && f_.slots[v.slot].tensor == nullptr; }
+  bool EmptySlot(const std::string& reader) {
+    return Fail(TENON_ERROR, absl::StrCat("program ", b_.program.name, ": ", reader,
+                                          " reads a result that its operator did not return"));
+  }
+
   bool Copy(const BoundCopy& c) {
+    if (IsEmptySlot(c.from)) return EmptySlot("a copy");
     StridedCopy(f_.Address(c.to), Strides(c.to), f_.Address(c.from), Strides(c.from), Dims(c.to),
                 static_cast<int>(c.to.view->dims.size()), ByteWidth(c.to.view->dtype));
     return true;

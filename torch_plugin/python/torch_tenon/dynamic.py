@@ -37,9 +37,8 @@ class DynamicGraph:
     """Dispatches on the values of the graph's symbols. At most MAX_SPECIALIZATIONS are compiled; any
     further sizes run from Python. Thread-safe; a size is compiled once, and other sizes don't wait for it."""
 
-    _boxed_call = True
-
     def __init__(self, gm: fx.GraphModule, kind: str, options: Options):
+        self._boxed_call = True  # on the instance, since functools.wraps copies that
         self._gm, self._kind, self._options = gm, kind, options
         self._readers = _readers(gm)
         self._compiled: dict[tuple[int, ...], Compiled] = {}
