@@ -87,9 +87,9 @@ def test_float_division_by_zero_is_no_error(backend):
 
 @pytest.fixture
 def executable(tenon):
-    x = torch.randn(3, 4)
-    graph = make_fx(lambda a, b: [torch.ops.aten.add.Tensor(a, b)])(x, x)
-    return tenon.compile_graph(graph, [x, x])
+    x, y = torch.randn(3, 4), torch.randn(3, 4)  # one tensor twice would be traced as one
+    graph = make_fx(lambda a, b: [torch.ops.aten.add.Tensor(a, b)])(x, y)
+    return tenon.compile_graph(graph, [x, y])
 
 
 def test_executable_runs(executable):

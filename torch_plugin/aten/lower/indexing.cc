@@ -425,7 +425,7 @@ Lowering LowerScatterReduce(OpContext& op) {
 
 // index_add(self, dim, index, source, alpha) and index_copy, index_fill without alpha
 namespace {
-Lowering IndexUpdate(OpContext& op, Instruction* source, std::string_view reduce, bool negative) {
+Lowering IndexUpdate(OpContext& op, Instruction* source, std::string_view reduce, bool negative, const char* exception = "IndexError") {
   Builder& b = op.b;
   Instruction *x = op.tensor(0), *index = op.tensor(2);
   x = AtLeast1d(op, x);
@@ -434,7 +434,7 @@ Lowering IndexUpdate(OpContext& op, Instruction* source, std::string_view reduce
   if (Rank(index) == 0) index = b.Reshape(index, {1});
   if (IsEmpty(index)) return Values{op.tensor(0)};
   const int64_t axis = op.axis(1, Rank(x));
-  index = InRange(op, index, x->shape().dim(axis), {negative, "IndexError", "index out of range in self"});
+  index = InRange(op, index, x->shape().dim(axis), {negative, exception, "index out of range in self"});
   std::vector<int64_t> window;
   for (int64_t d = 0; d < Rank(x); ++d) {
     if (d != axis) window.push_back(d);
@@ -452,7 +452,11 @@ Lowering LowerIndexAdd(OpContext& op) {
   if (!pred && !op.is_none(4) && op.number(4) != 1) {
     source = op.b.Binary(kMultiply, source, op.b.BroadcastTo(op.NumberConstant(op.arg(4), source->shape().element_type()), source->shape().dims()));
   }
-  return IndexUpdate(op, source, "add", false);
+  // Eager takes scatter_add's way here, and raises its error.
+  const int64_t rank = Rank(op.tensor(0)), axis = rank > 0 ? op.axis(1, rank) : 0;
+  const bool as_scatter = rank > 1 && (axis == 0 || axis == rank - 1) && (op.is_none(4) || op.number(4) == 1) &&
+                          op.tensor(2)->shape().element_type() == PT::kS64;
+  return IndexUpdate(op, source, "add", false, as_scatter ? "RuntimeError" : "IndexError");
 }
 Lowering LowerIndexCopy(OpContext& op) {
   if (Rank(op.tensor(3)) != Rank(op.tensor(0))) return NotLowered("index_copy of a 0-d source into a dim");
