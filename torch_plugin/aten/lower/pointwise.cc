@@ -506,6 +506,17 @@ Lowering LowerLogaddexp(OpContext& op) {
   Instruction* equal_infinite = b.Binary(kAnd, b.Compare(b.Unary(kAbs, p.a), op.Full(p.a, INFINITY), "EQ"), b.Compare(p.a, p.b, "EQ"));
   return op.One(b.Select(equal_infinite, p.a, sum));
 }
+Lowering LowerLogaddexp2(OpContext& op) {
+  // max + log2(1 + 2^-|a - b|): no power overflows.
+  Pair p = Rounded(op);
+  Builder& b = op.b;
+  Instruction* m = b.Binary(kMaximum, p.a, p.b);
+  Instruction* distance = b.Unary(kAbs, b.Binary(kSubtract, p.a, p.b));
+  Instruction* power = b.Unary(kExponential, b.Binary(kMultiply, distance, op.Full(distance, -std::numbers::ln2)));
+  Instruction* log2 = b.Binary(kMultiply, b.Unary(kLogPlusOne, power), op.Full(power, std::numbers::log2e));
+  Instruction* equal_infinite = b.Binary(kAnd, b.Compare(b.Unary(kAbs, p.a), op.Full(p.a, INFINITY), "EQ"), b.Compare(p.a, p.b, "EQ"));
+  return op.One(b.Select(equal_infinite, p.a, b.Binary(kAdd, m, log2)));
+}
 Lowering LowerCopysign(OpContext& op) {
   Pair p = Rounded(op);
   Builder& b = op.b;
