@@ -61,7 +61,8 @@ bool SplitTupleRoot(Computation* c) {
   if (!root->shape().is_tuple() || !makes) return false;
   Builder b(c);
   std::vector<Instruction*> elements;
-  for (int64_t i = 0; i < static_cast<int64_t>(root->shape().elements().size()); ++i) elements.push_back(b.GetTupleElement(root, i));
+  for (int64_t i = 0; i < static_cast<int64_t>(root->shape().elements().size()); ++i)
+    elements.push_back(b.GetTupleElement(root, i));
   c->set_root(b.Tuple(elements));
   return true;
 }

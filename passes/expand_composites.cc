@@ -108,11 +108,16 @@ Instruction* DotOfOneType(Instruction* op) {
 
 Instruction* Expanded(Instruction* op) {
   switch (op->opcode()) {
-    case Opcode::kDot: return DotOfOneType(op);
-    case Opcode::kBatchNormInference: return BatchNorm(op).Inference();
-    case Opcode::kBatchNormTraining: return op->operand(0)->shape().is_static() ? BatchNorm(op).Training() : nullptr;
-    case Opcode::kBatchNormGrad: return op->operand(0)->shape().is_static() ? BatchNorm(op).Grad() : nullptr;
-    default: return nullptr;
+    case Opcode::kDot:
+      return DotOfOneType(op);
+    case Opcode::kBatchNormInference:
+      return BatchNorm(op).Inference();
+    case Opcode::kBatchNormTraining:
+      return op->operand(0)->shape().is_static() ? BatchNorm(op).Training() : nullptr;
+    case Opcode::kBatchNormGrad:
+      return op->operand(0)->shape().is_static() ? BatchNorm(op).Grad() : nullptr;
+    default:
+      return nullptr;
   }
 }
 

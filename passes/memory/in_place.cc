@@ -71,10 +71,14 @@ bool MayOverwrite(const Instruction& fusion, int64_t operand, const Instruction&
   const Instruction* parameter = fusion.fused_computation()->parameter(operand);
   if (!form.ok() || !SamePlaces(parameter->shape(), result.shape())) return false;
   switch (*form) {
-    case FusionForm::kLoop: return LoopMayOverwrite(parameter, result);
-    case FusionForm::kRow: return RowMayOverwrite(parameter, result);
-    case FusionForm::kScatter: return ScatterMayOverwrite(parameter, result);
-    default: return false;
+    case FusionForm::kLoop:
+      return LoopMayOverwrite(parameter, result);
+    case FusionForm::kRow:
+      return RowMayOverwrite(parameter, result);
+    case FusionForm::kScatter:
+      return ScatterMayOverwrite(parameter, result);
+    default:
+      return false;
   }
 }
 

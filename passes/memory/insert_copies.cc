@@ -3,9 +3,9 @@
 // An output that is written back over a parameter (Module::aliases) while its value is a view of a parameter that is written back
 // itself (a, b = b, a): written first, the one destroys what the other still reads. Such a value is copied first.
 //
-// A dot whose operand is a view in which its batch, free or contracting dims don't merge into one stride each: a library matmul can't
-// read it. The copy's layout has the groups together; it becomes a kernel that reads through the view.
-// After assign-layout, before fuse.
+// A dot whose operand is a view in which its batch, free or contracting dims don't merge into one stride each: a library matmul
+// can't read it. The copy's layout has the groups together; it becomes a kernel that reads through the view. After assign-layout,
+// before fuse.
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
@@ -36,13 +36,15 @@ bool CopyWriteBacks(Module& module, PassContext& context, ViewCache& views) {
     if (alias.output_index.size() != 1) continue;
     Instruction* value = root->operand(alias.output_index[0]);
     const int64_t under = ParameterUnder(value, views);
-    if (under < 0 || !overwritten.contains(under) || (value->opcode() == Opcode::kParameter && under == alias.parameter)) continue;
+    if (under < 0 || !overwritten.contains(under) || (value->opcode() == Opcode::kParameter && under == alias.parameter))
+      continue;
     b.set_metadata(value->metadata());
     Instruction* copy = b.Copy(value);
     if (value->shape().has_layout()) copy->mutable_shape().set_layout(value->shape().minor_to_major());
     root->ReplaceOperand(alias.output_index[0], copy);
     context.Note("insert-copies", "copied", *value,
-                 absl::StrCat("written back over parameter ", alias.parameter, " but lies in parameter ", under, ", which is written back too"));
+                 absl::StrCat("written back over parameter ", alias.parameter, " but lies in parameter ", under,
+                              ", which is written back too"));
     changed = true;
   }
   return changed;
@@ -79,7 +81,8 @@ bool CopyDotOperands(Computation* entry, PassContext& context, ViewCache& views)
         b.set_metadata(dot->metadata());
         copy = b.Copy(operand);
         copy->mutable_shape().set_layout(layout);
-        context.Note("insert-copies", "copied", *operand, absl::StrCat(dot->name(), " can't read it by one stride per group of dims"));
+        context.Note("insert-copies", "copied", *operand,
+                     absl::StrCat(dot->name(), " can't read it by one stride per group of dims"));
       }
       dot->ReplaceOperand(i, copy);
       changed = true;

@@ -154,7 +154,8 @@ std::vector<int64_t> Ends(const Instruction& concatenate) {
   }
   return ends;
 }
-// The part of `o`, a concatenation or a broadcast scalar, that fills [begin, end); a broadcast scalar may be cut. nullptr: none does.
+// The part of `o`, a concatenation or a broadcast scalar, that fills [begin, end); a broadcast scalar may be cut.
+// nullptr: none does.
 Instruction* PartOf(Instruction* o, int64_t begin, int64_t end, const Shape& shape, Builder& b) {
   if (IsScalarBroadcast(o)) return b.Broadcast(o->operand(0), shape.dims(), {});
   const std::vector<int64_t> ends = Ends(*o);
@@ -172,7 +173,8 @@ Instruction* ElementwiseOfConcatenates(Instruction* op, Builder& b, const PassCo
   int64_t concatenations = 0;
   for (const Instruction* o : op->operands()) {
     if (IsScalarBroadcast(o)) continue;
-    if (!Is(o, Opcode::kConcatenate) || o->user_count() > 1 || (first != nullptr && o->dimensions() != first->dimensions())) return nullptr;
+    if (!Is(o, Opcode::kConcatenate) || o->user_count() > 1) return nullptr;
+    if (first != nullptr && o->dimensions() != first->dimensions()) return nullptr;
     const std::vector<int64_t> ends = Ends(*o);
     if (ends.empty()) return nullptr;
     cuts.insert(cuts.end(), ends.begin(), ends.end());

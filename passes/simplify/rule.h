@@ -1,7 +1,8 @@
 // Algebraic simplification: rules as data, one topic per file.
 //
 // A rule looks at one instruction and returns what may stand in its place: an operand, or something new made by the builder, or
-// nullptr (what it made by then is removed). Every rule is exact (DESIGN D7): the same bits for every input, NaN, infinities and signed zeros included.
+// nullptr (what it made by then is removed). Every rule is exact (DESIGN D7): the same bits for every input, NaN, infinities and
+// signed zeros included.
 #pragma once
 
 #include <string_view>

@@ -39,9 +39,9 @@ PassFile ReadPassFile(const std::filesystem::path& path) {
       continue;
     }
     PassCase& c = file.cases.back();
-    if (at == kInput && (Directive(line, "run", &c.run) || Directive(line, "numerics", &c.numerics) ||
-                         Directive(line, "symbols", &c.symbols) || Directive(line, "target", &c.target) ||
-                         Directive(line, "print", &c.print))) {
+    if (at == kInput &&
+        (Directive(line, "run", &c.run) || Directive(line, "numerics", &c.numerics) || Directive(line, "symbols", &c.symbols) ||
+         Directive(line, "target", &c.target) || Directive(line, "print", &c.print))) {
       c.header += line + "\n";
     } else if (Directive(line, "expect", &ignored)) {
       c.unchanged = ignored == "unchanged";

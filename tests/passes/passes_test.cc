@@ -104,8 +104,10 @@ void RunCase(PassCase& c) {
     return;
   }
   const std::string got = c.print == "remarks" ? RemarksText(remarks) : c.print == "plan" ? PlanText(**module) : after;
-  if (std::getenv("UPDATE_GOLDEN") != nullptr) c.expect = got;
-  else EXPECT_EQ(got, c.expect) << "(UPDATE_GOLDEN=1 rewrites it)";
+  if (std::getenv("UPDATE_GOLDEN") != nullptr)
+    c.expect = got;
+  else
+    EXPECT_EQ(got, c.expect) << "(UPDATE_GOLDEN=1 rewrites it)";
 }
 
 class Passes : public testing::TestWithParam<std::filesystem::path> {};
@@ -125,14 +127,17 @@ INSTANTIATE_TEST_SUITE_P(Files, Passes, testing::ValuesIn(TestFiles("passes")), 
 // Every pass has its file of cases, and every rule of simplify is named in one.
 TEST(PassTests, EveryPassHasItsFile) {
   for (const PassInfo& pass : AllPasses()) {
-    const std::string path = absl::StrCat(TENON_SOURCE_DIR, "/tests/passes/", absl::StrReplaceAll(std::string(pass.name), {{"-", "_"}}), ".hlo");
+    const std::string path =
+        absl::StrCat(TENON_SOURCE_DIR, "/tests/passes/", absl::StrReplaceAll(std::string(pass.name), {{"-", "_"}}), ".hlo");
     EXPECT_TRUE(std::filesystem::exists(path)) << path;
   }
 }
 
 // The numeric check finds what no golden would: x + 0 is not x for x = -0, and a check that is lost.
 TEST(PassTests, WrongNumbersAreFound) {
-  const std::string before = "HloModule m ENTRY e { x = f32[64] parameter(0) z = f32[64] broadcast(f32[] constant(0)), dimensions={} ROOT r = add(x, z) }";
+  const std::string before =
+      "HloModule m ENTRY e { x = f32[64] parameter(0) z = f32[64] broadcast(f32[] constant(0)), dimensions={} ROOT r = add(x, z) "
+      "}";
   const std::string after = "HloModule m ENTRY e { ROOT x = f32[64] parameter(0) }";
   EXPECT_NE(NumericDifference("exact", "", before, after), "");
   EXPECT_EQ(NumericDifference("exact", "", after, after), "");

@@ -28,8 +28,11 @@ absl::StatusOr<bool> Fails(Module&, PassContext&) { return absl::UnimplementedEr
 absl::StatusOr<bool> Honest(Module&, PassContext&) { return false; }
 
 constexpr PassInfo kPlanted[] = {
-    {"says-it-did-not", SaysItDidNot, ""}, {"says-it-did", SaysItDid, ""}, {"breaks-shapes", BreaksShapes, ""},
-    {"fails", Fails, ""},                  {"honest", Honest, ""},
+    {"says-it-did-not", SaysItDidNot, ""},
+    {"says-it-did", SaysItDid, ""},
+    {"breaks-shapes", BreaksShapes, ""},
+    {"fails", Fails, ""},
+    {"honest", Honest, ""},
 };
 
 absl::StatusOr<bool> RunPlanted(std::vector<std::string> passes, PipelineOptions options = {}) {
@@ -52,7 +55,8 @@ TEST(Pipeline, CatchesAPassThatInventsAChange) {
 }
 
 TEST(Pipeline, NamesThePassThatBreaksTheModule) {
-  EXPECT_EQ(Message(RunPlanted({"honest", "breaks-shapes"})).find("pass breaks-shapes: "), 0u) << Message(RunPlanted({"breaks-shapes"}));
+  EXPECT_EQ(Message(RunPlanted({"honest", "breaks-shapes"})).find("pass breaks-shapes: "), 0u)
+      << Message(RunPlanted({"breaks-shapes"}));
 }
 
 TEST(Pipeline, NamesThePassThatFails) {

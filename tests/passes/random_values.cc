@@ -33,9 +33,12 @@ Literal RandomLiteral(const Shape& shape, bool extremes, std::mt19937_64& random
   Literal literal(Shape(shape.element_type(), shape.dims()));
   const PrimitiveType type = shape.element_type();
   for (int64_t i = 0; i < literal.num_elements(); ++i) {
-    if (type == PrimitiveType::kPred) literal.SetFromInt64(i, static_cast<int64_t>(random() % 2));
-    else if (IsIntegral(type)) literal.SetFromInt64(i, RandomInteger(type, extremes, random));
-    else literal.SetFromDouble(i, RandomFloat(extremes, random));
+    if (type == PrimitiveType::kPred)
+      literal.SetFromInt64(i, static_cast<int64_t>(random() % 2));
+    else if (IsIntegral(type))
+      literal.SetFromInt64(i, RandomInteger(type, extremes, random));
+    else
+      literal.SetFromDouble(i, RandomFloat(extremes, random));
   }
   return literal;
 }

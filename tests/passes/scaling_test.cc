@@ -51,12 +51,12 @@ TEST(Scaling, Pointwise) {
 }
 
 TEST(Scaling, ValuesReadTwice) {
-  ExpectLinear("residual pointwise", [last = static_cast<Instruction*>(nullptr)](Builder& b, Instruction* x, Instruction* v,
-                                                                                int64_t i) mutable {
-    Instruction* skip = i < 2 ? x : last;
-    last = v;
-    return b.Binary(i % 2 == 0 ? Opcode::kAdd : Opcode::kMultiply, v, skip);
-  });
+  ExpectLinear("residual pointwise",
+               [last = static_cast<Instruction*>(nullptr)](Builder& b, Instruction* x, Instruction* v, int64_t i) mutable {
+                 Instruction* skip = i < 2 ? x : last;
+                 last = v;
+                 return b.Binary(i % 2 == 0 ? Opcode::kAdd : Opcode::kMultiply, v, skip);
+               });
 }
 
 TEST(Scaling, Views) {
