@@ -1,11 +1,12 @@
 #include "runtime/thread_pool.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <deque>
+#include <mutex>
 #include <thread>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "runtime/fork.h"
 
 namespace tenon {
@@ -27,48 +28,55 @@ struct Job {
 class Pool {
  public:
   void Run(Job* job) {
-    mutex_.Lock();
+    std::unique_lock lock(mutex_);
     StartWorkers();
     jobs_.push_back(job);
-    WorkOn(job);
+    has_jobs_->notify_all();
+    WorkOn(job, lock);
     // Others may still be at work on the last pieces.
-    mutex_.Await(absl::Condition(+[](Job* j) { return j->done == j->pieces; }, job));
-    mutex_.Unlock();
+    job_done_->wait(lock, [&] { return job->done == job->pieces; });
   }
-  void Lock() { mutex_.Lock(); }
+  void Lock() { mutex_.lock(); }
   void Unlock(bool in_child) {
-    if (in_child) workers_ = 0;  // they exist in the parent only
-    mutex_.Unlock();
+    if (in_child) {  // workers, and those who waited for them, exist in the parent only
+      workers_ = 0;
+      jobs_.clear();
+      has_jobs_ = new std::condition_variable;
+      job_done_ = new std::condition_variable;
+    }
+    mutex_.unlock();
   }
 
  private:
   void StartWorkers() {
-    while (workers_ < PoolThreads() - 1) {
-      ++workers_;
-      std::thread([this] { Worker(); }).detach();
-    }
+    for (; workers_ < PoolThreads() - 1; ++workers_) std::thread([this] { Worker(); }).detach();
   }
   void Worker() {
-    mutex_.Lock();
+    std::unique_lock lock(mutex_);
     while (true) {
-      mutex_.Await(absl::Condition(+[](std::deque<Job*>* jobs) { return !jobs->empty(); }, &jobs_));
-      WorkOn(jobs_.front());
+      has_jobs_->wait(lock, [&] { return !jobs_.empty(); });
+      WorkOn(jobs_.front(), lock);
     }
   }
-  // Takes pieces until none is left. The mutex is held on entry and on return.
-  void WorkOn(Job* job) {
+  // Takes pieces until none is left.
+  void WorkOn(Job* job, std::unique_lock<std::mutex>& lock) {
     while (job->next < job->pieces) {
       const int64_t piece = job->next++;
       if (job->next == job->pieces) jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
-      mutex_.Unlock();
+      lock.unlock();
       job->RunPiece(piece);
-      mutex_.Lock();
-      const bool last = ++job->done == job->pieces;
-      if (last) return;  // the owner may drop the job now
+      lock.lock();
+      if (++job->done == job->pieces) {
+        job_done_->notify_all();
+        return;  // the owner may drop the job from here on
+      }
     }
   }
 
-  absl::Mutex mutex_;
+  std::mutex mutex_;
+  std::condition_variable* has_jobs_ =
+      new std::condition_variable;  // never destroyed: a child's copy may have waiters
+  std::condition_variable* job_done_ = new std::condition_variable;
   std::deque<Job*> jobs_;  // with pieces left
   int workers_ = 0;
 };
@@ -97,7 +105,7 @@ void PoolParallelFor(int64_t begin, int64_t end, int64_t grain, void (*fn)(void*
   ThePool().Run(&job);
 }
 
-void LockPool() ABSL_NO_THREAD_SAFETY_ANALYSIS { ThePool().Lock(); }
-void UnlockPool(bool in_child) ABSL_NO_THREAD_SAFETY_ANALYSIS { ThePool().Unlock(in_child); }
+void LockPool() { ThePool().Lock(); }
+void UnlockPool(bool in_child) { ThePool().Unlock(in_child); }
 
 }  // namespace tenon
