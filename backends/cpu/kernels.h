@@ -27,8 +27,9 @@ void ForLoops(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> 
 void StoreRoots(KernelEmitter& e, const Iteration& iteration, absl::Span<const int64_t> roots);
 // tenon.checks of this role.
 void EmitChecks(KernelEmitter& e, const Iteration& iteration, Role role);
-// Roots and checks outside the iteration space: serially, by the piece that has unit 0.
-void EmitOthers(KernelEmitter& e);
+// Roots and checks outside the iteration space (or all checks): serially, by the piece that has
+// unit 0.
+void EmitOthers(KernelEmitter& e, bool all_checks = false);
 std::vector<int64_t> RootsWithRole(const FusedKernel& fused, Role role);
 bool IsHeavy(const FusedKernel& fused);
 

@@ -79,7 +79,7 @@ void EmitChecks(KernelEmitter& e, const Iteration& iteration, Role role) {
   }
 }
 
-void EmitOthers(KernelEmitter& e) {
+void EmitOthers(KernelEmitter& e, bool all_checks) {
   const FusedKernel& f = e.fused();
   struct Item {
     const Shape* shape;
@@ -90,7 +90,7 @@ void EmitOthers(KernelEmitter& e) {
   for (int64_t i : RootsWithRole(f, Role::kOther))
     items.push_back({&RootShape(f, static_cast<size_t>(i)), i, nullptr});
   for (const Instruction* c : f.checks) {
-    if (f.RoleOf(c->operand(0)->shape()) == Role::kOther)
+    if (all_checks || f.RoleOf(c->operand(0)->shape()) == Role::kOther)
       items.push_back({&c->operand(0)->shape(), -1, c});
   }
   if (items.empty()) return;

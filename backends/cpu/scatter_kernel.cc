@@ -147,6 +147,9 @@ class ScatterKernel {
 
 }  // namespace
 
-void EmitScatterKernel(KernelEmitter& e, const KernelPlan& plan) { ScatterKernel(e, plan).Emit(); }
+void EmitScatterKernel(KernelEmitter& e, const KernelPlan& plan) {
+  ScatterKernel(e, plan).Emit();
+  EmitOthers(e, /*all_checks=*/true);
+}
 
 }  // namespace tenon

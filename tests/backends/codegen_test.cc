@@ -266,6 +266,20 @@ TEST(Check, SetsTheErrorWordOnlyWhenAnElementIsTrue) {
   }
 }
 
+TEST(Check, IsMadeBesideAScatter) {
+  HloCase c = Named("indexing_check_beside_scatter");
+  absl::StatusOr<Built> built = Build(c);
+  ASSERT_TRUE(built.ok());
+  absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {});
+  ASSERT_TRUE(runner.ok()) << runner.status();
+  std::vector<Literal> args = RandomArguments(*built, c, 5);
+  ASSERT_TRUE(runner->Run(args).ok());
+  EXPECT_EQ(runner->error_word(), 0);
+  args[1].SetFromInt64(19, 8);
+  ASSERT_TRUE(runner->Run(args).ok());
+  EXPECT_EQ(runner->error_word(), 3);
+}
+
 TEST(Plan, PrintsParsesAndCanBeGiven) {
   for (const HloCase& c : Cases()) {
     absl::StatusOr<Built> built = Build(c);
