@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/text/text.h"
@@ -52,8 +53,26 @@ absl::Status Named(const std::string& pass, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("pass ", pass, ": ", std::string(status.message())));
 }
 
-// Operands stand before their users again: what is dumped between passes parses.
+bool InOrder(const Computation& c) {
+  absl::flat_hash_set<const Instruction*> done;
+  for (const Instruction* op : c.instructions()) {
+    for (const Instruction* o : op->operands()) {
+      if (!done.contains(o)) return false;
+    }
+    for (const Instruction* before : op->control_predecessors()) {
+      if (!done.contains(before)) return false;
+    }
+    done.insert(op);
+  }
+  return true;
+}
+
+// Operands stand before their users again: what is dumped between passes parses. A schedule that the pass has not kept (the input's
+// own: XLA writes scheduled modules) is none any more.
 void RestoreOrder(Module& module) {
+  for (Computation* c : module.computations()) {
+    if (module.is_scheduled && !InOrder(*c)) module.is_scheduled = false;
+  }
   if (module.is_scheduled) return;
   for (Computation* c : module.computations()) c->set_schedule(c->PostOrder());
 }

@@ -33,7 +33,7 @@ bool Assign(const Instruction& op, Shape* shape) {
   }
   if (!shape->is_array() || shape->has_layout()) return false;
   shape->set_layout(LayoutFor(op, *shape));
-  return true;
+  return shape->rank() > 0;  // a scalar's layout says nothing
 }
 
 }  // namespace
