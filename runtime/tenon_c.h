@@ -137,11 +137,12 @@ TENON_API void tenon_set_profiling(
 typedef struct TenonOutput {
   int32_t kind; /* tenon::OutputKind */
   int32_t dtype;
-  int64_t index; /* kInput, kConstant: which; kSymInt: filled per run into TenonTensor.data of
+  int64_t index; /* kInput, kConstant: which; kView: of which output; kSymInt: filled per run into TenonTensor.data of
                     `outputs` as the number */
   int32_t ndim;
   const int64_t* sizes; /* NULL: depends on the inputs' sizes; ask tenon_output_sizes */
   const int64_t* strides;
+  int64_t offset; /* kView: in elements */
 } TenonOutput;
 TENON_API int64_t tenon_num_inputs(const TenonExecutable*);
 TENON_API int64_t tenon_num_outputs(const TenonExecutable*);
@@ -167,8 +168,8 @@ TENON_API int tenon_run_owned(TenonExecutable*, const TenonTensor* inputs, uint8
                               TenonTensor* outputs, char** error);
 
 /* Sizes and strides (ndim of each) of a fresh output whose TenonOutput has none. */
-TENON_API int tenon_output_sizes(TenonExecutable*, const TenonTensor* inputs, int64_t output, int64_t* sizes,
-                                 int64_t* strides, char** error);
+TENON_API int tenon_output_sizes(TenonExecutable*, const TenonTensor* inputs, int64_t output,
+                                 int64_t* sizes, int64_t* strides, char** error);
 
 /* ---- the rest
  * ---------------------------------------------------------------------------------------------------------
@@ -180,6 +181,52 @@ TENON_API const char* tenon_build_id(void);
 /* JSON: in-memory cache entries, hits, misses, compiles, bytes; clear drops entries not in use. */
 TENON_API char* tenon_cache_stats(void);
 TENON_API void tenon_cache_clear(void);
+
+/* ---- HLO text without a framework (torch_tenon.hlo)
+ * ---------------------------------------------------------------------------------------------------------
+ * Arrays go in and out as flat lists: the leaves of the parameters, the leaves of the result, both in tuple
+ * order, dense and row-major whatever layouts say (`strides` is not looked at). Messages start with the kind of the failure: "INVALID_ARGUMENT: ...". A handle may be used by
+ * many threads at once, tenon_hlo_run_passes aside. */
+typedef struct TenonHlo TenonHlo;
+enum { TENON_HLO_FILL_ELIDED = 1, TENON_HLO_NO_VERIFY = 2 };
+TENON_API TenonHlo* tenon_hlo_parse(const char* text, size_t size, int flags, char** error);
+TENON_API void tenon_hlo_release(TenonHlo*);
+TENON_API int tenon_hlo_verify(const TenonHlo*, char** error);
+enum { TENON_HLO_CANONICAL = 1, TENON_HLO_PERCENT = 2, TENON_HLO_OPERAND_SHAPES = 4, TENON_HLO_NO_METADATA = 8 };
+TENON_API char* tenon_hlo_print(const TenonHlo*, int flags);
+/* JSON: {"name", "inputs": [{"dtype", "shape"}], "outputs": [...]}. */
+TENON_API char* tenon_hlo_signature(const TenonHlo*);
+/* JSON: {"total": {...}, "instructions": [...]}, see hlo/cost.h. */
+TENON_API char* tenon_hlo_cost(const TenonHlo*, char** error);
+/* `passes`, `disable`: names with commas between; no passes: the default list. 1: changed, 0: not, -1: error. */
+TENON_API int tenon_hlo_run_passes(TenonHlo*, const char* passes, const char* disable, char** error);
+
+typedef struct TenonHloResult TenonHloResult;
+TENON_API TenonHloResult* tenon_hlo_evaluate(const TenonHlo*, const TenonTensor* inputs, int64_t num_inputs,
+                                             char** error);
+/* Compiles for the CPU on the first call; `options` as in tenon_compile. Dots run as plain loops. */
+TENON_API int tenon_hlo_compile(TenonHlo*, const char* options, size_t options_size, char** error);
+TENON_API TenonHloResult* tenon_hlo_run(TenonHlo*, const TenonTensor* inputs, int64_t num_inputs, char** error);
+/* The leaves, row-major; alive until the result is released. */
+TENON_API int64_t tenon_hlo_result_count(const TenonHloResult*);
+TENON_API const TenonTensor* tenon_hlo_result_leaves(const TenonHloResult*);
+TENON_API void tenon_hlo_result_release(TenonHloResult*);
+
+/* A custom-call target of the evaluator, for the whole process. `results` point at memory to write. Return 0, or
+ * write a message (at most TENON_HLO_MESSAGE bytes with its 0) and return 1. */
+enum { TENON_HLO_MESSAGE = 4096 };
+typedef struct TenonHloCall {
+  const char* target;
+  const char* backend_config;
+  const char* instruction; /* its line of HLO text */
+  const TenonTensor* operands;
+  const TenonTensor* results;
+  int64_t num_operands, num_results;
+} TenonHloCall;
+typedef int (*TenonHloCustomCall)(void* context, const TenonHloCall* call, char* message);
+/* call NULL: takes the target away. */
+TENON_API void tenon_hlo_register_custom_call(const char* target, TenonHloCustomCall call, void* context);
+TENON_API char* tenon_hlo_custom_calls(void); /* JSON: the names */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "hlo/eval/custom_calls.h"
 #include "hlo/eval/internal.h"
 
 namespace tenon::eval {
@@ -47,10 +48,11 @@ absl::StatusOr<Literal> Conditional(Context& context, const Instruction& i, Oper
 absl::StatusOr<Literal> CustomCall(Context& context, const Instruction& i, Operands operands) {
   const auto& targets = context.options().custom_calls;
   auto it = targets.find(i.custom_call_target());
-  if (it == targets.end()) {
-    return Unimplemented(i, absl::StrCat("custom-call target \"", i.custom_call_target(), "\""));
+  const EvalOptions::CustomCall call = it != targets.end() ? it->second : FindCustomCall(i.custom_call_target());
+  if (!call) {
+    return Unimplemented(i, absl::StrCat("custom-call target \"", i.custom_call_target(), "\" is not registered"));
   }
-  TENON_ASSIGN_OR_RETURN(Literal result, it->second(i, operands));
+  TENON_ASSIGN_OR_RETURN(Literal result, call(i, operands));
   if (!Shape::Compatible(result.shape(), i.shape())) {
     return Invalid(i, absl::StrCat("target \"", i.custom_call_target(), "\" gave ",
                                    result.shape().ToString(), ", wanted ", i.shape().ToString()));

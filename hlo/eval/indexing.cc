@@ -238,12 +238,24 @@ absl::StatusOr<Literal> Sort(Context& context, const Instruction& i, Operands op
 
 // The k largest (or smallest) of each row in order, NaN above everything, ties by position.
 absl::StatusOr<Literal> TopK(Context&, const Instruction& i, Operands operands) {
-  const Literal& x = operands[0];
-  const int64_t k = i.attrs().get<int64_t>(Attr::kK);
-  const bool largest = i.attrs().get<bool>(Attr::kLargest);
+  return TopKOf(operands[0], i.attrs().get<int64_t>(Attr::kK), i.attrs().get<bool>(Attr::kLargest), i.shape());
+}
+
+constexpr HandlerRow kRows[] = {
+    {Opcode::kDynamicSlice, DynamicSlice},
+    {Opcode::kDynamicUpdateSlice, DynamicUpdateSlice},
+    {Opcode::kGather, Gather},
+    {Opcode::kScatter, Scatter},
+    {Opcode::kSort, Sort},
+    {Opcode::kTopk, TopK},
+};
+
+}  // namespace
+
+Literal TopKOf(const Literal& x, int64_t k, bool largest, const Shape& result) {
   std::vector<int64_t> dims = Dims(x);
   const int64_t n = dims.back(), rows = n == 0 ? 0 : x.num_elements() / n;
-  Literal values(i.shape().element(0)), indices(i.shape().element(1));
+  Literal values(result.element(0)), indices(result.element(1));
   const bool exact = IsFloat(x.type());
   const int64_t width = ByteWidth(x.type());
   std::vector<int64_t> order(n);
@@ -269,17 +281,6 @@ absl::StatusOr<Literal> TopK(Context&, const Instruction& i, Operands operands) 
   }
   return Literal::Tuple({std::move(values), std::move(indices)});
 }
-
-constexpr HandlerRow kRows[] = {
-    {Opcode::kDynamicSlice, DynamicSlice},
-    {Opcode::kDynamicUpdateSlice, DynamicUpdateSlice},
-    {Opcode::kGather, Gather},
-    {Opcode::kScatter, Scatter},
-    {Opcode::kSort, Sort},
-    {Opcode::kTopk, TopK},
-};
-
-}  // namespace
 
 absl::Span<const HandlerRow> IndexingHandlers() { return kRows; }
 

@@ -56,6 +56,9 @@ absl::Span<const HandlerRow> CollectiveHandlers();
 // nullptr: the opcode has no meaning on one device (send, infeed, ...).
 Handler HandlerOf(Opcode opcode);
 
+// (values, positions) along the last dimension; NaN counts as greater than any number, the first of equals first.
+Literal TopKOf(const Literal& x, int64_t k, bool largest, const Shape& result);
+
 absl::Status Unimplemented(const Instruction& i, std::string_view what);
 absl::Status Invalid(const Instruction& i, std::string_view what);
 

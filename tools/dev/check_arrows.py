@@ -35,6 +35,8 @@ ARROWS = {
     "backends/gpu/": ["hlo/", "passes/", "runtime/", "backends/"],
     "torch_plugin/aten/": ["hlo/", "runtime/"],
     "torch_plugin/libtenon/": PRODUCT,
+    # torch_tenon.hlo.evaluate: HLO for people, no part of how a graph of PyTorch runs.
+    "torch_plugin/libtenon/hlo_c.cc": PRODUCT + ["hlo/eval/", "torch_plugin/libtenon/"],
     "torch_plugin/executor/": PRODUCT + ["torch_plugin/libtenon/"],
     "torch_plugin/device/": PRODUCT + ["torch_plugin/libtenon/", "torch_plugin/executor/"],
     "tools/": WITHOUT_TORCH,

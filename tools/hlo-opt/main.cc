@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "hlo/cost.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
@@ -42,6 +43,7 @@ Parses and verifies each file, runs passes over it and prints the module.
   --fill-elided          fill {...} constants deterministically instead of refusing them
   --no-verify            don't verify
   --check-roundtrip      print nothing but a line per file: parse(print(m)) is m, and print is a fixed point
+  --cost[=N]             print flops, transcendentals, bytes and peak memory instead, with the N costliest instructions
   --time                 parse and verify each file for a while, print MB/s
   --help                 this text
 
@@ -53,7 +55,8 @@ struct Options {
   PrintOptions print;
   PipelineOptions pipeline;
   bool run_passes = false, plan = false, remarks = false, timing = false;
-  bool check_roundtrip = false, time = false;
+  bool check_roundtrip = false, time = false, cost = false;
+  int64_t cost_rows = 20;
   std::vector<std::string> files;
 };
 
@@ -81,6 +84,8 @@ bool ParseFlags(int argc, char** argv, Options* o) {
     else if (arg == "--no-verify") o->parse.verify = false;
     else if (arg == "--check-roundtrip") o->check_roundtrip = true;
     else if (arg == "--time") o->time = true;
+    else if (arg == "--cost") o->cost = true;
+    else if (arg.starts_with("--cost=")) o->cost = true, o->cost_rows = std::atoll(argv[i] + 7);
     else if (arg == "--pipeline") o->run_passes = true;
     else if (arg.starts_with("--passes=")) o->pipeline.passes = Names(argv[i] + 9), o->run_passes = true;
     else if (arg.starts_with("--disable=")) o->pipeline.disable = Names(argv[i] + 10);
@@ -187,6 +192,11 @@ absl::Status Process(const std::string& path, const Options& o) {
     return absl::OkStatus();
   }
   if (o.check_roundtrip) return CheckRoundTrip(**module, o);
+  if (o.cost) {
+    TENON_ASSIGN_OR_RETURN(const ModuleCost cost, AnalyzeCost(**module));
+    std::cout << ToTable(cost, o.cost_rows);
+    return absl::OkStatus();
+  }
   std::cout << Print(**module, o.print);
   return absl::OkStatus();
 }

@@ -25,7 +25,7 @@ _HOMES = {
     "compile_graph": "graphs",
     "cache_clear": "graphs",
 }
-_MODULES = ("backend", "decompositions", "options", "testing")
+_MODULES = ("backend", "decompositions", "hlo", "options", "testing")
 
 
 def __getattr__(name: str) -> Any:

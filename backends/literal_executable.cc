@@ -1,0 +1,115 @@
+#include "backends/literal_executable.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/plain_host.h"
+
+namespace tenon {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+
+// Memory of a dense array in its shape's own layout; literals are row-major.
+struct Buffer {
+  Shape shape;
+  std::vector<int64_t> sizes, strides;
+  std::vector<std::byte> bytes;
+
+  explicit Buffer(const Shape& s) : shape(s), sizes(s.constant_dims()) {
+    for (Dim d : s.strides()) strides.push_back(d.constant());
+    bytes.resize(std::max<int64_t>(1, s.byte_size().constant()));
+  }
+
+  TenonTensor Tensor() {
+    return {.tensor = nullptr,
+            .data = bytes.data(),
+            .sizes = sizes.data(),
+            .strides = strides.data(),
+            .dtype = static_cast<int32_t>(shape.element_type()),
+            .ndim = static_cast<int32_t>(sizes.size())};
+  }
+
+  // Calls visit(offset here, offset in a row-major literal) in bytes, for each element.
+  template <typename Visit>
+  void ForEach(Visit&& visit) const {
+    const int64_t width = ByteWidth(shape.element_type()), n = shape.num_elements_constant();
+    std::vector<int64_t> index(sizes.size(), 0);
+    for (int64_t i = 0; i < n; ++i) {
+      int64_t offset = 0;
+      for (size_t d = 0; d < index.size(); ++d) offset += index[d] * strides[d];
+      visit(offset * width, i * width);
+      for (size_t d = index.size(); d-- > 0 && ++index[d] == sizes[d];) index[d] = 0;
+    }
+  }
+
+  void Fill(const Literal& from) {
+    const int64_t width = ByteWidth(shape.element_type());
+    ForEach([&](int64_t here, int64_t there) { std::memcpy(bytes.data() + here, from.bytes() + there, width); });
+  }
+
+  Literal ToLiteral() const {
+    Literal literal(Shape::Array(shape.element_type(), sizes));
+    const int64_t width = ByteWidth(shape.element_type());
+    if (literal.num_elements() == 0) return literal;
+    std::byte* to = literal.mutable_bytes();
+    ForEach([&](int64_t here, int64_t there) { std::memcpy(to + there, bytes.data() + here, width); });
+    return literal;
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(const Module& module,
+                                                                              const CompileOptions& options) {
+  auto made = std::make_unique<LiteralExecutable>();
+  for (const Instruction* p : module.entry()->parameters()) {
+    if (!p->shape().is_array() || !p->shape().is_static()) {
+      return absl::UnimplementedError(
+          absl::StrCat("parameter ", p->name(), " = ", p->shape().ToString(), ": the CPU backend takes static arrays"));
+    }
+    made->parameters_.push_back(p->shape());
+  }
+  made->leaves_ = FlattenShape(module.entry()->root()->shape());
+  for (const Shape& leaf : made->leaves_) {
+    if (!leaf.is_array() || !leaf.is_static()) {
+      return absl::UnimplementedError(absl::StrCat("result ", leaf.ToString(), ": the CPU backend returns static arrays"));
+    }
+  }
+  const auto start = Clock::now();
+  TENON_ASSIGN_OR_RETURN(Program program, CompileToProgram(module.Clone(), BindingOf(module), options));
+  TENON_ASSIGN_OR_RETURN(made->executable_, Executable::Create(std::move(program), NativeCodeLoader(), PlainHost()));
+  made->compile_ms_ = Since(start);
+  return made;
+}
+
+absl::StatusOr<std::vector<Literal>> LiteralExecutable::Run(absl::Span<const Literal> args, double* run_us) const {
+  if (args.size() != parameters_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("wanted ", parameters_.size(), " arguments, got ", args.size()));
+  }
+  std::vector<Buffer> inputs, outputs;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!Shape::Compatible(args[i].shape(), parameters_[i])) {
+      return absl::InvalidArgumentError(absl::StrCat("argument ", i, ": wanted ", parameters_[i].ToString(), ", got ",
+                                                     args[i].shape().ToString()));
+    }
+    inputs.emplace_back(parameters_[i]).Fill(args[i]);
+  }
+  for (const Shape& leaf : leaves_) outputs.emplace_back(leaf);
+  std::vector<TenonTensor> in, out;
+  for (Buffer& b : inputs) in.push_back(b.Tensor());
+  for (Buffer& b : outputs) out.push_back(b.Tensor());
+  const auto begin = Clock::now();
+  const RunResult result = executable_->Run(in.data(), out.data());
+  if (run_us != nullptr) *run_us = Since(begin) * 1e3;
+  if (result.code != TENON_OK) return absl::InternalError(result.error);
+  std::vector<Literal> results;
+  for (const Buffer& b : outputs) results.push_back(b.ToLiteral());
+  return results;
+}
+
+}  // namespace tenon

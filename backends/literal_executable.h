@@ -1,0 +1,30 @@
+// LiteralExecutable: a module compiled for the CPU that runs on literals, without a framework. Dots run as plain loops
+// (runtime/plain_host.h); what else needs a framework operator is refused by name when compiling.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "backends/compile.h"
+#include "hlo/literal.h"
+#include "hlo/module.h"
+#include "runtime/executable.h"
+
+namespace tenon {
+
+class LiteralExecutable {
+ public:
+  static absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compile(const Module& module,
+                                                                    const CompileOptions& options);
+  // `args` by parameter number; returns the leaves of the root. Thread-safe. `run_us`: time of the run alone.
+  absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args, double* run_us = nullptr) const;
+  double compile_ms() const { return compile_ms_; }
+
+ private:
+  std::vector<Shape> parameters_, leaves_;
+  std::shared_ptr<Executable> executable_;
+  double compile_ms_ = 0;
+};
+
+}  // namespace tenon

@@ -1,0 +1,313 @@
+// The C seam of torch_tenon.hlo: modules from text, the evaluator, the CPU backend on plain arrays.
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
+#include "backends/literal_executable.h"
+#include "hlo/cost.h"
+#include "hlo/eval/custom_calls.h"
+#include "hlo/text/text.h"
+#include "hlo/verifier.h"
+#include "passes/pipeline.h"
+#include "torch_plugin/libtenon/handle.h"
+#include "torch_plugin/libtenon/options.h"
+
+struct TenonHlo {
+  std::unique_ptr<tenon::Module> module;
+  absl::Mutex mutex;  // guards executable
+  std::unique_ptr<tenon::LiteralExecutable> executable;
+};
+
+struct TenonHloResult {
+  std::vector<tenon::Literal> literals;
+  std::vector<std::vector<int64_t>> sizes;
+  std::vector<TenonTensor> leaves;
+};
+
+namespace tenon {
+namespace {
+
+// Runs `make`, which returns a Status or StatusOr; false: *error is told.
+template <typename F>
+auto Guarded(const F& make, char** error) -> decltype(make()) {
+  decltype(make()) result = absl::InternalError("not run");
+  try {
+    result = make();
+  } catch (const std::bad_alloc&) {
+    result = absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& e) {
+    result = absl::InternalError(e.what());
+  }
+  if (!result.ok() && error != nullptr) {
+    absl::Status status;
+    if constexpr (std::is_same_v<decltype(make()), absl::Status>) {
+      status = result;
+    } else {
+      status = result.status();
+    }
+    *error = NewString(absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message()));
+  }
+  return result;
+}
+
+TenonTensor TensorOf(const Literal& l, std::vector<int64_t>* sizes) {
+  *sizes = l.shape().constant_dims();
+  return {.tensor = nullptr,
+          .data = const_cast<std::byte*>(l.num_elements() > 0 ? l.bytes() : nullptr),
+          .sizes = sizes->data(),
+          .strides = nullptr,
+          .dtype = static_cast<int32_t>(l.type()),
+          .ndim = static_cast<int32_t>(sizes->size())};
+}
+
+TenonHloResult* NewResult(const Literal& root) {
+  auto result = std::make_unique<TenonHloResult>();
+  auto flatten = [&](auto&& self, const Literal& l) -> void {
+    if (l.shape().is_array()) result->literals.push_back(l);
+    for (const Literal& e : l.elements()) self(self, e);
+  };
+  flatten(flatten, root);
+  result->sizes.resize(result->literals.size());
+  for (size_t i = 0; i < result->literals.size(); ++i) {
+    result->leaves.push_back(TensorOf(result->literals[i], &result->sizes[i]));
+  }
+  return result.release();
+}
+
+absl::StatusOr<Literal> Argument(const Shape& shape, absl::Span<const TenonTensor> inputs, size_t* next) {
+  if (shape.is_tuple()) {
+    std::vector<Literal> elements;
+    for (const Shape& e : shape.elements()) {
+      TENON_ASSIGN_OR_RETURN(Literal element, Argument(e, inputs, next));
+      elements.push_back(std::move(element));
+    }
+    return Literal::Tuple(std::move(elements));
+  }
+  if (!shape.is_array()) return Literal(shape);
+  if (*next >= inputs.size()) return absl::InvalidArgumentError(absl::StrCat("more than ", inputs.size(), " inputs wanted"));
+  const size_t number = (*next)++;
+  const TenonTensor& t = inputs[number];
+  const absl::Span<const int64_t> sizes(t.sizes, t.ndim);
+  const Shape given = Shape::Array(static_cast<PrimitiveType>(t.dtype), sizes);
+  bool fits = given.element_type() == shape.element_type() && given.rank() == shape.rank();
+  for (int64_t d = 0; fits && d < shape.rank(); ++d) {
+    fits = shape.is_dynamic(d) ? given.constant_dim(d) <= shape.constant_dim(d) : given.dim(d) == shape.dim(d);
+  }
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat("input ", number, ": wanted ", shape.ToString(), ", got ", given.ToString()));
+  }
+  Literal literal(given);
+  if (literal.num_elements() > 0) std::memcpy(literal.mutable_bytes(), t.data, literal.size_bytes());
+  return literal;
+}
+
+absl::StatusOr<std::vector<Literal>> Arguments(const Module& module, absl::Span<const TenonTensor> inputs) {
+  std::vector<Literal> args;
+  size_t next = 0;
+  for (const Instruction* p : module.entry()->parameters()) {
+    TENON_ASSIGN_OR_RETURN(Literal arg, Argument(p->shape(), inputs, &next));
+    args.push_back(std::move(arg));
+  }
+  if (next == inputs.size()) return args;
+  return absl::InvalidArgumentError(absl::StrCat("wanted ", next, " inputs, got ", inputs.size()));
+}
+
+nlohmann::ordered_json LeavesJson(const Shape& shape) {
+  auto leaves = nlohmann::ordered_json::array();
+  for (const Shape& leaf : FlattenShape(shape)) {
+    if (!leaf.is_array()) continue;
+    auto dims = nlohmann::ordered_json::array();
+    for (Dim d : leaf.dims()) {
+      if (d.is_constant()) {
+        dims.push_back(d.constant());
+      } else {
+        dims.push_back(d.ToString());
+      }
+    }
+    leaves.push_back({{"dtype", std::string(PrimitiveTypeName(leaf.element_type()))}, {"shape", dims}});
+  }
+  return leaves;
+}
+
+std::vector<std::string> Names(const char* list) {
+  return list == nullptr ? std::vector<std::string>() : absl::StrSplit(list, ',', absl::SkipEmpty());
+}
+
+absl::StatusOr<bool> RunPasses(Module& module, const char* passes, const char* disable) {
+  PassContext context;
+  context.evaluate = [](const Instruction& i, absl::Span<const Literal> operands) {
+    return EvaluateInstruction(i, operands);
+  };
+  PipelineOptions options;
+  options.passes = Names(passes);
+  options.disable = Names(disable);
+  options.verify = true;
+  return RunPipeline(module, context, options);
+}
+
+// A custom call whose body is on the other side of the seam.
+struct ForeignCall {
+  TenonHloCustomCall call;
+  void* context;
+
+  absl::StatusOr<Literal> operator()(const Instruction& i, absl::Span<const Literal> operands) const {
+    std::vector<Literal> flat, results;
+    for (const Literal& operand : operands) {
+      if (!operand.shape().is_array()) return absl::UnimplementedError("a custom call with tuple operands");
+      flat.push_back(operand);
+    }
+    for (const Shape& leaf : FlattenShape(i.shape())) {
+      if (!leaf.is_array()) return absl::UnimplementedError("a custom call with a result that isn't arrays");
+      Literal& l = results.emplace_back(Shape::Array(leaf.element_type(), leaf.constant_dims()));
+      if (l.num_elements() > 0) l.mutable_bytes();
+    }
+    std::vector<std::vector<int64_t>> sizes(flat.size() + results.size());
+    std::vector<TenonTensor> in, out;
+    for (const Literal& l : flat) in.push_back(TensorOf(l, &sizes[in.size()]));
+    for (const Literal& l : results) out.push_back(TensorOf(l, &sizes[flat.size() + out.size()]));
+    const std::string config = i.backend_config(), line = i.ToString();
+    const TenonHloCall args{.target = i.custom_call_target().c_str(),
+                            .backend_config = config.c_str(),
+                            .instruction = line.c_str(),
+                            .operands = in.data(),
+                            .results = out.data(),
+                            .num_operands = static_cast<int64_t>(in.size()),
+                            .num_results = static_cast<int64_t>(out.size())};
+    char message[TENON_HLO_MESSAGE] = "";
+    if (call(context, &args, message) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("custom-call ", i.name(), " to \"", args.target, "\": ", message));
+    }
+    if (!i.shape().is_tuple()) return std::move(results[0]);
+    for (const Shape& e : i.shape().elements()) {
+      if (e.is_tuple()) return absl::UnimplementedError("a custom call with a nested tuple result");
+    }
+    return Literal::Tuple(std::move(results));
+  }
+};
+
+}  // namespace
+}  // namespace tenon
+
+extern "C" {
+
+TenonHlo* tenon_hlo_parse(const char* text, size_t size, int flags, char** error) {
+  auto module = tenon::Guarded(
+      [&] {
+        tenon::ParseOptions options;
+        options.fill_elided_constants = (flags & TENON_HLO_FILL_ELIDED) != 0;
+        options.verify = (flags & TENON_HLO_NO_VERIFY) == 0;
+        return tenon::ParseModule({text, size}, options);
+      },
+      error);
+  if (!module.ok()) return nullptr;
+  auto* hlo = new TenonHlo;
+  hlo->module = *std::move(module);
+  return hlo;
+}
+
+void tenon_hlo_release(TenonHlo* hlo) { delete hlo; }
+
+int tenon_hlo_verify(const TenonHlo* hlo, char** error) {
+  const auto verify = [&]() -> absl::Status {
+    const absl::Status status = tenon::Verify(*hlo->module);  // internal to a pass, the user's when asked for
+    return status.ok() ? status : absl::InvalidArgumentError(status.message());
+  };
+  return tenon::Guarded(verify, error).ok() ? 0 : 1;
+}
+
+char* tenon_hlo_print(const TenonHlo* hlo, int flags) {
+  auto text = tenon::Guarded(
+      [&]() -> absl::StatusOr<std::string> {
+        tenon::PrintOptions options;
+        options.canonical = (flags & TENON_HLO_CANONICAL) != 0;
+        options.percent = (flags & TENON_HLO_PERCENT) != 0;
+        options.operand_shapes = (flags & TENON_HLO_OPERAND_SHAPES) != 0;
+        options.metadata = (flags & TENON_HLO_NO_METADATA) == 0;
+        return tenon::Print(*hlo->module, options);
+      },
+      nullptr);
+  return text.ok() ? tenon::NewString(*text) : nullptr;
+}
+
+char* tenon_hlo_signature(const TenonHlo* hlo) {
+  const tenon::Computation& entry = *hlo->module->entry();
+  auto inputs = nlohmann::ordered_json::array();
+  for (const tenon::Instruction* p : entry.parameters()) {
+    for (auto& leaf : tenon::LeavesJson(p->shape())) inputs.push_back(leaf);
+  }
+  return tenon::NewString(nlohmann::ordered_json({{"name", hlo->module->name()},
+                                                  {"inputs", inputs},
+                                                  {"outputs", tenon::LeavesJson(entry.root()->shape())}})
+                              .dump());
+}
+
+char* tenon_hlo_cost(const TenonHlo* hlo, char** error) {
+  auto cost = tenon::Guarded([&] { return tenon::AnalyzeCost(*hlo->module); }, error);
+  return cost.ok() ? tenon::NewString(tenon::ToJson(*cost)) : nullptr;
+}
+
+int tenon_hlo_run_passes(TenonHlo* hlo, const char* passes, const char* disable, char** error) {
+  absl::MutexLock lock(&hlo->mutex);
+  hlo->executable.reset();
+  auto changed = tenon::Guarded([&] { return tenon::RunPasses(*hlo->module, passes, disable); }, error);
+  return changed.ok() ? (*changed ? 1 : 0) : -1;
+}
+
+TenonHloResult* tenon_hlo_evaluate(const TenonHlo* hlo, const TenonTensor* inputs, int64_t num_inputs, char** error) {
+  auto result = tenon::Guarded(
+      [&]() -> absl::StatusOr<tenon::Literal> {
+        TENON_ASSIGN_OR_RETURN(std::vector<tenon::Literal> args,
+                               tenon::Arguments(*hlo->module, {inputs, static_cast<size_t>(num_inputs)}));
+        return tenon::Evaluate(*hlo->module, args);
+      },
+      error);
+  return result.ok() ? tenon::NewResult(*result) : nullptr;
+}
+
+int tenon_hlo_compile(TenonHlo* hlo, const char* options, size_t options_size, char** error) {
+  absl::MutexLock lock(&hlo->mutex);
+  if (hlo->executable != nullptr) return 0;
+  auto made = tenon::Guarded(
+      [&]() -> absl::StatusOr<std::unique_ptr<tenon::LiteralExecutable>> {
+        TENON_ASSIGN_OR_RETURN(const tenon::RequestOptions request,
+                               tenon::ParseRequestOptions({options, options_size}));
+        return tenon::LiteralExecutable::Compile(*hlo->module, request.compile);
+      },
+      error);
+  if (!made.ok()) return 1;
+  hlo->executable = *std::move(made);
+  return 0;
+}
+
+TenonHloResult* tenon_hlo_run(TenonHlo* hlo, const TenonTensor* inputs, int64_t num_inputs, char** error) {
+  if (tenon_hlo_compile(hlo, "{}", 2, error) != 0) return nullptr;
+  auto result = tenon::Guarded(
+      [&]() -> absl::StatusOr<tenon::Literal> {
+        TENON_ASSIGN_OR_RETURN(std::vector<tenon::Literal> args,
+                               tenon::Arguments(*hlo->module, {inputs, static_cast<size_t>(num_inputs)}));
+        TENON_ASSIGN_OR_RETURN(std::vector<tenon::Literal> leaves, hlo->executable->Run(args));
+        return tenon::Literal::Tuple(std::move(leaves));
+      },
+      error);
+  return result.ok() ? tenon::NewResult(*result) : nullptr;
+}
+
+int64_t tenon_hlo_result_count(const TenonHloResult* result) { return static_cast<int64_t>(result->leaves.size()); }
+const TenonTensor* tenon_hlo_result_leaves(const TenonHloResult* result) { return result->leaves.data(); }
+void tenon_hlo_result_release(TenonHloResult* result) { delete result; }
+
+void tenon_hlo_register_custom_call(const char* target, TenonHloCustomCall call, void* context) {
+  if (call == nullptr) {
+    tenon::RegisterCustomCall(target, nullptr);
+  } else {
+    tenon::RegisterCustomCall(target, tenon::ForeignCall{call, context});
+  }
+}
+
+char* tenon_hlo_custom_calls(void) {
+  return tenon::NewString(nlohmann::json(tenon::CustomCallTargets()).dump());
+}
+
+}  // extern "C"
