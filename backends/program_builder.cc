@@ -170,7 +170,7 @@ class ProgramBuilder {
     absl::flat_hash_set<BufferKey> taken;
     for (int64_t k = 0; k < static_cast<int64_t>(binding_.outputs.size()); ++k) {
       const Binding::Output& out = binding_.outputs[k];
-      if (out.kind != OutputKind::kFresh) continue;
+      if (out.kind != OutputKind::kFresh || out.view_of >= 0) continue;
       const StridedView& view = views_.at(RootLeaf(out.root_index));
       const Instruction* producer = view.buffer.instruction;
       if (producer->opcode() == Opcode::kParameter || producer->opcode() == Opcode::kConstant || IsFrameworkCall(*producer)) continue;
@@ -189,6 +189,10 @@ class ProgramBuilder {
     FindDirectOutputs();
     BufferPlanOptions options;
     options.in_slot = [](const Instruction& op, int64_t) { return IsFrameworkCall(op); };
+    // A convolution's result is its own memory, and its consumers are elementwise: normalization, activation, residual.
+    options.exclusive_slot = [this](const Instruction& op) {
+      return op.custom_call_target() == "aten.convolution.default" && views_.at({&op, 0}).strides == op.shape().strides();
+    };
     options.direct_output = [this](int64_t leaf) { return direct_.contains(leaf); };
     options.is_view = [this](const Instruction& op) { return aliases_.contains(&op) && op.opcode() != Opcode::kGetTupleElement; };
     TENON_ASSIGN_OR_RETURN(plan_, PlanBuffers(module_, options));
@@ -427,7 +431,11 @@ class ProgramBuilder {
       TENON_ASSIGN_OR_RETURN(spec.dims, dims_.Refs(out.sizes));
       TENON_ASSIGN_OR_RETURN(spec.strides, dims_.Refs(out.strides));
       TENON_ASSIGN_OR_RETURN(spec.size, dims_.Ref(out.symint));
-      if (out.kind == OutputKind::kFresh || out.kind == OutputKind::kSlot) {
+      if (out.view_of >= 0) {
+        spec.kind = OutputKind::kView;
+        spec.index = out.view_of;
+        spec.offset = out.view_offset;
+      } else if (out.kind == OutputKind::kFresh || out.kind == OutputKind::kSlot) {
         TENON_RETURN_IF_ERROR(PlaceOutput(k, out, &spec, &slots_given));
       }
       program().outputs.push_back(std::move(spec));

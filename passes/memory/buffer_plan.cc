@@ -121,12 +121,21 @@ class Planner {
     }
   }
 
+  // The slot's tensor keeps its dtype, sizes and strides, so its new value must have them too.
+  bool MayTakeSlot(int32_t slot, const Instruction& result) const {
+    if (plan_.allocations[slot].kind != Allocation::Kind::kSlot || !options_.exclusive_slot) return false;
+    const BufferKey& filled = values_[slot].front();
+    if (filled.instruction->opcode() == Opcode::kGetTupleElement || !options_.exclusive_slot(*filled.instruction)) return false;
+    return filled.instruction->shape().is_array() && Shape::SameWithLayout(filled.instruction->shape(), result.shape());
+  }
+
   bool TryInPlace(const Instruction& op, int64_t leaf, int64_t operand, const Instruction& result) {
     const Instruction* value = op.operand(operand);
     if (value->opcode() == Opcode::kGetTupleElement ? false : options_.is_view(*value)) return false;
     const int32_t from = plan_.of.at({value, 0}), to = plan_.of.at({&op, leaf});
     Allocation &a = plan_.allocations[from], &b = plan_.allocations[to];
-    if (from == to || a.kind != Allocation::Kind::kArena || a.last != position_.at(&op) || !KnownEqual(a.bytes, b.bytes)) return false;
+    if (from == to || a.last != position_.at(&op) || !KnownEqual(a.bytes, b.bytes)) return false;
+    if (a.kind != Allocation::Kind::kArena && !MayTakeSlot(from, result)) return false;
     if (b.kind != Allocation::Kind::kArena) return false;
     for (int64_t i = 0; i < op.operand_count(); ++i) {  // nobody else reads that memory through another operand
       if (i != operand && plan_.of.at({op.operand(i), 0}) == from) return false;

@@ -1,7 +1,8 @@
 // BufferPlan: where every array value of the scheduled entry lives. Plain data; backends/ turns it into a Program.
 //
 // Live ranges over the schedule (framework steps and kernels alike), best fit into one arena, 64-byte aligned, in-place reuse
-// where an elementwise consumer may overwrite its dying operand (same bytes, same index map), outputs written directly into
+// where an elementwise consumer may overwrite its dying operand (same bytes, same index map; a slot's only where it is the
+// call's alone), outputs written directly into
 // their fresh memory, view ops sharing their operand's allocation. Values of framework calls with rule owned/view live in slots.
 #pragma once
 
@@ -45,6 +46,8 @@ struct BufferPlan {
 struct BufferPlanOptions {
   // True when leaf `leaf` of `op` is produced by a framework step that allocates (owned/view): it lives in a slot.
   std::function<bool(const Instruction& op, int64_t leaf)> in_slot;
+  // Slots that nothing else can share memory with: a consumer may overwrite them in place with a value of the same shape.
+  std::function<bool(const Instruction& op)> exclusive_slot;
   // Root leaves that may be written directly into output memory (fresh outputs, each memory once).
   std::function<bool(int64_t root_leaf)> direct_output;
   // Is the result a View of operand 0's buffer? Default IsViewOp (passes/fused_form.h). An op of which it says no and that is
