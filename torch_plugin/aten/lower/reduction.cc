@@ -201,6 +201,19 @@ Lowering VectorNorm(OpContext& op) {
   return Values{Shaped(op, b.Binary(kPower, sum, op.Full(sum, 1 / ord)))};
 }
 
+
+// ATen's reduction argument of a loss: 0 none, 1 mean, 2 sum.
+Lowering ReducedLoss(OpContext& op, Instruction* loss, int64_t reduction) {
+  if (reduction == 0) return op.One(loss);
+  std::vector<int64_t> all(loss->shape().rank());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+  Instruction* sum = ReduceSum(op, loss, all);
+  if (reduction == 2) return op.One(sum);
+  const Dim count = CountOf(loss, all);
+  if (!count.is_constant()) return NotLowered("a mean over symbolic sizes");
+  return op.One(op.b.Binary(Opcode::kDivide, sum, op.Full(sum, static_cast<double>(count.constant()))));
+}
+
 }  // namespace
 
 Lowering LowerSum(OpContext& op) { return SumOver(op, AllAxes(op)); }
@@ -236,5 +249,14 @@ Lowering LowerCumsum(OpContext& op) { return Running(op, kAdd, 0); }
 Lowering LowerCumprod(OpContext& op) { return Running(op, kMultiply, 1); }
 Lowering LowerLogsumexp(OpContext& op) { return LogSumExp(op); }
 Lowering LowerVectorNorm(OpContext& op) { return VectorNorm(op); }
+
+// mse_loss(self, target, reduction): none, mean or sum of squared differences.
+Lowering LowerMseLoss(OpContext& op) {
+  const PrimitiveType math = OpMath(op.Common({0, 1}));
+  Instruction* x = op.Operand(0, math, op.meta(0).sizes);
+  if (op.meta(0).sizes != op.meta(1).sizes) return NotLowered("operands of different sizes");
+  Instruction* d = op.b.Binary(Opcode::kSubtract, x, op.Operand(1, math, op.meta(1).sizes));
+  return ReducedLoss(op, op.b.Binary(Opcode::kMultiply, d, d), op.integer(2));
+}
 
 }  // namespace tenon::aten
