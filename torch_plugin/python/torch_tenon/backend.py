@@ -8,10 +8,11 @@ from typing import Any, Callable, Sequence
 from torch import fx
 
 from . import decompositions
-from ._torch_private import aot_autograd, min_cut_rematerialization_partition
+from ._torch_private import aot_autograd
 from .compiler import Compiled, compile_static
 from .dynamic import DynamicGraph, symbolic_inputs
 from .options import Options
+from .partition import partition
 
 
 def tenon(
@@ -28,7 +29,7 @@ def tenon(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=partition,
         decompositions=decompositions.table(),
         keep_inference_input_mutations=True,
     )
