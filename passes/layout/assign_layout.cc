@@ -46,8 +46,8 @@ absl::StatusOr<bool> AssignLayout(Module& module, PassContext&) {
       Shape shape = op->opcode() == Opcode::kGetTupleElement ? op->operand(0)->shape().element(op->tuple_index()) : op->shape();
       for (int64_t i = 0; op->opcode() == Opcode::kTuple && i < op->operand_count(); ++i) shape.mutable_element(i) = op->operand(i)->shape();
       if (!(shape == op->shape())) {
+        changed |= shape.ToString(true) != op->shape().ToString(true);  // scalars' layouts aside
         op->mutable_shape() = shape;
-        changed = true;
       }
       continue;
     }
