@@ -21,6 +21,7 @@ __all__ = [
     "fill_metas",
     "free_unbacked_symbols",
     "is_higher_order",
+    "is_with_effects",
     "logger",
     "min_cut_rematerialization_partition",
     "no_dispatch_modes",
@@ -37,6 +38,11 @@ def plain_tensor_types() -> tuple[type, ...]:
 
 def is_higher_order(target) -> bool:
     return isinstance(target, torch._ops.HigherOrderOperator)
+
+
+def is_with_effects(node: torch.fx.Node) -> bool:
+    """A call wrapped to order side effects: with_effects(token, op, *args) -> (token, *results)."""
+    return is_higher_order(node.target) and node.target.name() == "with_effects"
 
 
 def decompositions_for(overloads) -> dict:

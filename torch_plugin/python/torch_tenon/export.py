@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from . import _C, symbols
-from ._torch_private import is_higher_order, no_dispatch_modes, plain_tensor_types
+from ._torch_private import is_higher_order, is_with_effects, no_dispatch_modes, plain_tensor_types
 
 _DTYPES = {
     torch.bool: "pred", torch.int8: "s8", torch.int16: "s16", torch.int32: "s32",
@@ -82,6 +82,7 @@ class _Exporter:
         self.lines: list[str] = []
         self.names: dict[tuple[fx.Node, int | None], str] = {}
         self.symbols: dict[str, Any] = {}
+        self.tokens: set[fx.Node] = set()  # of ordered effects: the text's order is order enough
 
     def run(self) -> Exported:
         self.out.nodes = count_nodes(self.gm)
@@ -101,6 +102,9 @@ class _Exporter:
 
     def _placeholder(self, node: fx.Node) -> None:
         value = node.meta.get("val", None)
+        if any(is_with_effects(user) for user in node.users):
+            self.tokens.add(node)  # AOTAutograd passes None for it
+            value = None
         self.names[node, None] = node.name
         self.lines.append(f"%{node.name} = input {self._meta(value)}")
 
@@ -125,6 +129,11 @@ class _Exporter:
         if node.target is operator.getitem and (node.args[0], node.args[1]) in self.names:
             self.names[node, None] = self.names[node.args]
             return
+        if node.target is operator.getitem and is_with_effects(node.args[0]) and node.args[1] == 0:
+            self.tokens.add(node)
+            return
+        if is_with_effects(node) and isinstance(node.args[1], torch._ops.OpOverload):
+            return self._with_effects(node)
         if _is_size_arithmetic(node):
             return
         if isinstance(node.target, torch._ops.OpOverload):
@@ -147,6 +156,8 @@ class _Exporter:
         self.lines.append(f"return ({', '.join(self._returned(o) for o in outputs)})")
 
     def _returned(self, value: Any) -> str:
+        if value in self.tokens:
+            return "none"
         if isinstance(value, fx.Node) and (value, None) in self.names:
             return "none" if value.meta.get("val", None) is None else f"%{self.names[value, None]}"
         if isinstance(value, fx.Node):
@@ -161,7 +172,7 @@ class _Exporter:
 
     def _aten(self, node: fx.Node) -> None:
         schema = node.target._schema
-        args = ", ".join(self._arg(a) for a in _whole_arguments(node))
+        args = ", ".join(self._arg(a) for a in _whole_arguments(node.target, node.args, node.kwargs))
         alias = _mutated_first(node, schema)
         if schema.is_mutable and not alias and not self.out.needs_eager:
             self.out.needs_eager = f"{node.target} changes its arguments"
@@ -172,6 +183,18 @@ class _Exporter:
         else:
             left, result = self._results(node)
         self.lines.append(f"{left}{node.target}({args}) -> {result}{_provenance(node)}")
+
+    def _with_effects(self, node: fx.Node) -> None:
+        _, target, *args = node.args
+        text = ", ".join(self._arg(a) for a in _whole_arguments(target, args, node.kwargs))
+        values = node.meta["val"][1:]
+        for index in range(len(values)):
+            self.names[node, index + 1] = f"{node.name}.{index + 1}"
+        used = [i for i, value in enumerate(values) if value is not None]
+        left = ", ".join(f"%{self.names[node, i + 1]}" for i in used) + " = " if used else ""
+        result = ", ".join(self._meta(values[i]) for i in used) or "none"
+        self.out.needs_eager = self.out.needs_eager or f"{target} has an ordered effect"
+        self.lines.append(f"{left}{target}({text}) -> {result}{_provenance(node)}")
 
     def _python(self, node: fx.Node) -> None:
         call, operands = _closure(self.gm, node, self)
@@ -314,17 +337,17 @@ def _target_name(target: Any) -> str:
     return getattr(target, "__name__", str(target))
 
 
-def _whole_arguments(node: fx.Node) -> list[Any]:
+def _whole_arguments(target: torch._ops.OpOverload, args: Any, kwargs: dict[str, Any]) -> list[Any]:
     arguments = []
-    for index, argument in enumerate(node.target._schema.arguments):
-        if index < len(node.args):
-            arguments.append(node.args[index])
-        elif argument.name in node.kwargs:
-            arguments.append(node.kwargs[argument.name])
+    for index, argument in enumerate(target._schema.arguments):
+        if index < len(args):
+            arguments.append(args[index])
+        elif argument.name in kwargs:
+            arguments.append(kwargs[argument.name])
         elif argument.has_default_value():
             arguments.append(argument.default_value)
         else:
-            raise NotExpressible(f"{node.target}: argument {argument.name} is missing")
+            raise NotExpressible(f"{target}: argument {argument.name} is missing")
     return arguments
 
 

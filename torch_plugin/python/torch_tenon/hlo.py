@@ -178,12 +178,12 @@ def _to_storage(value: Any, name: str, number: int) -> np.ndarray:
     storage, public = _storage(name), _public(name)
     if array.dtype == public and public != storage:
         # A sub-byte integer's spare bits mean nothing in ml_dtypes, so values travel; floats travel as bits.
-        array = array.astype(storage) if name in _SUB_BYTE_INTEGERS else np.ascontiguousarray(array).view(storage)
+        array = array.astype(storage) if name in _SUB_BYTE_INTEGERS else array.copy("C").view(storage)
         if name == "f4e2m1fn":
             array = array & storage.type(15)
     elif array.dtype != storage:
         raise ValueError(f"input {number}: wanted {name} ({public}), got {array.dtype}")
-    return np.ascontiguousarray(array).reshape(array.shape)  # (the former makes rank 0 rank 1)
+    return np.ascontiguousarray(array).reshape(array.shape)  # (the former would make rank 0 rank 1)
 
 
 def _to_public(array: np.ndarray, name: str) -> np.ndarray:
