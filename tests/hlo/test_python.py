@@ -67,6 +67,11 @@ def test_ml_types(hlo, hlo_type):
     assert raw.astype(np.float32).tolist() == values
 
 
+def test_scalars_of_ml_types(hlo):
+    (result,) = hlo.evaluate(one("bf16", (), "negate(x)"), [np.array(2.5, ml_dtypes.bfloat16)])
+    assert result.shape == () and float(result) == -2.5
+
+
 def test_arithmetic_in_bfloat16(hlo):
     x = np.array([1.0, 256.0], ml_dtypes.bfloat16)
     text = one("bf16", (2,), "add(x, c)").replace("ROOT", "o = bf16[] constant(1)\n c = bf16[2] broadcast(o), dimensions={}\n ROOT")
