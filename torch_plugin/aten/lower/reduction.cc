@@ -259,4 +259,18 @@ Lowering LowerMseLoss(OpContext& op) {
   return ReducedLoss(op, op.b.Binary(Opcode::kMultiply, d, d), op.integer(2));
 }
 
+// smooth_l1_loss(self, target, reduction, beta): z*z/2/beta below beta, z - beta/2 above, z = |self - target|.
+Lowering LowerSmoothL1Loss(OpContext& op) {
+  const PrimitiveType math = OpMath(op.Common({0, 1}));
+  if (op.meta(0).sizes != op.meta(1).sizes) return NotLowered("operands of different sizes");
+  Builder& b = op.b;
+  Instruction* x = op.Operand(0, math, op.meta(0).sizes);
+  Instruction* z = b.Unary(Opcode::kAbs, b.Binary(Opcode::kSubtract, x, op.Operand(1, math, op.meta(1).sizes)));
+  const double beta = op.number(3);
+  Instruction* square = b.Binary(Opcode::kMultiply, op.Full(z, 0.5), b.Binary(Opcode::kMultiply, z, z));
+  Instruction* below = b.Binary(Opcode::kDivide, square, op.Full(z, beta));
+  Instruction* above = b.Binary(Opcode::kSubtract, z, op.Full(z, 0.5 * beta));
+  return ReducedLoss(op, b.Select(b.Compare(z, op.Full(z, beta), "LT"), below, above), op.integer(2));
+}
+
 }  // namespace tenon::aten
