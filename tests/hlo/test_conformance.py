@@ -65,13 +65,18 @@ def difference(got, want, entry):
     return f"{off.sum()} of {off.size} off, first at {list(map(int, at))}: got {got[at]!r}, wanted {want[at]!r}"
 
 
-def check(hlo, pack, name, case):
+def check(hlo, pack, name, case, on_cpu=False):
     """None, or why the case failed."""
     read = lambda entry: np.load(io.BytesIO(pack.read(entry["npy"])))  # noqa: E731
     try:
         module = hlo.Module(pack.read(name + ".hlo").decode())
-        got = module.evaluate([read(entry) for entry in case["inputs"]])  # raw bits are taken as such
+        inputs = [read(entry) for entry in case["inputs"]]  # raw bits are taken as such
+        if on_cpu:
+            module.compile(excess_precision=False)
+        got = module.run(inputs) if on_cpu else module.evaluate(inputs)
     except Exception as error:
+        if on_cpu and isinstance(error, NotImplementedError):
+            raise
         return f"{type(error).__name__}: {error}"
     if len(got) != len(case["outputs"]):
         return f"{len(got)} outputs, wanted {len(case['outputs'])}"
@@ -115,3 +120,58 @@ def test_conformance(hlo, capsys):
     assert total - len(failures) >= WANTED * total
     assert set(failures) <= set(EXCEPTIONS), "failures that aren't listed as exceptions"
     assert seconds <= SECONDS
+
+
+def outcome(module, inputs):
+    """The bytes of the results, or the error."""
+    try:
+        return [(x.dtype, x.shape, x.tobytes()) for x in module.evaluate(inputs)]
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.skipif(not packs(), reason="conformance, values after a round trip: ../shared/conformance is absent")
+def test_what_was_printed_evaluates_equal(hlo, capsys):
+    """Optimised forms and cases that XLA:CPU fails included; elided constants are filled before the trip."""
+    different, evaluated, total = [], 0, 0
+    for path in packs():
+        pack = zipfile.ZipFile(path)
+        for file in sorted(n for n in pack.namelist() if n.endswith(".hlo")):
+            name = file.removesuffix(".hlo").removesuffix(".opt")
+            inputs = [np.load(io.BytesIO(pack.read(e["npy"]))) for e in json.loads(pack.read(name + ".json"))["inputs"]]
+            module = hlo.Module(pack.read(file).decode(), fill_elided=True)
+            want = outcome(module, inputs)
+            for text in (str(module), module.text(percent=True, operand_shapes=True, metadata=False)):
+                if outcome(hlo.Module(text), inputs) != want:
+                    different.append(file)
+            total += 1
+            evaluated += not isinstance(want, str)
+    with capsys.disabled():
+        print(f"\nprinted, parsed, evaluated: {total - len(set(different))} of {total} equal, {evaluated} of them to values")
+    assert different == []
+    assert evaluated >= 0.98 * total
+
+
+@pytest.mark.skipif(not packs(), reason="conformance of the CPU backend: ../shared/conformance is absent")
+def test_cpu_backend_is_never_wrong(hlo, capsys):
+    """What the CPU backend doesn't refuse, it gets right, rounding after each instruction as the evaluator does."""
+    wrong, right, refused = {}, 0, 0
+    for path in packs():
+        pack = zipfile.ZipFile(path)
+        for name in sorted(n[:-5] for n in pack.namelist() if n.endswith(".json")):
+            case = json.loads(pack.read(name + ".json"))
+            if not counts(case):
+                continue
+            try:
+                why = check(hlo, pack, name, case, on_cpu=True)
+            except NotImplementedError:
+                refused += 1
+                continue
+            right += why is None
+            if why is not None and name not in EXCEPTIONS:
+                wrong[name] = why
+    with capsys.disabled():
+        print(f"\nconformance of the CPU backend: {right} right, {refused} refused, {len(wrong)} wrong")
+        for name, why in wrong.items():
+            print(f"  {name}: {why}")
+    assert wrong == {}
