@@ -273,4 +273,17 @@ Lowering LowerSmoothL1Loss(OpContext& op) {
   return ReducedLoss(op, b.Select(b.Compare(z, op.Full(z, beta), "LT"), below, above), op.integer(2));
 }
 
+// huber_loss(self, target, reduction, delta): z*z/2 up to delta, delta*(z - delta/2) above, z = |self - target|.
+Lowering LowerHuberLoss(OpContext& op) {
+  const PrimitiveType math = OpMath(op.Common({0, 1}));
+  if (op.meta(0).sizes != op.meta(1).sizes) return NotLowered("operands of different sizes");
+  Builder& b = op.b;
+  Instruction* x = op.Operand(0, math, op.meta(0).sizes);
+  Instruction* z = b.Unary(Opcode::kAbs, b.Binary(Opcode::kSubtract, x, op.Operand(1, math, op.meta(1).sizes)));
+  const double delta = op.number(3);
+  Instruction* below = b.Binary(Opcode::kMultiply, op.Full(z, 0.5), b.Binary(Opcode::kMultiply, z, z));
+  Instruction* above = b.Binary(Opcode::kMultiply, op.Full(z, delta), b.Binary(Opcode::kSubtract, z, op.Full(z, 0.5 * delta)));
+  return ReducedLoss(op, b.Select(b.Compare(z, op.Full(z, delta), "LE"), below, above), op.integer(2));
+}
+
 }  // namespace tenon::aten
