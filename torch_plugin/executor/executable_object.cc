@@ -56,6 +56,52 @@ PyObject* AllowEarlyRelease(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
+bool ReadNumbers(PyObject* sequence, std::vector<int64_t>* out) {
+  THPObjectPtr items(PySequence_Fast(sequence, "wanted a sequence of ints"));
+  if (!items) return false;
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(items.get()); ++k) {
+    out->push_back(PyLong_AsLongLong(PySequence_Fast_GET_ITEM(items.get(), k)));
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
+bool ReadRecipe(const Callee& callee, PyObject* item, Callee::Recipe* recipe) {
+  if (PyLong_Check(item)) {
+    recipe->index = PyLong_AsLongLong(item);
+  } else {
+    int of_input;
+    long long index, offset;
+    PyObject* sizes;
+    PyObject* strides;
+    if (!PyArg_ParseTuple(item, "pLOOL", &of_input, &index, &sizes, &strides, &offset))
+      return false;
+    *recipe = {true, of_input != 0, index, {}, {}, offset};
+    if (!ReadNumbers(sizes, &recipe->sizes) || !ReadNumbers(strides, &recipe->strides))
+      return false;
+  }
+  const size_t count = recipe->of_input ? callee.inputs.size() : callee.outputs.size();
+  if (recipe->index >= 0 && static_cast<size_t>(recipe->index) < count &&
+      recipe->sizes.size() == recipe->strides.size())
+    return true;
+  PyErr_SetString(PyExc_ValueError, "a recipe refers to nothing");
+  return false;
+}
+
+PyObject* SetRecipes(PyObject* self, PyObject* sequence) {
+  Callee& callee = *Cast(self)->callee;
+  THPObjectPtr items(PySequence_Fast(sequence, "wanted a list of recipes"));
+  if (!items) return nullptr;
+  std::vector<Callee::Recipe> recipes(PySequence_Fast_GET_SIZE(items.get()));
+  for (size_t k = 0; k < recipes.size(); ++k) {
+    if (!ReadRecipe(callee, PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k)),
+                    &recipes[k]))
+      return nullptr;
+    if (recipes[k].of_input) callee.inputs[recipes[k].index].returned = true;
+  }
+  callee.recipes = std::move(recipes);
+  Py_RETURN_NONE;
+}
+
 int Traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Cast(self)->dict);
   if (Cast(self)->callee != nullptr) Py_VISIT(Cast(self)->callee->constants);
@@ -100,6 +146,9 @@ void Dealloc(PyObject* self) {
 }
 
 PyMethodDef kMethods[] = {
+    {"set_recipes", SetRecipes, METH_O,
+     "How the graph's outputs come from the program's: k, or (of_input, k, sizes, strides, offset) "
+     "for a view."},
     {"info", Info, METH_NOARGS,
      "JSON: tier, reason, inputs, outputs, kernels, steps, memory, compile_ms, remarks."},
     {"text", Text, METH_NOARGS, "The program as text."},

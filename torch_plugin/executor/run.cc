@@ -6,6 +6,7 @@
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/object_ptr.h>
 #include <torch/csrc/utils/python_arg_parser.h>
 
 #include <cstring>
@@ -70,7 +71,8 @@ class Run {
                              &error);
     }
     if (code != TENON_OK) return Fail(code, error);
-    return Outputs();
+    PyObject* outputs = Outputs();
+    return outputs == nullptr || callee_.recipes.empty() ? outputs : Assemble(outputs);
   }
 
  private:
@@ -211,6 +213,29 @@ class Run {
       PyList_SET_ITEM(list, static_cast<Py_ssize_t>(k), item);
     }
     return list;
+  }
+
+  // The graph's outputs from the program's, whose list is consumed.
+  PyObject* Assemble(PyObject* direct) {
+    THPObjectPtr made(direct);
+    THPObjectPtr list(PyList_New(static_cast<Py_ssize_t>(callee_.recipes.size())));
+    if (!list) return nullptr;
+    for (size_t k = 0; k < callee_.recipes.size(); ++k) {
+      const Callee::Recipe& r = callee_.recipes[k];
+      PyObject* base = r.of_input ? objects_[r.index] : PyList_GET_ITEM(made.get(), r.index);
+      PyObject* item =
+          r.view ? THPVariable_Wrap(ViewOf(THPVariable_Unpack(base), r)) : Py_NewRef(base);
+      if (item == nullptr) return nullptr;
+      PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(k), item);
+    }
+    return list.release();
+  }
+  static at::Tensor ViewOf(const at::Tensor& base, const Callee::Recipe& r) {
+    at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
+        c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(), base.dtype());
+    view.unsafeGetTensorImpl()->set_sizes_and_strides(r.sizes, r.strides,
+                                                      base.storage_offset() + r.offset);
+    return view;
   }
 
   // By tenon::OutputKind.

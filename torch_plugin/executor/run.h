@@ -29,11 +29,20 @@ struct Callee {
     bool sized = true;
     std::vector<int64_t> sizes, strides;
   };
+  // How an output of the graph comes from the program's: output `index` itself, or a view of that
+  // output or input.
+  struct Recipe {
+    bool view = false, of_input = false;
+    int64_t index = 0;
+    std::vector<int64_t> sizes, strides;
+    int64_t offset = 0;  // elements beyond the base's own storage offset
+  };
   TenonExecutable* executable = nullptr;
   bool native = false;
   std::string name;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
+  std::vector<Recipe> recipes;    // empty: the program's outputs as they are
   PyObject* constants = nullptr;  // tuple
 };
 

@@ -72,7 +72,10 @@ def _compile(exported: Exported, options: Options):
     if options.dump:
         told["dump_prefix"] = f"{exported.name}."
     with no_dispatch_modes():  # compilers are called under fake tensors; constants are real
-        return _C.compile(exported.text, json.dumps(told), exported.constants)
+        executable = _C.compile(exported.text, json.dumps(told), exported.constants)
+    if exported.recipes is not None:
+        executable.set_recipes(exported.recipes)
+    return executable
 
 
 def _judge_fallback(record: registry.GraphRecord, options: Options) -> None:

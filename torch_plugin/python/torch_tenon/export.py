@@ -20,6 +20,7 @@ from torch import fx
 
 from . import _C, symbols
 from ._torch_private import is_higher_order, is_with_effects, no_dispatch_modes, plain_tensor_types
+from .output_views import plan_outputs
 
 _DTYPES = {
     torch.bool: "pred", torch.int8: "s8", torch.int16: "s16", torch.int32: "s32",
@@ -53,6 +54,9 @@ class Exported:
     callables: list[int] = dataclasses.field(default_factory=list)  # ids, freed by release()
     nodes: dict[str, int] = dataclasses.field(default_factory=dict)  # overload -> count
     needs_eager: str = ""  # why no compiler can take it
+    # Per output of the graph: k, the program's output k; or (is_input, k, sizes, strides, offset), a
+    # view of input or output k. None: the program's outputs are the graph's.
+    recipes: list[Any] | None = None
 
     def release(self) -> None:
         """After the compile: prepared steps keep their callables."""
@@ -86,9 +90,13 @@ class _Exporter:
 
     def run(self) -> Exported:
         self.out.nodes = count_nodes(self.gm)
+        self.plan = plan_outputs(self.gm)
         try:
             for node in self.gm.graph.nodes:
-                getattr(self, f"_{node.op}")(node)
+                if node not in self.plan.skipped:
+                    getattr(self, f"_{node.op}")(node)
+            if not self.plan.trivial:
+                self.out.recipes = [self._recipe(r) for r in self.plan.recipes]
         except BaseException:
             self.out.release()
             raise
@@ -153,7 +161,19 @@ class _Exporter:
         outputs = node.args[0]
         if not isinstance(outputs, (list, tuple)):
             raise NotExpressible("the graph's output is no list or tuple")
-        self.lines.append(f"return ({', '.join(self._returned(o) for o in outputs)})")
+        self.lines.append(f"return ({', '.join(self._returned(o) for o in self.plan.direct)})")
+
+    def _recipe(self, recipe: Any) -> Any:
+        if isinstance(recipe, int):
+            return recipe
+        base, node = recipe
+        is_input = base.op == "placeholder"
+        places = self.gm.graph.find_nodes(op="placeholder") if is_input else self.plan.direct
+        value = node.meta["val"]
+        number = lambda n: symbols.evaluate(n, self.values) if self.values is not None else int(n)
+        offset = number(value.storage_offset()) - number(base.meta["val"].storage_offset())
+        sizes, strides = tuple(map(number, value.shape)), tuple(map(number, value.stride()))
+        return (is_input, list(places).index(base), sizes, strides, offset)
 
     def _returned(self, value: Any) -> str:
         if value in self.tokens:

@@ -1,0 +1,110 @@
+"""Outputs that share memory: with each other, or with an input.
+
+A graph that returns y and y.view(...), or x.t() of an input x, promises views. The compiled program
+returns each piece of memory once, and the executor makes the views of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from ._torch_private import plain_tensor_types
+
+
+@dataclasses.dataclass
+class OutputPlan:
+    direct: list[Any] = dataclasses.field(default_factory=list)  # what the program returns
+    # Per output of the graph: an index into `direct`, or (base node, node): a view of an input or
+    # of the direct output that is `base node`.
+    recipes: list[int | tuple[fx.Node, fx.Node]] = dataclasses.field(default_factory=list)
+    skipped: set[fx.Node] = dataclasses.field(default_factory=set)  # only the executor needs them
+
+    @property
+    def trivial(self) -> bool:
+        return self.recipes == list(range(len(self.direct)))
+
+
+def plan_outputs(gm: fx.GraphModule) -> OutputPlan:
+    (output,) = gm.graph.find_nodes(op="output")
+    returned = output.args[0]
+    plan = OutputPlan()
+    if not isinstance(returned, (list, tuple)):
+        return plan
+    bases = [_base(value) if _is_tensor(value) else None for value in returned]
+    written = _written(gm)
+    index_of: dict[fx.Node, int] = {}
+
+    def direct(value: Any) -> int:
+        if not _is_tensor(value):
+            plan.direct.append(value)
+            return len(plan.direct) - 1
+        if value not in index_of:
+            index_of[value] = len(plan.direct)
+            plan.direct.append(value)
+        return index_of[value]
+
+    for value, base in zip(returned, bases):
+        shared = base is not None and len({v for v, b in zip(returned, bases) if b is base} | {base}) > 1
+        from_input = shared and base.op == "placeholder" and base not in written
+        several = shared and base.op != "placeholder" and len({v for v, b in zip(returned, bases) if b is base}) > 1
+        if value is base or not (from_input or several):
+            plan.recipes.append(direct(value))
+            continue
+        if several:
+            direct(base)
+        plan.recipes.append((base, value))
+    kept = {value for value in plan.direct if isinstance(value, fx.Node)}
+    for node in reversed(gm.graph.nodes):
+        if node not in kept and _is_view(node) and all(u is output or u in plan.skipped for u in node.users):
+            plan.skipped.add(node)
+    return plan
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, fx.Node) and type(value.meta.get("val")) in plain_tensor_types()
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Takes one dense tensor and returns a window on it, of the same dtype."""
+    if node.op != "call_function" or not _is_tensor(node) or not node.args:
+        return False
+    source = node.args[0]
+    if node.target is operator.getitem:
+        maker = source
+        if not isinstance(maker, fx.Node) or not maker.args or not _returns_alias(maker.target):
+            return False
+        source = maker.args[0]
+    elif not _returns_alias(node.target):
+        return False
+    if not _is_tensor(source):
+        return False
+    value, base = node.meta["val"], source.meta["val"]
+    plain = value.layout == torch.strided and value.device == base.device and value.dtype == base.dtype
+    return plain and value.is_conj() == base.is_conj() and value.is_neg() == base.is_neg()
+
+
+def _returns_alias(target: Any) -> bool:
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+        return False
+    returns = target._schema.returns
+    return len(returns) == 1 and returns[0].alias_info is not None
+
+
+def _base(node: fx.Node) -> fx.Node:
+    while _is_view(node):
+        source = node.args[0]
+        node = source.args[0] if node.target is operator.getitem else source
+    return node
+
+
+def _written(gm: fx.GraphModule) -> set[fx.Node]:
+    written = set()
+    for node in gm.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            written.update(_base(a) for a in node.all_input_nodes)
+    return written
