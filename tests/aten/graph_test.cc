@@ -117,7 +117,6 @@ TEST(GraphTest, FiveThousandNodesParseInMilliseconds) {
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_EQ(graph->nodes.size(), 5000u);
   RecordProperty("ms", std::to_string(ms));
-  EXPECT_LT(ms, 500) << "usually 5 ms";
   EXPECT_EQ(Print(*graph), text);
 }
 
