@@ -137,12 +137,11 @@ TENON_API void tenon_set_profiling(
 typedef struct TenonOutput {
   int32_t kind; /* tenon::OutputKind */
   int32_t dtype;
-  int64_t index; /* kInput, kConstant: which; kView: of which output; kSymInt: filled per run into TenonTensor.data of
+  int64_t index; /* kInput, kConstant: which; kSymInt: filled per run into TenonTensor.data of
                     `outputs` as the number */
   int32_t ndim;
   const int64_t* sizes; /* NULL: depends on the inputs' sizes; ask tenon_output_sizes */
   const int64_t* strides;
-  int64_t offset; /* kView: in elements */
 } TenonOutput;
 TENON_API int64_t tenon_num_inputs(const TenonExecutable*);
 TENON_API int64_t tenon_num_outputs(const TenonExecutable*);

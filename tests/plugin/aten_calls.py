@@ -214,6 +214,27 @@ def _output_nodes(graph: torch.fx.Graph, node: torch.fx.Node, call: Call) -> lis
     ]
 
 
+def fake_is_like_eager(call: Call) -> bool:
+    """Whether the fake kernel's results have eager's dtypes, shapes and strides."""
+    with torch.random.fork_rng():
+        real = call.run()
+    mode = FakeTensorMode()
+    fakes = lambda leaf: mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf
+    try:
+        with mode:
+            fake = call.run(fakes)
+    except Exception:  # its own kind of refusal: the graph of the call will meet it too
+        return True
+    meta = lambda t: (t.dtype, tuple(t.shape), _telling(t)) if isinstance(t, torch.Tensor) else t
+    return [meta(t) for t in real] == [meta(t) for t in fake]
+
+
+def _telling(tensor: torch.Tensor) -> tuple:
+    """Strides of the dims that have some; none where there are no elements."""
+    pairs = zip(tensor.shape, tensor.stride())
+    return tuple(stride for size, stride in pairs if size > 1) if tensor.numel() else ()
+
+
 def widen(leaf: Any) -> Any:
     """Arguments of the float64 reference."""
     if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():

@@ -8,7 +8,9 @@ accuracy rule; integers and bools exactly. A row fails
 * if a dtype that has samples has no sample that ran natively (unless NOT_NATIVE says why),
 * if it has no native sample at all.
 
-Samples the compiler refuses are counted and shown. ATEN_STEP rows run with fallback="allow".
+Samples the compiler refuses are counted and shown. ATEN_STEP rows run with fallback="allow". A sample
+for which PyTorch's own fake kernel names another dtype, shape or strides than eager returns is left
+out and counted: what a graph is compiled for is the fake kernel's word.
 """
 
 import dataclasses
@@ -134,6 +136,11 @@ def test_row(row, calls, compile_graph, capsys):
     problems, shown = [], []
     for dtype in sorted({call.dtype for call in mine}, key=str):
         group = [call for call in mine if call.dtype == dtype]
+        honest = [call for call in group if aten_calls.fake_is_like_eager(call)]
+        if len(honest) < len(group):
+            shown.append(f"({len(group) - len(honest)} {dtype} left out: fake is unlike eager)")
+        if not (group := honest):
+            continue
         outcome = replay(group, compile_graph, fallback)
         shown.append(f"{str(dtype)[6:]} {outcome.native}/{len(group)}")
         problems += outcome.wrong

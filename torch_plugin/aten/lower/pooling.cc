@@ -106,95 +106,12 @@ Lowering MaxPoolWithIndices(OpContext& op, Instruction* x, const Pool& p) {
   return Values{best, index};
 }
 
-// ATen's order within a window: row-major, the first of equals; a NaN is taken, so the last one stays. Indices count in the input's
-// plane. The window's elements are compared one by one, so windows are small ones.
-constexpr int64_t kMaxIndexedWindow = 64;
-
-struct WindowWalk {
-  OpContext& op;
-  const Pool& p;
-  Instruction *x, *padded;
-
-  int64_t PlaneStride(int64_t k) const {
-    int64_t stride = 1;
-    for (int64_t j = k + 1; j < p.spatial; ++j) stride *= p.in[j];
-    return stride;
-  }
-  Instruction* Number(double value) const { return op.b.Full(PT::kS64, op.result_dims(1), value); }
-  // Where the window starts along spatial dim k: negative in the padding.
-  Instruction* Start(int64_t k) const {
-    Instruction* at = op.b.Iota(Shape(PT::kS64, op.result_dims(1)), p.first + k);
-    return op.b.Binary(kSubtract, op.b.Binary(kMultiply, at, Number(p.stride[k])), Number(p.padding[k]));
-  }
-  Instruction* Origin() const {
-    Instruction* sum = Number(0);
-    for (int64_t k = 0; k < p.spatial; ++k) sum = op.b.Binary(kAdd, sum, op.b.Binary(kMultiply, Start(k), Number(PlaneStride(k))));
-    return sum;
-  }
-  // The first element that is inside: what a window of nothing but the least value has.
-  Instruction* FirstInside() const {
-    Instruction* sum = Number(0);
-    for (int64_t k = 0; k < p.spatial; ++k) {
-      const double d = p.dilation[k];
-      Instruction* start = Start(k);
-      Instruction* steps = op.b.Binary(kDivide, op.b.Binary(kSubtract, Number(d - 1), start), Number(d));
-      Instruction* inside = op.b.Binary(kAdd, start, op.b.Binary(kMultiply, op.b.Binary(kMaximum, steps, Number(0)), Number(d)));
-      sum = op.b.Binary(kAdd, sum, op.b.Binary(kMultiply, inside, Number(PlaneStride(k))));
-    }
-    return sum;
-  }
-  // The element at `offset` of every window.
-  Instruction* Element(const std::vector<int64_t>& offset) const {
-    std::vector<Dim> starts(Rank(x), Dim(0)), limits(x->shape().dims().begin(), x->shape().dims().end());
-    std::vector<int64_t> strides(Rank(x), 1);
-    for (int64_t k = 0; k < p.spatial; ++k) {
-      const int64_t start = offset[k] * p.dilation[k], d = p.first + k;
-      starts[d] = start;
-      limits[d] = start + (p.out[k] - 1) * p.stride[k] + 1;
-      strides[d] = p.stride[k];
-    }
-    return op.b.Slice(padded, starts, limits, strides);
-  }
-};
-
-Values MaxPoolWithIndices(OpContext& op, const Pool& p, Instruction* x, Instruction* init) {
-  Builder& b = op.b;
-  PaddingConfig padding{.dims = std::vector<PaddingDim>(Rank(x))};
-  const Window w = WindowOf(p, Rank(x));
-  bool pads = false;
-  for (int64_t k = 0; k < p.spatial; ++k) {
-    const WindowDim& d = w.dims[p.first + k];
-    padding.dims[p.first + k] = {.low = d.padding_low, .high = std::max<int64_t>(0, d.padding_high)};
-    pads |= d.padding_low > 0 || d.padding_high > 0;
-  }
-  WindowWalk walk{op, p, x, pads ? b.Pad(x, init, padding) : x};
-  Instruction *best = b.BroadcastTo(init, op.result_dims()), *origin = walk.Origin(), *index = walk.FirstInside();
-  std::vector<int64_t> offset(p.spatial, 0);
-  while (true) {
-    Instruction* v = walk.Element(offset);
-    Instruction* take = b.Compare(v, best, "GT");
-    if (IsFloat(v->shape().element_type())) take = b.Binary(kOr, take, b.Compare(v, v, "NE"));
-    int64_t at = 0;
-    for (int64_t k = 0; k < p.spatial; ++k) at += offset[k] * p.dilation[k] * walk.PlaneStride(k);
-    best = b.Select(take, v, best);
-    index = b.Select(take, b.Binary(kAdd, origin, walk.Number(static_cast<double>(at))), index);
-    int64_t k = p.spatial - 1;
-    while (k >= 0 && ++offset[k] == p.kernel[k]) offset[k--] = 0;
-    if (k < 0) return {best, index};
-  }
-}
-
 Lowering MaxPool(OpContext& op, int64_t spatial) {
   Instruction* x = op.tensor(0);
   if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
   Pool p = PoolOf(op, spatial, true);
+  if (op.result_count() > 1 && op.result_used(1)) return MaxPoolWithIndices(op, x, p);
   Instruction* init = LimitConstant(op, x->shape().element_type(), true);
-  if (op.result_count() > 1 && op.result_used(1)) {
-    int64_t window = 1;
-    for (int64_t k : p.kernel) window *= k;
-    if (window > kMaxIndexedWindow) return NotLowered("indices of max_pool with a large window are used");
-    return MaxPoolWithIndices(op, p, x, init);
-  }
   Values results = {op.b.ReduceWindow(x, init, WindowOf(p, Rank(x)), kMaximum)};
   for (int64_t k = 1; k < op.result_count(); ++k) results.push_back(nullptr);
   return results;
