@@ -63,4 +63,20 @@ absl::StatusOr<MatmulViews> MatmulViewsOf(const Instruction& dot, const StridedV
   return views;
 }
 
+const Instruction* BiasAddedTo(const Instruction& dot, const Instruction& fusion) {
+  if (dot.opcode() != Opcode::kDot || dot.shape().rank() != 2 || fusion.opcode() != Opcode::kFusion) return nullptr;
+  if (dot.user_count() != 1 || fusion.operand_count() != 2) return nullptr;
+  const Instruction* root = fusion.fused_computation()->root();
+  if (root->opcode() != Opcode::kAdd || !Shape::SameWithLayout(root->shape(), dot.shape())) return nullptr;
+  for (int64_t side = 0; side < 2; ++side) {
+    const Instruction *product = root->operand(side), *row = root->operand(1 - side);
+    if (product->opcode() != Opcode::kParameter || row->opcode() != Opcode::kBroadcast) continue;
+    const Instruction* bias = row->operand(0);
+    if (bias->opcode() != Opcode::kParameter || bias->shape().rank() != 1) continue;
+    if (row->int_list(Attr::kDimensions) != std::vector<int64_t>{1}) continue;
+    if (fusion.operand(product->parameter_number()) == &dot) return fusion.operand(bias->parameter_number());
+  }
+  return nullptr;
+}
+
 }  // namespace tenon

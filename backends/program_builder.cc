@@ -76,6 +76,7 @@ class ProgramBuilder {
     TENON_RETURN_IF_ERROR(DeclareInputs());
     TENON_RETURN_IF_ERROR(FindViews());
     TENON_RETURN_IF_ERROR(Plan());
+    FoldBiases();
     for (const Instruction* op : schedule_) TENON_RETURN_IF_ERROR(EmitStep(*op));
     TENON_RETURN_IF_ERROR(EmitOutputs());
     TENON_RETURN_IF_ERROR(EmitMutations());
@@ -170,7 +171,7 @@ class ProgramBuilder {
     absl::flat_hash_set<BufferKey> taken;
     for (int64_t k = 0; k < static_cast<int64_t>(binding_.outputs.size()); ++k) {
       const Binding::Output& out = binding_.outputs[k];
-      if (out.kind != OutputKind::kFresh || out.view_of >= 0) continue;
+      if (out.kind != OutputKind::kFresh) continue;
       const StridedView& view = views_.at(RootLeaf(out.root_index));
       const Instruction* producer = view.buffer.instruction;
       if (producer->opcode() == Opcode::kParameter || producer->opcode() == Opcode::kConstant || IsFrameworkCall(*producer)) continue;
@@ -274,7 +275,7 @@ class ProgramBuilder {
       case Opcode::kParameter:
       case Opcode::kConstant:
       case Opcode::kTuple: return absl::OkStatus();
-      case Opcode::kFusion: return EmitKernel(op);
+      case Opcode::kFusion: return folded_.contains(&op) ? absl::OkStatus() : EmitKernel(op);
       case Opcode::kDot: return EmitDot(op);
       case Opcode::kCopy:
       case Opcode::kReshape:
@@ -377,9 +378,28 @@ class ProgramBuilder {
     return it->second;
   }
 
+  // mm(x, y) + b whose sum nothing else could be fused into: the library adds b. The sum is written when the product would
+  // be, so its memory must be its own by then: the product's, or an output.
+  void FoldBiases() {
+    absl::flat_hash_map<const Instruction*, size_t> position;
+    for (size_t i = 0; i < schedule_.size(); ++i) position[schedule_[i]] = i;
+    for (const Instruction* dot : schedule_) {
+      if (dot->opcode() != Opcode::kDot || dot->user_count() != 1) continue;
+      const Instruction* sum = dot->users().front();
+      const Instruction* bias = BiasAddedTo(*dot, *sum);
+      if (bias == nullptr || position.at(views_.at({bias, 0}).buffer.instruction) > position.at(dot)) continue;
+      const int32_t to = plan_.of.at({sum, 0});
+      if (to != plan_.of.at({dot, 0}) && plan_.allocations[to].kind != Allocation::Kind::kOutput) continue;
+      sum_of_[dot] = {sum, bias};
+      folded_.insert(sum);
+    }
+  }
+
   absl::Status EmitDot(const Instruction& op) {
     const StridedView &lhs = views_.at({op.operand(0), 0}), &rhs = views_.at({op.operand(1), 0});
-    TENON_ASSIGN_OR_RETURN(MatmulViews m, MatmulViewsOf(op, lhs, rhs, views_.at({&op, 0})));
+    const auto sum = sum_of_.find(&op);
+    const Instruction& result = sum == sum_of_.end() ? op : *sum->second.sum;
+    TENON_ASSIGN_OR_RETURN(MatmulViews m, MatmulViewsOf(op, lhs, rhs, views_.at({&result, 0})));
     const PrimitiveType type = op.shape().element_type();
     FrameworkStep call{.overload = m.batched ? "aten.bmm.out" : "aten.mm.out",
                        .args = {FrameworkArg::Tensor(0), FrameworkArg::Tensor(1)},
@@ -390,7 +410,14 @@ class ProgramBuilder {
     TENON_ASSIGN_OR_RETURN(View out, ViewOf(m.result, type));
     call.operands = {std::move(l), std::move(r)};
     call.results = {std::move(out)};
-    Step step = NewStep(op);
+    if (sum != sum_of_.end()) {
+      call.overload = "aten.addmm.out";
+      call.args = {FrameworkArg::Tensor(2), FrameworkArg::Tensor(0), FrameworkArg::Tensor(1), FrameworkArg::Int(1), FrameworkArg::Int(1)};
+      call.reason = "library: dot and its bias";
+      TENON_ASSIGN_OR_RETURN(View bias, ViewOf(BufferKey{sum->second.bias, 0}));
+      call.operands.push_back(std::move(bias));
+    }
+    Step step = NewStep(result);
     step.body = std::move(call);
     steps().push_back(std::move(step));
     return absl::OkStatus();
@@ -431,11 +458,7 @@ class ProgramBuilder {
       TENON_ASSIGN_OR_RETURN(spec.dims, dims_.Refs(out.sizes));
       TENON_ASSIGN_OR_RETURN(spec.strides, dims_.Refs(out.strides));
       TENON_ASSIGN_OR_RETURN(spec.size, dims_.Ref(out.symint));
-      if (out.view_of >= 0) {
-        spec.kind = OutputKind::kView;
-        spec.index = out.view_of;
-        spec.offset = out.view_offset;
-      } else if (out.kind == OutputKind::kFresh || out.kind == OutputKind::kSlot) {
+      if (out.kind == OutputKind::kFresh || out.kind == OutputKind::kSlot) {
         TENON_RETURN_IF_ERROR(PlaceOutput(k, out, &spec, &slots_given));
       }
       program().outputs.push_back(std::move(spec));
@@ -591,6 +614,9 @@ class ProgramBuilder {
   absl::flat_hash_map<BufferKey, StridedView> views_;
   absl::flat_hash_set<const Instruction*> aliases_;       // values without a buffer of their own
   absl::flat_hash_map<int64_t, int64_t> direct_;          // root leaf -> graph output written in place
+  struct Sum { const Instruction *sum, *bias; };
+  absl::flat_hash_map<const Instruction*, Sum> sum_of_;   // dot -> the fusion that its addmm computes
+  absl::flat_hash_set<const Instruction*> folded_;        // those fusions
   absl::flat_hash_map<std::string, int32_t> kernel_of_;   // fingerprint -> kernel
   BufferPlan plan_;
   int32_t error_value_ = -1;

@@ -49,6 +49,7 @@ void SetTarget(const std::string& text, TargetInfo* target) {
 std::string PlanText(const Module& module) {
   BufferPlanOptions options;
   options.in_slot = [](const Instruction& op, int64_t) { return op.opcode() == Opcode::kCustomCall; };
+  options.exclusive_slot = [](const Instruction& op) { return op.custom_call_target() == "aten.convolution.default"; };
   options.direct_output = [](int64_t) { return true; };
   auto plan = PlanBuffers(module, options);
   return plan.ok() ? plan->ToString() : plan.status().ToString();
