@@ -17,6 +17,8 @@ foreach(entry ${entries})
 endforeach()
 
 cmake_path(GET PACKAGE_DIR PARENT_PATH site)
+cmake_path(GET PACKAGE_SOURCE PARENT_PATH sources)
+file(CREATE_LINK "${sources}/tenon" "${site}/tenon" SYMBOLIC)  # the log's name
 set(info "${site}/torch_tenon-${VERSION}.dist-info")
 file(CONFIGURE OUTPUT "${info}/METADATA" CONTENT "Metadata-Version: 2.1
 Name: torch-tenon
