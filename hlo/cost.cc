@@ -199,7 +199,8 @@ class Analysis {
     for (const Computation* c : i.called_computations()) {
       auto it = inner_.find(c);
       if (it == inner_.end()) {
-        double outside = BytesOf(c->root()->shape());
+        // A while's state is one memory; a call's result is the caller's.
+        double outside = i.opcode() == Opcode::kWhile ? 0 : BytesOf(c->root()->shape());
         for (const Instruction* p : c->parameters()) outside += BytesOf(p->shape());
         it = inner_.emplace(c, std::max(0.0, Peak(*c) - outside)).first;
       }

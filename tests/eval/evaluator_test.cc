@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "hlo/builder.h"
+#include "hlo/eval/custom_calls.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/numeric_types.h"
 #include "hlo/text/text.h"
@@ -132,6 +133,33 @@ TEST(Evaluator, CustomCallsComeThroughOptions) {
     return Literal::Scalar(PrimitiveType::kF32, 0);
   };
   EXPECT_EQ(CodeOf(Evaluate(*m, {x}, options)), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Evaluator, CustomCallsComeFromTheRegistry) {
+  auto m = Parse(R"(ENTRY main {
+    x = f32[2] parameter(0)
+    ROOT c = f32[2] custom-call(x), custom_call_target="evaluator_test.thrice", backend_config={by = 3 : ui8, "and": "C", up = true}
+  })");
+  const Literal x = Random(PrimitiveType::kF32, {2}, 3);
+  EXPECT_EQ(CodeOf(Evaluate(*m, {x})), absl::StatusCode::kUnimplemented);
+  RegisterCustomCall("evaluator_test.thrice",
+                     [](const Instruction& call, absl::Span<const Literal> operands) -> absl::StatusOr<Literal> {
+                       EXPECT_EQ(CustomCallAttribute(call, "and"), 'C');
+                       EXPECT_EQ(CustomCallAttribute(call, "up"), 1);
+                       EXPECT_EQ(CustomCallAttribute(call, "b"), std::nullopt);
+                       Literal y = operands[0];
+                       const double by = CustomCallAttribute(call, "by").value_or(0);
+                       for (float& v : y.mutable_data<float>()) v *= static_cast<float>(by);
+                       return y;
+                     });
+  const absl::StatusOr<Literal> y = Evaluate(*m, {x});
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_EQ(y->GetAsDouble(1), static_cast<float>(3 * x.GetAsDouble(1)));
+  EvalOptions options;  // of one evaluation: goes before the registry
+  options.custom_calls["evaluator_test.thrice"] = [](const Instruction&, absl::Span<const Literal> o) { return o[0]; };
+  EXPECT_EQ(*Evaluate(*m, {x}, options), x);
+  RegisterCustomCall("evaluator_test.thrice", nullptr);
+  EXPECT_EQ(CodeOf(Evaluate(*m, {x})), absl::StatusCode::kUnimplemented);
 }
 
 TEST(Evaluator, OneInstructionForFolding) {

@@ -70,6 +70,15 @@ def test_opt_runs_passes(module):
     assert "dce" in _run("hlo-opt", "--list-passes").stdout
 
 
+def test_opt_prints_costs(module):
+    done = _run("hlo-opt", "--cost", module)
+    first, head, *rows = done.stdout.splitlines()
+    assert first == (
+        "total: 0 flops, 6 transcendentals, 48 bytes moved; peak memory 56 bytes (arguments 32, output 32)"
+    )
+    assert len(rows) == 1 and rows[0].split() == ["0", "6", "48", "1", "sine", "s"]
+
+
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_run_reads_and_writes_npz(module, tmp_path, save):
     x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
