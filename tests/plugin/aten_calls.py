@@ -216,11 +216,11 @@ def _output_nodes(graph: torch.fx.Graph, node: torch.fx.Node, call: Call) -> lis
 
 def fake_is_like_eager(call: Call) -> bool:
     """Whether the fake kernel's results have eager's dtypes, shapes and strides."""
-    with torch.random.fork_rng():
-        real = call.run()
     mode = FakeTensorMode()
     fakes = lambda leaf: mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf
     try:
+        with torch.random.fork_rng():
+            real = call.run()
         with mode:
             fake = call.run(fakes)
     except Exception:  # its own kind of refusal: the graph of the call will meet it too
