@@ -226,6 +226,8 @@ typedef int (*TenonHloCustomCall)(void* context, const TenonHloCall* call, char*
 /* call NULL: takes the target away. */
 TENON_API void tenon_hlo_register_custom_call(const char* target, TenonHloCustomCall call, void* context);
 TENON_API char* tenon_hlo_custom_calls(void); /* JSON: the names */
+/* The LAPACK library behind eigenvalues and singular values, before the first such call. */
+TENON_API void tenon_hlo_set_lapack(const char* path);
 
 #ifdef __cplusplus
 }

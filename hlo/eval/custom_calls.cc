@@ -2,15 +2,35 @@
 
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "hlo/eval/lapack.h"
+#include "hlo/eval/lapack_library.h"
 
 namespace tenon {
 namespace {
 
+using Targets = std::map<std::string, EvalOptions::CustomCall, std::less<>>;
+
+// What only matters where there are several devices, or memories.
+absl::StatusOr<Literal> Unchanged(const Instruction& call, absl::Span<const Literal> operands) {
+  if (operands.size() != 1) return absl::InvalidArgumentError(absl::StrCat(call.name(), ": wanted one operand"));
+  return operands[0];
+}
+
+Targets OwnTargets() {
+  Targets targets = LapackCustomCalls();
+  targets.merge(LapackLibraryCalls());
+  for (const char* name : {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "MoveToHost",
+                           "MoveToDevice", "annotate_device_placement"}) {
+    targets[name] = Unchanged;
+  }
+  return targets;
+}
+
 struct Registry {
   absl::Mutex mutex;
-  std::map<std::string, EvalOptions::CustomCall, std::less<>> targets = LapackCustomCalls();
+  Targets targets = OwnTargets();
 };
 
 Registry& Global() {

@@ -363,7 +363,8 @@ def convolution(rng, x):
 
 @step("f", rank=1, when=lambda x: x.dtype in (jnp.float32, jnp.float64))
 def linalg(rng, x):
-    f = rng.choice(["cholesky", "solve", "inv", "det", "qr", "triangular", "lu", "slogdet"])
+    f = rng.choice(["cholesky", "solve", "inv", "det", "qr", "triangular", "lu", "slogdet", "eigvalsh", "svdvals",
+                    "pinv", "matrix_power"])
 
     def apply(x):
         a = jnp.resize(x, (4, 4))
@@ -380,6 +381,10 @@ def linalg(rng, x):
             return jax.scipy.linalg.lu(a)[2]
         if f == "slogdet":
             return jnp.linalg.slogdet(a)[1]
+        if f == "eigvalsh":
+            return jnp.linalg.eigvalsh(a + a.T)
+        if f == "matrix_power":
+            return jnp.linalg.matrix_power(a / 4, 5)
         return getattr(jnp.linalg, f)(a)
 
     return apply

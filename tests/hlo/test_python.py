@@ -290,6 +290,45 @@ class TestLapack:
         assert np.abs(residual).max() <= self.tolerance(dtype) * max(1, np.abs(x).max()) * 10
 
 
+    def library(self, hlo, text, inputs):
+        """The results, or a skip where the process finds no LAPACK."""
+        try:
+            return hlo.evaluate(text, inputs)
+        except NotImplementedError as error:
+            assert "of a LAPACK library, and none was found" in str(error)
+            pytest.skip(str(error))
+
+    @pytest.mark.parametrize("uplo", "LU")
+    def test_eigenvalues(self, hlo, letter, hlo_type, dtype, uplo):
+        a = self.matrices(dtype, 2, 5, 5)
+        a = a + a.conj().swapaxes(1, 2)
+        target = f"lapack_{letter}{'sy' if letter in 'sd' else 'he'}evd_ffi"
+        real = {"s": "f32", "d": "f64", "c": "f32", "z": "f64"}[letter]
+        text = _ffi(target, [f"{hlo_type}[2,5,5]"], f"({hlo_type}[2,5,5], {real}[2,5], s32[2])", f"{{mode = 86 : ui8, uplo = {ord(uplo)} : ui8}}")
+        vectors, values, info = self.library(hlo, text, [np.tril(a) if uplo == "L" else np.triu(a)])
+        assert info.tolist() == [0, 0]
+        np.testing.assert_allclose(a @ vectors, vectors * values[:, None, :], rtol=0, atol=self.tolerance(dtype) * 5)
+        np.testing.assert_allclose(values, np.linalg.eigvalsh(a), rtol=0, atol=self.tolerance(dtype) * 5)
+
+    @pytest.mark.parametrize("mode", "SA")
+    @pytest.mark.parametrize("rows, cols", [(4, 4), (5, 3), (3, 5)])
+    def test_singular_values(self, hlo, letter, hlo_type, dtype, mode, rows, cols):
+        a, k = self.matrices(dtype, 2, rows, cols), min(rows, cols)
+        real = {"s": "f32", "d": "f64", "c": "f32", "z": "f64"}[letter]
+        m, n = (k, k) if mode == "S" else (rows, cols)
+        out = f"({hlo_type}[2,{rows},{cols}], {real}[2,{k}], {hlo_type}[2,{rows},{m}], {hlo_type}[2,{n},{cols}], s32[2])"
+        text = _ffi(f"lapack_{letter}gesdd_ffi", [f"{hlo_type}[2,{rows},{cols}]"], out, f"{{mode = {ord(mode)} : ui8}}")
+        _, values, u, vt, info = self.library(hlo, text, [a])
+        assert info.tolist() == [0, 0]
+        np.testing.assert_allclose((u[:, :, :k] * values[:, None, :]) @ vt[:, :k], a, rtol=0, atol=self.tolerance(dtype) * 5)
+
+
+def test_one_device_leaves_shardings_alone(hlo):
+    x = np.arange(3, dtype=np.float32)
+    text = one("f32", (3,), 'custom-call(x), custom_call_target="Sharding", sharding={devices=[2]<=[2]}')
+    np.testing.assert_array_equal(hlo.evaluate(text, [x])[0], x)
+
+
 @pytest.mark.parametrize("direction", ["GT", "LT"])
 def test_top_k_custom_call(hlo, direction):
     text = f"""c {{ a = f32[] parameter(0)

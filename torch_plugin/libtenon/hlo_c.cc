@@ -8,6 +8,7 @@
 #include "backends/literal_executable.h"
 #include "hlo/cost.h"
 #include "hlo/eval/custom_calls.h"
+#include "hlo/eval/lapack_library.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
 #include "passes/pipeline.h"
@@ -309,5 +310,7 @@ void tenon_hlo_register_custom_call(const char* target, TenonHloCustomCall call,
 char* tenon_hlo_custom_calls(void) {
   return tenon::NewString(nlohmann::json(tenon::CustomCallTargets()).dump());
 }
+
+void tenon_hlo_set_lapack(const char* path) { tenon::SetLapackLibrary(path); }
 
 }  // extern "C"

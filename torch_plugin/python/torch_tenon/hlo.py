@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import importlib.util
 import json
 import os
 import pathlib
@@ -88,6 +89,7 @@ _SIGNATURES = {
     "tenon_hlo_result_release": (None, [ctypes.c_void_p]),
     "tenon_hlo_register_custom_call": (None, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]),
     "tenon_hlo_custom_calls": (ctypes.c_void_p, []),
+    "tenon_hlo_set_lapack": (None, [ctypes.c_char_p]),
     "tenon_string_free": (None, [ctypes.c_void_p]),
     "tenon_dtype_from_name": (ctypes.c_int32, [ctypes.c_char_p]),
     "tenon_dtype_name": (ctypes.c_char_p, [ctypes.c_int32]),
@@ -106,8 +108,19 @@ def _lib() -> ctypes.CDLL:
             for name, (result, arguments) in _SIGNATURES.items():
                 function = getattr(library, name)
                 function.restype, function.argtypes = result, arguments
+            if lapack := _scipy_lapack():
+                library.tenon_hlo_set_lapack(lapack.encode())
             _library = library
         return _library
+
+
+def _scipy_lapack() -> str | None:
+    """SciPy's wheels bring an OpenBLAS of their own, the LAPACK that JAX uses too. Nothing is imported."""
+    spec = importlib.util.find_spec("scipy")
+    if spec is None or spec.origin is None:
+        return None
+    found = sorted(pathlib.Path(spec.origin).parents[1].glob("scipy.libs/libscipy_openblas-*.so*"))
+    return str(found[0]) if found else None
 
 
 _EXCEPTIONS = {
