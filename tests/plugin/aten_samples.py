@@ -52,6 +52,8 @@ def _movement():
     yield aten.view.dtype, x, torch.int32
     yield aten.copy.default, x, torch.randn(4).bfloat16()
     yield aten._unsafe_view.default, x, [4, 3]
+    yield aten.fill.Tensor, x, torch.tensor(2.5)
+    yield aten.fill.Tensor, x.bfloat16(), torch.tensor(0.3)
     yield aten.detach.default, x
     yield aten.alias.default, x
     cube = torch.randn(2, 3, 4, 5)

@@ -69,13 +69,14 @@ def test_the_compiler_still_works_after(fault, counted, tmp_path):
 
 def test_failing_and_sound_compiles_in_threads(tenon, tmp_path):
     x, failures = torch.randn(7, 33), []
+    trace = lambda factor: torch.fx.symbolic_trace(lambda t: [torch.ops.aten.mul.Tensor(t, factor)])
+    graphs = [[trace(index + k) for k in range(4)] for index in range(8)]  # tracing is for one thread
 
     def work(index):
         fault = list(FAULTS)[index % len(FAULTS)] if index % 2 else ""
         options = {"inject_fault": fault, "repro_dir": str(tmp_path / str(index)), "cache": False}
         try:
-            for k in range(4):
-                graph = torch.fx.symbolic_trace(lambda t: [torch.ops.aten.mul.Tensor(t, index + k)])
+            for k, graph in enumerate(graphs[index]):
                 run = tenon.compile_graph(graph, [x], fallback="allow", options=options)
                 torch.testing.assert_close(run([x])[0], x * (index + k))
         except BaseException as error:
