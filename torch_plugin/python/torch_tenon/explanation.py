@@ -12,11 +12,12 @@ from . import _C, registry
 from .backend import tenon
 
 _TIMED_RUNS = 5
+_SHOWN_ROWS = 10  # of clusters and library calls, in text; ATen steps and copies are always all shown
 
 
 @dataclasses.dataclass
 class Explanation:
-    """The report. `str()` is for people, `to_dict()` for tools."""
+    """The report. `str()` is for people (the dearest rows), `text(rows=None)` shows all, `to_dict()` is for tools."""
 
     graphs: list[dict[str, Any]]
     breaks: list[str]
@@ -26,10 +27,13 @@ class Explanation:
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, rows: int | None = _SHOWN_ROWS) -> str:
         lines = [f"{len(self.graphs)} graphs, {len(self.breaks)} breaks, {self.run_ms:.3f} ms a call"]
         lines += [f"  break: {reason}" for reason in self.breaks]
         for graph in self.graphs:
-            lines += _graph_lines(graph)
+            lines += _graph_lines(graph, rows)
         return "\n".join(lines)
 
 
@@ -104,7 +108,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
     }
 
 
-def _graph_lines(graph: dict[str, Any]) -> list[str]:
+def _graph_lines(graph: dict[str, Any], rows: int | None) -> list[str]:
     why = f" because {graph['reason']}" if graph["reason"] else ""
     lines = [
         "",
@@ -117,20 +121,25 @@ def _graph_lines(graph: dict[str, Any]) -> list[str]:
         lines.append("  memory: " + ", ".join(f"{name} {_bytes(n)}" for name, n in memory.items()))
     phases = ", ".join(f"{name} {ms:.1f}" for name, ms in graph["compile_ms"].items() if ms >= 0.05)
     lines.append(f"  compile ms: {phases}")
-    lines += _section("clusters", graph["clusters"], lambda s: s["plan"].splitlines()[0] if s["plan"] else "")
-    lines += _section("library calls", graph["library_calls"], lambda s: s["op"])
+    lines += _section("clusters", graph["clusters"], lambda s: s["plan"].split(" phases=")[0], rows)
+    lines += _section("library calls", graph["library_calls"], lambda s: s["op"], rows)
     lines += _section("ATen steps", graph["aten_steps"], lambda s: f"{s['op']}: {s['reason']}")
     lines += _section("copies", graph["copies"], lambda s: "")
     return lines
 
 
-def _section(title: str, rows: list[dict[str, Any]], what: Callable[[dict[str, Any]], str]) -> list[str]:
+def _section(
+    title: str, rows: list[dict[str, Any]], what: Callable[[dict[str, Any]], str], limit: int | None = None
+) -> list[str]:
     if not rows:
         return []
     lines = [f"  {title}:  {sum(r['share'] for r in rows):.1%} of the run"]
-    for r in sorted(rows, key=lambda r: -r["us"]):
+    ordered = sorted(rows, key=lambda r: -r["us"])
+    for r in ordered[:limit]:
         source = f"  [{r['source']}]" if r["source"] else ""
         lines.append(f"    {r['share']:6.1%} {r['us']:9.1f} us  {r['name']}  {what(r)}{source}")
+    if rest := ordered[limit:] if limit else []:
+        lines.append(f"    {sum(r['share'] for r in rest):6.1%} {sum(r['us'] for r in rest):9.1f} us  in {len(rest)} more")
     return lines
 
 
