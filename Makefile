@@ -4,12 +4,13 @@ BUILD := build/$(PRESET)
 PY := .venv/bin/python
 PHASE := tools/dev/phase.sh
 
-.PHONY: help demo test test-slow test-models bench build setup clean format
+.PHONY: help demo test test-slow test-jax test-models bench build setup clean format
 
 help:
 	@echo "make demo         a transformer and a CNN, eager against tenon"
 	@echo "make test         C++ tests, Python tests, include arrows"
 	@echo "make test-slow    the tests marked slow     make test-models  every model"
+	@echo "make test-jax     HLO made with JAX, compared with JAX's results (own environment in build/jax)"
 	@echo "make bench        benchmarks against peers  make format       clang-format"
 	@echo "make build        PRESET=release|debug|asan-ubsan|tsan|ci     make clean"
 
@@ -22,6 +23,14 @@ test: build
 test-slow: build
 	@$(PHASE) ctest-slow ctest --test-dir $(BUILD) -L slow --output-on-failure
 	@TENON_REQUIRE_EXTENSION=1 $(PHASE) pytest-slow $(PY) -m pytest tests -m slow
+
+# jax has an environment of its own: only the tests that compare HLO with it need it.
+JAX := build/jax
+$(JAX)/bin/pytest:
+	@python3 -m venv $(JAX) && $(JAX)/bin/pip install -q "jax>=0.10" ml_dtypes pytest
+
+test-jax: build $(JAX)/bin/pytest
+	@PYTHONPATH=$(BUILD)/python TENON_REQUIRE_EXTENSION=1 $(PHASE) jax $(JAX)/bin/python -m pytest tests/hlo/test_jax_generated.py tests/hlo/test_python.py
 
 test-models: build
 	@TENON_REQUIRE_EXTENSION=1 $(PHASE) models $(PY) -m pytest tests -m models

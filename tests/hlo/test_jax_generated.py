@@ -74,7 +74,7 @@ def check(hlo, program, inputs):
 
 
 def test_generated_programs(hlo, capsys):
-    from jax_programs import make
+    from hlo.jax_programs import make
 
     failures, steps, total = {}, collections.Counter(), 0
     for seed in range(SEED, SEED + PROGRAMS):
