@@ -407,3 +407,11 @@ def test_size_that_comes_from_a_stride(backend):
         torch.testing.assert_close(compiled(x), _pointwise(x))
         x = base.t()[:4, :width]
         torch.testing.assert_close(compiled(x), _pointwise(x))
+
+
+def test_operator_that_returns_views_with_gaps_between_rows(backend):
+    def parts(x):
+        a, b = torch.unsafe_split(x * 2, 64, 1)
+        return a + b, a * b
+
+    same_as_eager(parts, torch.randn(16, 128), backend=backend)
