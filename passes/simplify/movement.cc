@@ -90,6 +90,8 @@ Instruction* BroadcastWithoutOnes(Instruction* op, Builder& b, const PassContext
 // f(broadcast(a), broadcast(b)) of scalars is broadcast(f(a, b)).
 Instruction* ElementwiseOnScalars(Instruction* op, Builder& b, const PassContext&) {
   if (!op->IsElementwise() || op->shape().rank() == 0 || op->operand_count() == 0 || op->IsStateful()) return nullptr;
+  // Between widths a dimension comes or goes: no scalar stands for that.
+  if (op->opcode() == Opcode::kBitcastConvert && !Shape::SameDims(op->shape(), op->operand(0)->shape())) return nullptr;
   std::vector<Instruction*> scalars;
   for (Instruction* o : op->operands()) {
     if (o->shape().is_scalar()) scalars.push_back(o);
