@@ -65,11 +65,13 @@ def difference(got, want, entry):
     return f"{off.sum()} of {off.size} off, first at {list(map(int, at))}: got {got[at]!r}, wanted {want[at]!r}"
 
 
-def check(hlo, pack, name, case, on_cpu=False):
+def check(hlo, pack, name, case, on_cpu=False, passes=False):
     """None, or why the case failed."""
     read = lambda entry: np.load(io.BytesIO(pack.read(entry["npy"])))  # noqa: E731
     try:
         module = hlo.Module(pack.read(name + ".hlo").decode())
+        if passes:
+            module.run_passes()  # verifies after each that changes something
         inputs = [read(entry) for entry in case["inputs"]]  # raw bits are taken as such
         if on_cpu:
             module.compile(excess_precision=False)
@@ -180,4 +182,21 @@ def test_cpu_backend_is_never_wrong(hlo, capsys):
         print(f"\nconformance of the CPU backend: {right} right, {refused} refused, {len(wrong)} wrong")
         for name, why in wrong.items():
             print(f"  {name}: {why}")
+    assert wrong == {}
+
+
+@pytest.mark.skipif(not packs(), reason=ABSENT)
+def test_passes_keep_the_meaning(hlo, capsys):
+    """The default pipeline, then the evaluator, by the same rule."""
+    wrong, total = {}, 0
+    for path in packs():
+        pack = zipfile.ZipFile(path)
+        for name in sorted(n[:-5] for n in pack.namelist() if n.endswith(".json")):
+            case = json.loads(pack.read(name + ".json"))
+            if counts(case) and name not in EXCEPTIONS:
+                total += 1
+                if why := check(hlo, pack, name, case, passes=True):
+                    wrong[name] = why
+    with capsys.disabled():
+        print(f"\nconformance after the passes: {total - len(wrong)} of {total}")
     assert wrong == {}
