@@ -186,3 +186,29 @@ def test_a_thousand_graphs_compiled_and_freed(tenon):
     grown = _resident_mib() - before
     print(f"grown by {grown:.1f} MiB over 1000 graphs")
     assert grown < 20
+
+
+def test_a_thousand_executables_leave_nothing_behind(tenon):
+    """libtenon alone, without tracing: every compile makes other code, runs it and drops it."""
+    from torch_tenon import _C
+
+    def one(index):
+        graph = (
+            f'graph "g{index}" {{\n  %x = input f32[{index},8]{{8,1}}\n'
+            f"  %y = aten.mul.Tensor(%x, %x) -> f32[{index},8]{{8,1}}\n"
+            f"  %z = aten.exp.default(%y) -> f32[{index},8]{{8,1}}\n  return (%z)\n}}\n"
+        )
+        result = _C.compile(graph, '{"cache": false}', [])([torch.ones(index, 8)])[0]
+        assert result.shape == (index, 8) and abs(result[0, 0].item() - 2.7182817) < 1e-6
+
+    def resident():
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        return _resident_mib()
+
+    for index in range(1, 51):
+        one(index)
+    before = resident()
+    for index in range(51, 1051):
+        one(index)
+    assert resident() - before < 4  # MiB; measured 0.0

@@ -89,13 +89,14 @@ Lowering MeanOver(OpContext& op, std::vector<int64_t> axes) {
   if (!count.is_constant()) return NotLowered("mean over a symbolic size");
   return Values{Shaped(op, op.b.Binary(kDivide, sum, op.Full(sum, static_cast<double>(count.constant()))))};
 }
-Lowering ProdOver(OpContext& op, std::vector<int64_t> axes) {
-  Instruction* x = MathInput(op, 0, op.result_type());
-  return Values{Shaped(op, op.b.Reduce(x, op.Scalar(x->shape().element_type(), 1), axes, kMultiply))};
-}
 Lowering LogicalOver(OpContext& op, std::vector<int64_t> axes, bool any) {
   Instruction* x = ToPred(op, op.tensor(0));
   return Values{Shaped(op, op.b.Reduce(x, op.b.ScalarConstantInt(PT::kPred, any ? 0 : 1), axes, any ? kOr : kAnd))};
+}
+Lowering ProdOver(OpContext& op, std::vector<int64_t> axes) {
+  if (op.result_type() == PT::kPred) return LogicalOver(op, std::move(axes), false);  // all of them
+  Instruction* x = MathInput(op, 0, op.result_type());
+  return Values{Shaped(op, op.b.Reduce(x, op.Scalar(x->shape().element_type(), 1), axes, kMultiply))};
 }
 std::vector<int64_t> AllAxes(OpContext& op) {
   std::vector<int64_t> axes;
