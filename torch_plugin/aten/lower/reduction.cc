@@ -260,13 +260,22 @@ Lowering LowerMseLoss(OpContext& op) {
   return ReducedLoss(op, op.b.Binary(Opcode::kMultiply, d, d), op.integer(2));
 }
 
+namespace {
+
+// |self - target| in the dtype of the computation.
+absl::StatusOr<Instruction*> LossDistance(OpContext& op) {
+  if (op.meta(0).sizes != op.meta(1).sizes) return NotLowered("operands of different sizes");
+  const PrimitiveType math = OpMath(op.Common({0, 1}));
+  Instruction* self = op.Operand(0, math, op.meta(0).sizes);
+  return op.b.Unary(Opcode::kAbs, op.b.Binary(Opcode::kSubtract, self, op.Operand(1, math, op.meta(1).sizes)));
+}
+
+}  // namespace
+
 // smooth_l1_loss(self, target, reduction, beta): z*z/2/beta below beta, z - beta/2 above, z = |self - target|.
 Lowering LowerSmoothL1Loss(OpContext& op) {
-  const PrimitiveType math = OpMath(op.Common({0, 1}));
-  if (op.meta(0).sizes != op.meta(1).sizes) return NotLowered("operands of different sizes");
+  TENON_ASSIGN_OR_RETURN(Instruction * z, LossDistance(op));
   Builder& b = op.b;
-  Instruction* x = op.Operand(0, math, op.meta(0).sizes);
-  Instruction* z = b.Unary(Opcode::kAbs, b.Binary(Opcode::kSubtract, x, op.Operand(1, math, op.meta(1).sizes)));
   const double beta = op.number(3);
   Instruction* square = b.Binary(Opcode::kMultiply, op.Full(z, 0.5), b.Binary(Opcode::kMultiply, z, z));
   Instruction* below = b.Binary(Opcode::kDivide, square, op.Full(z, beta));
@@ -276,11 +285,8 @@ Lowering LowerSmoothL1Loss(OpContext& op) {
 
 // huber_loss(self, target, reduction, delta): z*z/2 up to delta, delta*(z - delta/2) above, z = |self - target|.
 Lowering LowerHuberLoss(OpContext& op) {
-  const PrimitiveType math = OpMath(op.Common({0, 1}));
-  if (op.meta(0).sizes != op.meta(1).sizes) return NotLowered("operands of different sizes");
+  TENON_ASSIGN_OR_RETURN(Instruction * z, LossDistance(op));
   Builder& b = op.b;
-  Instruction* x = op.Operand(0, math, op.meta(0).sizes);
-  Instruction* z = b.Unary(Opcode::kAbs, b.Binary(Opcode::kSubtract, x, op.Operand(1, math, op.meta(1).sizes)));
   const double delta = op.number(3);
   Instruction* below = b.Binary(Opcode::kMultiply, op.Full(z, 0.5), b.Binary(Opcode::kMultiply, z, z));
   Instruction* above = b.Binary(Opcode::kMultiply, op.Full(z, delta), b.Binary(Opcode::kSubtract, z, op.Full(z, 0.5 * delta)));
