@@ -86,7 +86,7 @@ TEST(OpsCoverage, WhatHasNoMeaningOnOneDeviceIsThisList) {
   }
   // parameter and constant are the evaluator's own.
   EXPECT_EQ(absl::StrJoin(without, " "),
-            "constant shuffle parameter ragged-all-to-all send send-done recv recv-done infeed outfeed");
+            "constant shuffle parameter send send-done recv recv-done infeed outfeed");
 }
 
 // The comparison is worth something: one changed element of an expectation is seen in every file.
