@@ -4,7 +4,7 @@ BUILD := build/$(PRESET)
 PY := .venv/bin/python
 PHASE := tools/dev/phase.sh
 
-.PHONY: help demo test test-slow test-jax test-models bench build setup clean format
+.PHONY: help demo test test-slow test-jax test-jax-only test-models bench build setup clean format
 
 help:
 	@echo "make demo         a transformer and a CNN, eager against tenon"
@@ -29,8 +29,10 @@ JAX := build/jax
 $(JAX)/bin/pytest:
 	@python3 -m venv $(JAX) && $(JAX)/bin/pip install -q "jax>=0.10" ml_dtypes pytest
 
-test-jax: build $(JAX)/bin/pytest
-	@PYTHONPATH=$(BUILD)/python TENON_REQUIRE_EXTENSION=1 $(PHASE) jax $(JAX)/bin/python -m pytest tests/hlo/test_jax_generated.py tests/hlo/test_python.py
+test-jax: build test-jax-only
+
+test-jax-only: $(JAX)/bin/pytest
+	@PYTHONPATH=$(BUILD)/python TENON_REQUIRE_EXTENSION=1 $(JAX)/bin/python -m pytest tests/hlo/test_jax_generated.py tests/hlo/test_python.py
 
 test-models: build
 	@TENON_REQUIRE_EXTENSION=1 $(PHASE) models $(PY) -m pytest tests -m models

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh PRESET: ctest, pytest, the arrows; goes on after a failure; ends with the phases' times and
+# test.sh PRESET: the arrows, ctest, pytest, programs made with JAX; goes on after a failure; ends with the phases' times and
 # the closing lines of both runners.
 set -u
 cd "$(dirname "$0")/../.."
@@ -21,10 +21,11 @@ export TENON_REQUIRE_EXTENSION=1
 run arrows .venv/bin/python tools/dev/check_arrows.py
 run ctest ctest --preset "$preset" -j "$(nproc)"
 run pytest .venv/bin/python -m pytest tests
+run jax make --no-print-directory test-jax-only PRESET="$preset"
 
 printf '\n== time of each phase\n'
 cat build/phases.log
 printf '\n'
 grep -E '^[0-9]+% tests passed|^No tests were found' "$logs/ctest.log"
-grep -E '^=+ .*(passed|failed|error|no tests ran).* =+$' "$logs/pytest.log" | tail -n 1
+grep -hE '^=+ .*(passed|failed|error|no tests ran).* =+$' "$logs/jax.log" "$logs/pytest.log"
 exit $failed
