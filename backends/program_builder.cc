@@ -5,7 +5,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "backends/dim_slots.h"
 #include "backends/library_call.h"
@@ -18,10 +17,6 @@ namespace tenon {
 namespace {
 
 using Json = nlohmann::json;
-
-bool IsFrameworkCall(const Instruction& op) {
-  return op.opcode() == Opcode::kCustomCall && absl::StartsWith(op.custom_call_target(), "aten.");
-}
 
 // backend_config of custom-call "aten.*" (torch_plugin/aten/lower.h).
 struct FrameworkConfig {
@@ -54,13 +49,6 @@ absl::StatusOr<FrameworkConfig> ConfigOf(const Instruction& op) {
     config.results = json["results"].get<std::vector<int64_t>>();
   }
   return config;
-}
-
-std::string SourceOf(const Instruction& op) {
-  const Metadata& m = op.metadata();
-  std::string at = m.source_file.empty() ? "" : absl::StrCat(m.source_file, ":", m.source_line);
-  if (m.module_path.empty()) return at;
-  return at.empty() ? m.module_path : absl::StrCat(m.module_path, " @ ", at);
 }
 
 class ProgramBuilder {

@@ -14,10 +14,6 @@ namespace {
 constexpr std::array<std::string_view, 9> kNames = {"loop", "row", "column", "transpose", "reduce", "gather", "scatter",
                                                     "window", "concat"};
 
-bool IsFrameworkCall(const Instruction& op) {
-  return op.opcode() == Opcode::kCustomCall && absl::StartsWith(op.custom_call_target(), "aten.");
-}
-
 bool AllowedOutside(const Instruction& op, ViewCache& views) {
   switch (op.opcode()) {
     case Opcode::kParameter:
@@ -49,6 +45,10 @@ absl::Status CheckFusion(const Instruction& fusion) {
 }
 
 }  // namespace
+
+bool IsFrameworkCall(const Instruction& op) {
+  return op.opcode() == Opcode::kCustomCall && absl::StartsWith(op.custom_call_target(), "aten.");
+}
 
 std::string_view FusionFormName(FusionForm form) { return kNames[static_cast<size_t>(form)]; }
 

@@ -30,6 +30,9 @@ void SetFusionForm(Instruction* fusion, FusionForm form);
 // broadcast): the result is a View. Shared by copy insertion, buffer planning and the backend.
 bool IsViewOp(const Instruction& op);
 
+// custom-call "aten.*": a framework step.
+bool IsFrameworkCall(const Instruction& op);
+
 absl::Status CheckFusedForm(const Module& module);
 
 }  // namespace tenon

@@ -22,6 +22,13 @@ const PassInfo* FindPass(std::string_view name) {
   return nullptr;
 }
 
+std::string SourceOf(const Instruction& op) {
+  const Metadata& m = op.metadata();
+  const std::string at = m.source_file.empty() ? "" : m.source_file + ":" + std::to_string(m.source_line);
+  if (m.module_path.empty()) return at;
+  return at.empty() ? m.module_path : m.module_path + " @ " + at;
+}
+
 std::string Remark::ToJson() const {
   nlohmann::json json = {{"pass", pass}, {"instruction", instruction}, {"kind", kind}, {"reason", reason}};
   if (!source.empty()) json["source"] = source;
@@ -32,10 +39,7 @@ std::string Remark::ToJson() const {
 void PassContext::Note(std::string_view pass, std::string_view kind, const Instruction& at, std::string reason,
                        std::vector<std::pair<std::string, double>> numbers) const {
   if (remarks == nullptr) return;
-  const Metadata& m = at.metadata();
-  std::string source = m.module_path;
-  if (!m.source_file.empty()) source += " @ " + m.source_file + ":" + std::to_string(m.source_line);
-  remarks->push_back({std::string(pass), at.name(), std::string(kind), std::move(reason), std::move(numbers), std::move(source)});
+  remarks->push_back({std::string(pass), at.name(), std::string(kind), std::move(reason), std::move(numbers), SourceOf(at)});
 }
 
 }  // namespace tenon

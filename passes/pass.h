@@ -29,6 +29,9 @@ struct TargetInfo {
   int64_t max_fusion_instructions = 200;  // emitted instructions grow with it; more splits the fusion
 };
 
+// Where the user wrote it: "layer.0 @ net.py:12", either half if the other is unknown.
+std::string SourceOf(const Instruction& op);
+
 struct Remark {
   std::string pass, instruction, kind, reason;  // kind: "fused", "not-fused", "copied", "fallback", "split", ...
   std::vector<std::pair<std::string, double>> numbers;

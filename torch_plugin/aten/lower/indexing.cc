@@ -12,7 +12,6 @@ namespace {
 using enum Opcode;
 using PT = PrimitiveType;
 
-int64_t Rank(const Instruction* x) { return x->shape().rank(); }
 std::vector<Dim> DimsOf(const Instruction* x) { return {x->shape().dims().begin(), x->shape().dims().end()}; }
 
 bool IsEmpty(const Instruction* x) {

@@ -10,7 +10,6 @@ namespace {
 using enum Opcode;
 using PT = PrimitiveType;
 
-int64_t Rank(const Instruction* x) { return x->shape().rank(); }
 
 Lowering ToResultDims(OpContext& op) { return op.One(op.b.Reshape(op.tensor(0), op.result_dims())); }
 

@@ -7,14 +7,6 @@ namespace {
 using enum Opcode;
 using PT = PrimitiveType;
 
-int64_t Rank(const Instruction* x) { return x->shape().rank(); }
-Instruction* Math(OpContext& op, int64_t i) {
-  Instruction* x = op.tensor(i);
-  return op.b.Convert(x, OpMath(x->shape().element_type()));
-}
-Instruction* Shaped(OpContext& op, Instruction* x, int64_t k) {
-  return op.b.Convert(op.b.Reshape(x, op.result_dims(k)), op.result_type(k));
-}
 Instruction* ReciprocalRoot(OpContext& op, Instruction* variance, double eps) {
   Builder& b = op.b;
   Instruction* root = b.Unary(kSqrt, b.Binary(kAdd, variance, op.Full(variance, eps)));

@@ -7,17 +7,8 @@ namespace {
 using enum Opcode;
 using PT = PrimitiveType;
 
-int64_t Rank(const Instruction* x) { return x->shape().rank(); }
-Instruction* Math(OpContext& op, int64_t i) {
-  Instruction* x = op.tensor(i);
-  return op.b.Convert(x, OpMath(x->shape().element_type()));
-}
 Instruction* Mul(OpContext& op, Instruction* a, Instruction* b) { return op.b.Binary(kMultiply, a, b); }
 Instruction* Sub(OpContext& op, Instruction* a, Instruction* b) { return op.b.Binary(kSubtract, a, b); }
-Instruction* Shaped(OpContext& op, Instruction* x, int64_t k) {
-  if (op.result(k).kind != Meta::Kind::kTensor) return nullptr;
-  return op.b.Convert(op.b.Reshape(x, op.result_dims(k)), op.result_type(k));
-}
 bool Wanted(OpContext& op, int64_t k) { return op.result(k).kind == Meta::Kind::kTensor && op.result_used(k); }
 
 // output_mask decides which gradients exist; those not wanted are None.

@@ -105,6 +105,18 @@ class OpContext {
   const OpRow& row_;
 };
 
+inline int64_t Rank(const Instruction* x) { return x->shape().rank(); }
+// Tensor argument i, half types in f32.
+inline Instruction* Math(OpContext& op, int64_t i) {
+  Instruction* x = op.tensor(i);
+  return op.b.Convert(x, OpMath(x->shape().element_type()));
+}
+// `x` with result k's dims and dtype; nullptr if that result is None.
+inline Instruction* Shaped(OpContext& op, Instruction* x, int64_t k = 0) {
+  if (op.result(k).kind != Meta::Kind::kTensor) return nullptr;
+  return op.b.Convert(op.b.Reshape(x, op.result_dims(k)), op.result_type(k));
+}
+
 // Integer division that rounds down; HLO's truncates. The divisor is not 0.
 Instruction* IntegerFloorDivide(Builder& b, Instruction* x, Instruction* y);
 

@@ -10,7 +10,6 @@ namespace {
 using enum Opcode;
 using PT = PrimitiveType;
 
-int64_t Rank(const Instruction* x) { return x->shape().rank(); }
 
 // One number stands for all spatial dims.
 std::vector<int64_t> Spread(std::vector<int64_t> v, int64_t spatial, std::vector<int64_t> otherwise) {

@@ -66,10 +66,6 @@ Moments MeanAndVariance(OpContext& op, Instruction* x, absl::Span<const int64_t>
 namespace {
 
 Instruction* MathInput(OpContext& op, int64_t i, PT to) { return op.b.Convert(op.tensor(i), OpMath(to)); }
-int64_t Rank(const Instruction* x) { return x->shape().rank(); }
-Instruction* Shaped(OpContext& op, Instruction* x, int64_t k = 0) {
-  return op.b.Convert(op.b.Reshape(x, op.result_dims(k)), op.result_type(k));
-}
 Instruction* ToPred(OpContext& op, Instruction* x) {
   return x->shape().element_type() == PT::kPred ? x : op.b.Compare(x, op.Full(x, 0), "NE");
 }
