@@ -168,7 +168,7 @@ BoundView BoundProgram::Bind(const View& view) {
 }
 
 absl::Status BoundProgram::BindStep(const Step& step, std::vector<BoundStep>* out) {
-  BoundStep bound{BoundStep::Kind::kKernel, 0, &step};
+  BoundStep bound{BoundStep::Kind::kKernel, 0, static_cast<int32_t>(num_steps++), &step};
   if (const auto* kernel = std::get_if<KernelStep>(&step.body)) {
     bound.index = static_cast<int32_t>(kernels.size());
     BindKernel(*kernel);
@@ -218,7 +218,6 @@ absl::Status BoundProgram::BindCall(const Step& owner, const FrameworkStep& step
     call.result_slots.push_back(slot ? static_cast<int32_t>(program.values[v.value].index) : -1);
   }
   call.cache = static_cast<int32_t>(num_caches);
-  call.counter = static_cast<int32_t>(calls.size());
   num_caches += static_cast<int64_t>(call.operands.size() + call.results.size());
   max_operands = std::max<int64_t>(max_operands, call.operands.size());
   max_results = std::max<int64_t>(max_results, call.results.size());

@@ -43,8 +43,7 @@ struct BoundCall {
   const FrameworkStep* step = nullptr;
   std::vector<BoundView> operands, results;
   std::vector<int32_t> result_slots;  // -1: no slot
-  int32_t cache = 0;    // first of operands.size() (+ results.size()) pointers in Frame::caches
-  int32_t counter = 0;  // index into RunCounters::calls
+  int32_t cache = 0;  // first of operands.size() (+ results.size()) pointers in Frame::caches
 };
 
 struct BoundCopy {
@@ -55,6 +54,7 @@ struct BoundCopy {
 struct BoundStep {
   enum class Kind : uint8_t { kKernel, kCall, kCopy, kWhile, kConditional } kind;
   int32_t index = 0;
+  int32_t counter = 0;  // number of the step among all regions' in order: index into RunCounters::steps
   const Step* step = nullptr;
 };
 
@@ -84,7 +84,7 @@ class BoundProgram {
   std::vector<int32_t> arena_values;
   std::vector<std::vector<int32_t>> slot_values;        // per slot
   std::vector<std::pair<int32_t, void*>> fixed_values;  // constants
-  int64_t num_caches = 0, num_metas = 0, max_operands = 0, max_results = 0, max_args = 0,
+  int64_t num_steps = 0, num_caches = 0, num_metas = 0, max_operands = 0, max_results = 0, max_args = 0,
           max_scratch = 0;
   std::vector<uint8_t> framework_inputs;  // per input: the host gets the caller's own tensor
   bool static_arena = true;               // size and offsets

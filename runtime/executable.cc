@@ -46,6 +46,10 @@ std::string Executable::StatsJson(bool reset, RunCounters* counters) {
   return (counters != nullptr ? counters : impl_->counters.get())->Json(*impl_->bound, reset);
 }
 
+std::string Executable::ProfileJson(RunCounters* counters) const {
+  return (counters != nullptr ? counters : impl_->counters.get())->ProfileJson(*impl_->bound);
+}
+
 RunResult Executable::Run(const TenonTensor* inputs, TenonTensor* outputs, uint8_t* owned,
                           RunCounters* counters) {
   const uint64_t begin = Ticks();

@@ -41,6 +41,7 @@ class Executable {
 
   std::shared_ptr<RunCounters> NewCounters() const;
   std::string StatsJson(bool reset, RunCounters* counters = nullptr);
+  std::string ProfileJson(RunCounters* counters = nullptr) const;  // see RunCounters::ProfileJson
   std::string InfoJson() const;
   int64_t idle_frames() const;
   static void SetProfiling(bool on);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/clock.h"
+#include "runtime/step_work.h"
 
 namespace tenon {
 namespace {
@@ -54,29 +55,31 @@ int64_t ConstantBytes(const Program& p) {
   return bytes;
 }
 
+Json Describe(const BoundProgram& bound, const BoundStep& s) {
+  static constexpr const char* kKinds[] = {"kernel", "call", "copy", "while", "conditional"};
+  const StepWork work = WorkOf(*s.step);
+  Json row = {{"kind", kKinds[static_cast<int>(s.kind)]}, {"name", s.step->name},
+              {"source", s.step->source},                 {"bytes", work.bytes},
+              {"flops", work.flops},                      {"estimated_ns", s.step->estimated_ns}};
+  if (s.kind == BoundStep::Kind::kCall) {
+    const FrameworkStep& call = *bound.calls[s.index].step;
+    row["op"] = call.overload;
+    row["reason"] = call.reason;
+    row["rule"] = call.rule == ResultRule::kOut     ? "out"
+                  : call.rule == ResultRule::kOwned ? "owned"
+                                                    : "view";
+  } else if (s.kind == BoundStep::Kind::kKernel) {
+    row["kernel"] = bound.kernels[s.index].step->kernel;
+  }
+  return row;
+}
+
 Json Steps(const BoundProgram& bound) {
   Json steps = Json::array();
   for (size_t r = 0; r < bound.regions.size(); ++r) {
     for (const BoundStep& s : bound.regions[r]) {
-      static constexpr const char* kKinds[] = {"kernel", "call", "copy", "while", "conditional"};
-      Json row = {{"kind", kKinds[static_cast<int>(s.kind)]},
-                  {"name", s.step->name},
-                  {"source", s.step->source},
-                  {"region", r},
-                  {"bytes", s.step->bytes},
-                  {"flops", s.step->flops},
-                  {"estimated_ns", s.step->estimated_ns}};
-      if (s.kind == BoundStep::Kind::kCall) {
-        const FrameworkStep& call = *bound.calls[s.index].step;
-        row["op"] = call.overload;
-        row["reason"] = call.reason;
-        row["rule"] = call.rule == ResultRule::kOut     ? "out"
-                      : call.rule == ResultRule::kOwned ? "owned"
-                                                        : "view";
-      } else if (s.kind == BoundStep::Kind::kKernel) {
-        row["kernel"] = bound.kernels[s.index].step->kernel;
-      }
-      steps.push_back(std::move(row));
+      steps.push_back(Describe(bound, s));
+      steps.back()["region"] = r;
     }
   }
   return steps;
@@ -87,31 +90,69 @@ Json Steps(const BoundProgram& bound) {
 std::atomic<bool> profiling{false};
 
 std::string RunCounters::Json(const BoundProgram& bound, bool reset) {
-  tenon::Json out, steps = tenon::Json::array(), kernel_rows = tenon::Json::array(),
+  tenon::Json out, step_rows = tenon::Json::array(), kernel_rows = tenon::Json::array(),
                    copy_rows = tenon::Json::array();
   for (const auto& region : bound.regions) {
     for (const BoundStep& s : region) {
+      tenon::Json row = Row(*s.step, steps[s.counter], reset);
       if (s.kind == BoundStep::Kind::kCall) {
         const FrameworkStep& call = *bound.calls[s.index].step;
-        tenon::Json row = Row(*s.step, calls[s.index], reset);
         row["op"] = call.overload;
         row["reason"] = call.reason;
-        steps.push_back(std::move(row));
+        step_rows.push_back(std::move(row));
       } else if (s.kind == BoundStep::Kind::kKernel) {
-        tenon::Json row = Row(*s.step, kernels[s.index], reset);
         row["kernel"] = bound.kernels[s.index].step->kernel;
         kernel_rows.push_back(std::move(row));
       } else if (s.kind == BoundStep::Kind::kCopy) {
-        copy_rows.push_back(Row(*s.step, copies[s.index], reset));
+        copy_rows.push_back(std::move(row));
       }
     }
   }
   double ns = 0;
   out["calls"] = Read(runs, reset, &ns);
   out["run_ns"] = static_cast<int64_t>(ns);
-  out["steps"] = std::move(steps);
+  out["steps"] = std::move(step_rows);
   out["kernels"] = std::move(kernel_rows);
   out["copies"] = std::move(copy_rows);
+  if (reset) {
+    for (auto& count : regions) count.store(0, std::memory_order_relaxed);
+    SetTrace({});
+  }
+  return Dump(out);
+}
+
+void RunCounters::SetTrace(std::vector<TraceEvent> trace) {
+  absl::MutexLock lock(&trace_mutex_);
+  trace_ = std::move(trace);
+}
+
+std::string RunCounters::ProfileJson(const BoundProgram& bound) {
+  tenon::Json out, rows = tenon::Json::array(), runs_of = tenon::Json::array(), events = tenon::Json::array();
+  double ns = 0;
+  out["calls"] = Read(runs, false, &ns);
+  out["run_ns"] = ns;
+  out["threads"] = bound.host->num_threads(bound.host->context);
+  for (const auto& count : regions) runs_of.push_back(count.load(std::memory_order_relaxed));
+  for (size_t r = 0; r < bound.regions.size(); ++r) {
+    for (size_t k = 0; k < bound.regions[r].size(); ++k) {
+      const BoundStep& s = bound.regions[r][k];
+      tenon::Json row = Describe(bound, s);
+      row["region"] = r;
+      row["step"] = k;
+      row["count"] = Read(steps[s.counter], false, &ns);
+      row["ns"] = ns;
+      rows.push_back(std::move(row));
+    }
+  }
+  {
+    absl::MutexLock lock(&trace_mutex_);
+    uint64_t start = ~uint64_t{0};  // of the first step; those inside of a loop end before it, so they come first
+    for (const TraceEvent& e : trace_) start = std::min(start, e.begin);
+    for (const TraceEvent& e : trace_) events.push_back({e.step, TicksToNs(e.begin - start), TicksToNs(e.end - start)});
+  }
+  out["regions"] = std::move(runs_of);
+  out["steps"] = std::move(rows);
+  out["trace"] = std::move(events);
   return Dump(out);
 }
 

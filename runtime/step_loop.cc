@@ -42,6 +42,7 @@ class Loop {
         (!RunRegion(b_.program.commit_region) || !CheckErrorWord()))
       return Failure();
     if (!FinishOutputs()) return Failure();
+    if (profile_) counters_.SetTrace(std::move(trace_));
     return {};
   }
 
@@ -54,8 +55,11 @@ class Loop {
   RunResult Failure() { return {code_, std::move(error_)}; }
 
   bool RunRegion(int32_t region) {
+    if (profile_) counters_.regions[region].fetch_add(1, std::memory_order_relaxed);
     for (const BoundStep& step : b_.regions[region]) {
-      if (!RunStep(step)) return false;
+      // Calls of the framework are always timed: they are few and dear.
+      const bool timed = profile_ || step.kind == BoundStep::Kind::kCall;
+      if (!(timed ? TimedStep(step) : RunStep(step))) return false;
       for (int32_t slot : step.step->release_slots) f_.ReleaseSlot(slot);
       if (f_.owned == nullptr) continue;
       for (int32_t input : step.step->release_inputs) {
@@ -69,13 +73,11 @@ class Loop {
   bool RunStep(const BoundStep& step) {
     switch (step.kind) {
       case BoundStep::Kind::kCall:
-        return Timed(counters_.calls[step.index], [&] { return Call(b_.calls[step.index]); });
+        return Call(b_.calls[step.index]);
       case BoundStep::Kind::kKernel:
-        if (!profile_) return Kernel(b_.kernels[step.index]);
-        return Timed(counters_.kernels[step.index], [&] { return Kernel(b_.kernels[step.index]); });
+        return Kernel(b_.kernels[step.index]);
       case BoundStep::Kind::kCopy:
-        if (!profile_) return Copy(b_.copies[step.index]);
-        return Timed(counters_.copies[step.index], [&] { return Copy(b_.copies[step.index]); });
+        return Copy(b_.copies[step.index]);
       case BoundStep::Kind::kWhile:
         return While(std::get<WhileStep>(step.step->body), b_.predicates[step.index]);
       case BoundStep::Kind::kConditional:
@@ -84,11 +86,12 @@ class Loop {
     return true;
   }
 
-  template <typename F>
-  bool Timed(Counter& counter, const F& run) {
+  bool TimedStep(const BoundStep& step) {
     const uint64_t begin = Ticks();
-    const bool ok = run();
-    counter.Add(Ticks() - begin);
+    const bool ok = RunStep(step);
+    const uint64_t end = Ticks();
+    counters_.steps[step.counter].Add(end - begin);
+    if (profile_ && trace_.size() < kMaxTraceEvents) trace_.push_back({step.counter, begin, end});
     return ok;
   }
 
@@ -292,6 +295,7 @@ class Loop {
   const TenonHost& host_;
   RunCounters& counters_;
   const bool profile_;
+  std::vector<TraceEvent> trace_;
   int code_ = TENON_OK;
   std::string error_;
 };

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <nlohmann/json.hpp>
 
+#include "runtime/step_work.h"
 #include "tests/runtime/fakes.h"
 
 namespace tenon::testing {
@@ -53,6 +55,56 @@ TEST(Executable, KernelsThroughTheArena) {
   EXPECT_EQ(e->idle_frames(), 1);
   e.reset();
   EXPECT_TRUE(host.clean());
+}
+
+TEST(Executable, AProfileHasEveryStepAndTheLastRun) {
+  FakeHost host;
+  auto e = Make(TwoKernels(100), host.get());
+  Array in({100}, 3), out({100});
+  const auto run = [&] {
+    TenonTensor inputs[] = {in.tensor()}, outputs[] = {out.tensor()};
+    ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+  };
+  run();
+  auto profile = nlohmann::json::parse(e->ProfileJson());
+  EXPECT_EQ(profile["calls"], 1);
+  EXPECT_EQ(profile["steps"][0]["count"], 0) << "kernels are timed only while profiling is on";
+  EXPECT_EQ(profile["trace"].size(), 0);
+  Executable::SetProfiling(true);
+  run();
+  run();
+  Executable::SetProfiling(false);
+  profile = nlohmann::json::parse(e->ProfileJson());
+  EXPECT_EQ(profile["regions"], nlohmann::json({2}));
+  ASSERT_EQ(profile["steps"].size(), 2);
+  for (int k = 0; k < 2; ++k) {
+    EXPECT_EQ(profile["steps"][k]["step"], k);
+    EXPECT_EQ(profile["steps"][k]["count"], 2);
+    EXPECT_GT(profile["steps"][k]["ns"], 0);
+  }
+  ASSERT_EQ(profile["trace"].size(), 2) << "of the last run";
+  EXPECT_EQ(profile["trace"][0][0], 0);
+  EXPECT_EQ(profile["trace"][0][1], 0.0);
+  EXPECT_LE(profile["trace"][0][2], profile["trace"][1][1]);
+  e->StatsJson(/*reset=*/true);
+  profile = nlohmann::json::parse(e->ProfileJson());
+  EXPECT_EQ(profile["regions"], nlohmann::json({0}));
+  EXPECT_EQ(profile["trace"].size(), 0);
+}
+
+TEST(StepWork, CopiesAndProductsByTheirViews) {
+  const View a = MakeView(0, kF, {8, 16}), b = MakeView(1, kF, {16, 4}), c = MakeView(2, kF, {8, 4});
+  StepWork work = WorkOf({.body = CopyStep{a, a}});
+  EXPECT_EQ(work.bytes, 2 * 8 * 16 * 4);
+  EXPECT_EQ(work.flops, 0);
+  FrameworkStep call{.overload = "aten.mm.out", .operands = {a, b}, .rule = ResultRule::kOut, .results = {c}};
+  work = WorkOf({.body = call});
+  EXPECT_EQ(work.flops, 2 * 8 * 16 * 4);
+  EXPECT_EQ(work.bytes, (8 * 16 + 16 * 4 + 8 * 4) * 4);
+  call.overload = "aten.sort.default";
+  EXPECT_EQ(WorkOf({.body = call}).flops, 0) << "not known";
+  call.operands[0].dims[0] = ~0;  // a size known at run time
+  EXPECT_EQ(WorkOf({.body = call}).bytes, (16 * 4 + 8 * 4) * 4);
 }
 
 TEST(Executable, PiecesHaveTheirOwnScratchAndLiteralsArrive) {
