@@ -64,8 +64,8 @@ struct Buffer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(const Module& module,
-                                                                              const CompileOptions& options) {
+absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(const Module& module, const CompileOptions& options,
+                                                                              const TenonHost* host, int64_t max_grain) {
   auto made = std::make_unique<LiteralExecutable>();
   for (const Instruction* p : module.entry()->parameters()) {
     if (!p->shape().is_array() || !p->shape().is_static()) {
@@ -82,7 +82,14 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
   }
   const auto start = Clock::now();
   TENON_ASSIGN_OR_RETURN(Program program, CompileToProgram(module.Clone(), BindingOf(module), options));
-  TENON_ASSIGN_OR_RETURN(made->executable_, Executable::Create(std::move(program), NativeCodeLoader(), PlainHost()));
+  for (Region& region : program.regions) {
+    for (Step& step : region.steps) {
+      auto* kernel = std::get_if<KernelStep>(&step.body);
+      if (kernel != nullptr && max_grain > 0) kernel->grain = std::min(kernel->grain, max_grain);
+    }
+  }
+  TENON_ASSIGN_OR_RETURN(made->executable_,
+                         Executable::Create(std::move(program), NativeCodeLoader(), host != nullptr ? host : PlainHost()));
   made->compile_ms_ = Since(start);
   return made;
 }

@@ -15,8 +15,9 @@ namespace tenon {
 
 class LiteralExecutable {
  public:
-  static absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compile(const Module& module,
-                                                                    const CompileOptions& options);
+  // `host`: null for PlainHost(). `max_grain`: if positive, no kernel's grain is larger, so that small arrays are split over threads too.
+  static absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compile(const Module& module, const CompileOptions& options,
+                                                                    const TenonHost* host = nullptr, int64_t max_grain = 0);
   // `args` by parameter number; returns the leaves of the root. Thread-safe. `run_us`: time of the run alone.
   absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args, double* run_us = nullptr) const;
   double compile_ms() const { return compile_ms_; }

@@ -1,0 +1,72 @@
+// Miscompare: one module, one set of arguments, on the evaluator and on the CPU backend, judged by one rule.
+//
+// The rule: every element of every result leaf is the evaluator's, bit for bit (NaN is NaN), except where the evaluator's own value
+// went through an operation whose result depends on rounding inside of it; there |got - want| may be as large as the bound
+// that error_bound.h computes for that element, and an element for which no bound can be stated is not judged but counted.
+// The rule follows from the module and the arguments alone, so it stays sound while a reducer cuts the module down.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "hlo/literal.h"
+#include "hlo/module.h"
+
+namespace tenon::lab {
+
+// How the CPU backend compiles and runs.
+struct RunOptions {
+  std::string isa;  // "": the host's best
+  int threads = 0;  // 0: the pool's. n: work is cut into n pieces however small it is
+  std::vector<std::string> passes, disable_passes;
+  bool excess_precision = false;
+  bool verify_passes = false;
+
+  std::string ToString() const;  // "isa=avx2 threads=3"
+};
+
+// What the evaluator says: the leaves of the root, and how far each element may be off.
+struct Expectation {
+  std::vector<Literal> values;
+  // Per leaf: f64 of the leaf's dims (complex: two per element, last), infinity where nothing can be said. None: exact.
+  std::vector<std::optional<Literal>> bounds;
+};
+// The Status is the evaluator's.
+absl::StatusOr<Expectation> Expect(const Module& module, absl::Span<const Literal> arguments);
+
+enum class Outcome : uint8_t {
+  kSame,
+  kDifferent,
+  kRefused,         // the backend says Unimplemented and names what
+  kCompileError,    // any other refusal: an internal error, an invalid program
+  kRunError,
+  kEvaluatorError,  // the evaluator has no value to compare with
+};
+std::string_view OutcomeName(Outcome outcome);  // "same", "different", ...
+
+struct Verdict {
+  Outcome outcome = Outcome::kSame;
+  std::string text;                // kDifferent: "output 1 f32[2,3] at [0,2]: got 1.5, want 2, ..."; errors: the message
+  std::string rule;                // kDifferent: "exact" or "bounded"
+  int64_t leaf = -1;               // of the worst element
+  std::vector<int64_t> index;
+  double got = 0, want = 0, allowed = 0;
+  int64_t differing = 0, elements = 0, bounded = 0, unjudged = 0;
+};
+
+// Never throws: a failed check inside the backend is kCompileError or kRunError.
+Verdict Judge(const Module& module, absl::Span<const Literal> arguments, const RunOptions& options = {});
+// The same with the evaluator's part done before: for several options.
+Verdict Judge(const Module& module, absl::Span<const Literal> arguments, const Expectation& expected,
+              const RunOptions& options = {});
+// Compares what some other executor returned (leaves in tuple order).
+Verdict Compare(absl::Span<const Literal> got, const Expectation& expected);
+
+// The same outcome for the same reason, as far as a reducer should care: a difference stays a difference, an error keeps its
+// message's shape (numbers and names aside).
+bool SameFailure(const Verdict& a, const Verdict& b);
+
+}  // namespace tenon::lab
