@@ -1,0 +1,89 @@
+// ProgramBuilder: the work behind BuildProgram (backends/program_builder.h). One use per program; the files of this folder
+// are its chapters: builder.cc the order of things and the table of steps, memory.cc, steps.cc, dots.cc, outputs.cc.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "backends/dim_slots.h"
+#include "backends/program_builder.h"
+#include "passes/memory/buffer_plan.h"
+#include "passes/memory/strided_view.h"
+
+namespace tenon {
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const Module& module, const Binding& binding, const CpuTarget& target, bool excess_precision)
+      : module_(module), binding_(binding), target_(target), excess_precision_(excess_precision), dims_(&built_.program) {}
+  ProgramBuilder(const ProgramBuilder&) = delete;
+
+  absl::StatusOr<BuiltProgram> Build();
+
+ private:
+  Program& program() { return built_.program; }
+  std::vector<Step>& steps() { return program().regions[0].steps; }
+  static absl::Status Unexpected(const Instruction& op);
+
+  // ---- builder.cc: declarations, views of every value before memory is known
+  absl::Status DeclareInputs();
+  absl::Status FindViews();
+  absl::Status ParameterView(const Instruction& op);
+  absl::Status OtherView(const Instruction& op);
+  absl::Status EmitStep(const Instruction& op);
+
+  // ---- memory.cc
+  BufferKey RootLeaf(int64_t leaf) const;
+  void FindDirectOutputs();
+  absl::Status Plan();
+  absl::StatusOr<Value> ValueOf(const Allocation& a);
+  absl::StatusOr<int64_t> FrameworkConstant(const Binding::Parameter& p);
+  absl::StatusOr<View> ViewOf(const StridedView& strided, PrimitiveType type);
+  absl::StatusOr<View> ViewOf(BufferKey key);
+
+  // ---- steps.cc
+  Step NewStep(const Instruction& op) const;
+  absl::Status EmitCopy(const Instruction& op);
+  absl::Status AddCopy(const Instruction& op, const StridedView& from, const StridedView& to, PrimitiveType type, int32_t region);
+  absl::Status EmitKernel(const Instruction& op);
+  View ErrorWord();
+  int32_t KernelIndex(std::unique_ptr<PlannedKernel> planned);
+  absl::Status EmitFrameworkCall(const Instruction& op);
+
+  // ---- dots.cc
+  void FoldBiases();
+  absl::Status EmitDot(const Instruction& op);
+
+  // ---- outputs.cc
+  absl::Status EmitOutputs();
+  absl::Status PlaceOutput(int64_t k, const Binding::Output& out, OutputSpec* spec, absl::flat_hash_set<int64_t>* slots_given);
+  static bool SameStrides(const StridedView& view, const Binding::Output& out);
+  static Dim StorageBytes(const Binding::Output& out);
+  absl::Status EmitMutations();
+  absl::Status RefuseIfOverwritten(const Binding::Mutation& m, const StridedView& source) const;
+  int32_t InputValue(int64_t input);
+
+  const Module& module_;
+  const Binding& binding_;
+  const CpuTarget& target_;
+  const bool excess_precision_;
+  BuiltProgram built_;
+  DimSlots dims_;
+  std::vector<Instruction*> schedule_;
+  absl::flat_hash_map<BufferKey, StridedView> views_;
+  absl::flat_hash_set<const Instruction*> aliases_;       // values without a buffer of their own
+  absl::flat_hash_map<int64_t, int64_t> direct_;          // root leaf -> graph output written in place
+  struct Sum { const Instruction *sum, *bias; };
+  absl::flat_hash_map<const Instruction*, Sum> sum_of_;   // dot -> the fusion that its addmm computes
+  absl::flat_hash_set<const Instruction*> folded_;        // those fusions
+  absl::flat_hash_map<std::string, int32_t> kernel_of_;   // fingerprint -> kernel
+  BufferPlan plan_;
+  int32_t error_value_ = -1;
+};
+
+}  // namespace tenon

@@ -1,0 +1,120 @@
+// ProgramBuilder: where values live. Buffers of the plan become values of the program.
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "backends/program/builder.h"
+#include "hlo/check.h"
+#include "passes/fused_form.h"
+
+namespace tenon {
+
+BufferKey ProgramBuilder::RootLeaf(int64_t leaf) const {
+  const Instruction* root = module_.entry()->root();
+  if (root->opcode() != Opcode::kTuple) return {root, leaf};
+  return {root->operand(leaf), 0};
+}
+
+// Fresh outputs that their producer can write directly: whole buffers, dense as asked for, each once.
+void ProgramBuilder::FindDirectOutputs() {
+  absl::flat_hash_set<BufferKey> taken;
+  for (int64_t k = 0; k < static_cast<int64_t>(binding_.outputs.size()); ++k) {
+    const Binding::Output& out = binding_.outputs[k];
+    if (out.kind != OutputKind::kFresh) continue;
+    const StridedView& view = views_.at(RootLeaf(out.root_index));
+    const Instruction* producer = view.buffer.instruction;
+    if (producer->opcode() == Opcode::kParameter || producer->opcode() == Opcode::kConstant || IsFrameworkCall(*producer)) continue;
+    const Shape leaf = FlattenShape(producer->shape())[view.buffer.leaf];
+    Dim elements = 1;
+    for (Dim d : view.dims) elements *= d;
+    bool same = KnownEqual(view.offset, 0) && KnownEqual(elements, leaf.num_elements());
+    for (size_t d = 0; d < view.dims.size() && same; ++d) {
+      same = KnownOne(view.dims[d]) || KnownEqual(view.strides[d], out.strides[d]);
+    }
+    if (same && taken.insert(view.buffer).second) direct_[out.root_index] = k;
+  }
+}
+
+absl::Status ProgramBuilder::Plan() {
+  FindDirectOutputs();
+  BufferPlanOptions options;
+  options.in_slot = [](const Instruction& op, int64_t) { return IsFrameworkCall(op); };
+  // A convolution's result is its own memory, and its consumers are elementwise: normalization, activation, residual.
+  options.exclusive_slot = [this](const Instruction& op) {
+    return op.custom_call_target() == "aten.convolution.default" && views_.at({&op, 0}).strides == op.shape().strides();
+  };
+  options.direct_output = [this](int64_t leaf) { return direct_.contains(leaf); };
+  options.is_view = [this](const Instruction& op) { return aliases_.contains(&op) && op.opcode() != Opcode::kGetTupleElement; };
+  TENON_ASSIGN_OR_RETURN(plan_, PlanBuffers(module_, options));
+  built_.buffer_plan = plan_.ToString();
+  TENON_ASSIGN_OR_RETURN(program().arena_bytes, dims_.Ref(plan_.arena_bytes));
+  for (const Allocation& a : plan_.allocations) {
+    TENON_ASSIGN_OR_RETURN(Value value, ValueOf(a));
+    program().values.push_back(value);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Value> ProgramBuilder::ValueOf(const Allocation& a) {
+  Value value{.index = a.index};
+  TENON_ASSIGN_OR_RETURN(value.bytes, dims_.Ref(a.bytes));
+  switch (a.kind) {
+    case Allocation::Kind::kParameter: {
+      const Binding::Parameter& p = binding_.parameters[a.index];
+      if (p.kind == Binding::Parameter::Kind::kInput) {
+        value.kind = ValueKind::kInput;
+        value.index = p.index;
+      } else {
+        value.kind = ValueKind::kConstant;
+        TENON_ASSIGN_OR_RETURN(value.index, FrameworkConstant(p));
+      }
+      return value;
+    }
+    case Allocation::Kind::kConstant:
+      value.kind = ValueKind::kConstant;
+      value.index = static_cast<int64_t>(program().constants.size());
+      program().constants.push_back({.literal = a.constant->literal(),
+                                     .dims = a.constant->shape().constant_dims(),
+                                     .dtype = a.constant->shape().element_type()});
+      return value;
+    case Allocation::Kind::kArena: {
+      value.kind = ValueKind::kArena;
+      TENON_ASSIGN_OR_RETURN(value.offset, dims_.Ref(a.offset));
+      return value;
+    }
+    case Allocation::Kind::kOutput:
+      value.kind = ValueKind::kOutput;
+      value.index = direct_.at(a.index);
+      return value;
+    case Allocation::Kind::kSlot:
+      value.kind = ValueKind::kSlot;
+      program().num_slots = std::max<int32_t>(program().num_slots, static_cast<int32_t>(a.index) + 1);
+      return value;
+  }
+  return absl::InternalError("unknown allocation kind");
+}
+
+absl::StatusOr<int64_t> ProgramBuilder::FrameworkConstant(const Binding::Parameter& p) {
+  ConstantSpec spec{.kind = ConstantSpec::Kind::kFramework, .index = p.index, .dtype = p.dtype};
+  for (size_t d = 0; d < p.sizes.size(); ++d) {
+    spec.dims.push_back(p.sizes[d].constant());
+    spec.strides.push_back(p.strides[d].constant());
+  }
+  program().constants.push_back(std::move(spec));
+  return static_cast<int64_t>(program().constants.size()) - 1;
+}
+
+absl::StatusOr<View> ProgramBuilder::ViewOf(const StridedView& strided, PrimitiveType type) {
+  auto it = plan_.of.find(strided.buffer);
+  TENON_CHECK(it != plan_.of.end(), absl::StrCat("no buffer for ", strided.buffer.instruction->name()));
+  View view{.value = it->second, .dtype = type};
+  TENON_ASSIGN_OR_RETURN(view.byte_offset, dims_.Ref(strided.offset * ByteWidth(type)));
+  TENON_ASSIGN_OR_RETURN(view.dims, dims_.Refs(strided.dims));
+  TENON_ASSIGN_OR_RETURN(view.strides, dims_.Refs(strided.strides));
+  return view;
+}
+absl::StatusOr<View> ProgramBuilder::ViewOf(BufferKey key) {
+  return ViewOf(views_.at(key), FlattenShape(key.instruction->shape())[key.leaf].element_type());
+}
+
+}  // namespace tenon

@@ -1,0 +1,112 @@
+// ProgramBuilder: what the caller gets, and what is written back into its inputs.
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "backends/program/builder.h"
+#include "hlo/check.h"
+
+namespace tenon {
+
+absl::Status ProgramBuilder::EmitOutputs() {
+  absl::flat_hash_set<int64_t> slots_given;
+  for (int64_t k = 0; k < static_cast<int64_t>(binding_.outputs.size()); ++k) {
+    const Binding::Output& out = binding_.outputs[k];
+    OutputSpec spec{.kind = out.kind, .index = out.index, .dtype = out.dtype};
+    TENON_ASSIGN_OR_RETURN(spec.dims, dims_.Refs(out.sizes));
+    TENON_ASSIGN_OR_RETURN(spec.strides, dims_.Refs(out.strides));
+    TENON_ASSIGN_OR_RETURN(spec.size, dims_.Ref(out.symint));
+    if (out.kind == OutputKind::kFresh || out.kind == OutputKind::kSlot) {
+      TENON_RETURN_IF_ERROR(PlaceOutput(k, out, &spec, &slots_given));
+    }
+    program().outputs.push_back(std::move(spec));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, OutputSpec* spec, absl::flat_hash_set<int64_t>* slots_given) {
+  spec->kind = OutputKind::kFresh;
+  if (auto it = direct_.find(out.root_index); it != direct_.end() && it->second == k) return absl::OkStatus();
+  const BufferKey key = RootLeaf(out.root_index);
+  const StridedView& view = views_.at(key);
+  const Value& value = program().values[plan_.of.at(view.buffer)];
+  if (value.kind == ValueKind::kSlot && view.buffer == key && SameStrides(view, out) && slots_given->insert(value.index).second) {
+    spec->kind = OutputKind::kSlot;
+    spec->index = value.index;
+    return absl::OkStatus();
+  }
+  // A copy into fresh memory, through the strides asked for (dims of stride 0 have one element in the view).
+  StridedView to{.dims = view.dims};
+  to.strides.assign(out.strides.begin(), out.strides.end());
+  CopyStep copy;
+  TENON_ASSIGN_OR_RETURN(copy.from, ViewOf(view, out.dtype));
+  copy.to = {.value = static_cast<int32_t>(program().values.size()), .dtype = out.dtype, .dims = copy.from.dims};
+  TENON_ASSIGN_OR_RETURN(copy.to.strides, dims_.Refs(to.strides));
+  TENON_ASSIGN_OR_RETURN(SizeRef bytes, dims_.Ref(StorageBytes(out)));
+  program().values.push_back({.kind = ValueKind::kOutput, .index = k, .bytes = bytes});
+  Step step = NewStep(*key.instruction);
+  step.name = absl::StrCat("output ", k);
+  step.body = std::move(copy);
+  steps().push_back(std::move(step));
+  return absl::OkStatus();
+}
+
+bool ProgramBuilder::SameStrides(const StridedView& view, const Binding::Output& out) {
+  for (size_t d = 0; d < view.dims.size(); ++d) {
+    if (!KnownEqual(view.dims[d], out.sizes[d])) return false;
+    if (!KnownOne(view.dims[d]) && !KnownEqual(view.strides[d], out.strides[d])) return false;
+  }
+  return true;
+}
+
+Dim ProgramBuilder::StorageBytes(const Binding::Output& out) {
+  Dim extent = 1;
+  for (size_t d = 0; d < out.sizes.size(); ++d) {
+    if (KnownEqual(out.sizes[d], 0)) return 0;
+    extent += (out.sizes[d] - 1) * out.strides[d];
+  }
+  return extent * ByteWidth(out.dtype);
+}
+
+absl::Status ProgramBuilder::EmitMutations() {
+  if (binding_.mutations.empty()) return absl::OkStatus();
+  program().commit_region = static_cast<int32_t>(program().regions.size());
+  program().regions.push_back({.name = "commit"});
+  for (const Binding::Mutation& m : binding_.mutations) {
+    const Binding::Input& input = binding_.inputs[m.input];
+    const BufferKey key = RootLeaf(m.root_index);
+    TENON_RETURN_IF_ERROR(RefuseIfOverwritten(m, views_.at(key)));
+    CopyStep copy;
+    TENON_ASSIGN_OR_RETURN(copy.from, ViewOf(key));
+    copy.to = copy.from;
+    copy.to.value = InputValue(m.input);
+    copy.to.byte_offset = 0;
+    TENON_ASSIGN_OR_RETURN(copy.to.dims, dims_.Refs(input.sizes));
+    TENON_ASSIGN_OR_RETURN(copy.to.strides, dims_.Refs(input.strides));
+    Step step{.body = std::move(copy), .name = absl::StrCat("write-back ", input.name), .effect = Effect::kMutates};
+    program().regions[program().commit_region].steps.push_back(std::move(step));
+  }
+  return absl::OkStatus();
+}
+
+// x, y = y, x as write-backs: the source of one is the memory of another.
+absl::Status ProgramBuilder::RefuseIfOverwritten(const Binding::Mutation& m, const StridedView& source) const {
+  const Instruction* producer = source.buffer.instruction;
+  if (producer->opcode() != Opcode::kParameter) return absl::OkStatus();
+  const Binding::Parameter& p = binding_.parameters[producer->parameter_number()];
+  for (const Binding::Mutation& other : binding_.mutations) {
+    if (p.kind == Binding::Parameter::Kind::kInput && p.index == other.input) {
+      return absl::UnimplementedError(absl::StrCat("the write-back of ", binding_.inputs[m.input].name,
+                                                   " reads an input that is written back too"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int32_t ProgramBuilder::InputValue(int64_t input) {
+  for (size_t v = 0; v < program().values.size(); ++v) {
+    if (program().values[v].kind == ValueKind::kInput && program().values[v].index == input) return static_cast<int32_t>(v);
+  }
+  program().values.push_back({.kind = ValueKind::kInput, .index = input, .bytes = 0});
+  return static_cast<int32_t>(program().values.size()) - 1;
+}
+
+}  // namespace tenon

@@ -1,0 +1,125 @@
+// ProgramBuilder: copies, kernels and framework calls.
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "backends/program/builder.h"
+#include "backends/program/framework_config.h"
+#include "hlo/check.h"
+
+namespace tenon {
+
+Step ProgramBuilder::NewStep(const Instruction& op) const { return {.name = op.name(), .source = SourceOf(op)}; }
+
+// A movement op that its operand's strides don't allow as a view: its dense result is filled through a view of it.
+absl::Status ProgramBuilder::EmitCopy(const Instruction& op) {
+  const StridedView& from = views_.at({op.operand(0), 0});
+  const StridedView& dense = views_.at({&op, 0});
+  StridedView source = from, to = dense;
+  if (op.opcode() == Opcode::kReshape) {
+    std::optional<DimVector> strides = ReshapeStrides(dense.dims, dense.strides, from.dims);
+    if (!strides) return Unexpected(op);
+    to.dims = from.dims;
+    to.strides = *strides;
+  } else if (op.opcode() != Opcode::kCopy) {
+    auto view = ApplyViewOp(op, from);
+    if (!view) return Unexpected(op);
+    source = *view;
+  }
+  return AddCopy(op, source, to, op.shape().element_type(), 0);
+}
+
+absl::Status ProgramBuilder::AddCopy(const Instruction& op, const StridedView& from, const StridedView& to, PrimitiveType type, int32_t region) {
+  CopyStep copy;
+  TENON_ASSIGN_OR_RETURN(copy.from, ViewOf(from, type));
+  TENON_ASSIGN_OR_RETURN(copy.to, ViewOf(to, type));
+  Step step = NewStep(op);
+  step.body = std::move(copy);
+  program().regions[region].steps.push_back(std::move(step));
+  return absl::OkStatus();
+}
+
+absl::Status ProgramBuilder::EmitKernel(const Instruction& op) {
+  KernelRequest request{.fusion = &op};
+  KernelStep kernel;
+  absl::flat_hash_set<int32_t> result_values;
+  const std::vector<Shape> leaves = FlattenShape(op.shape());
+  for (int64_t leaf = 0; leaf < static_cast<int64_t>(leaves.size()); ++leaf) result_values.insert(plan_.of.at({&op, leaf}));
+  for (const Instruction* operand : op.operands()) {
+    const StridedView& view = views_.at({operand, 0});
+    request.operands.push_back({.strides = {view.strides.begin(), view.strides.end()},
+                                .may_alias_result = result_values.contains(plan_.of.at(view.buffer))});
+    TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{operand, 0}));
+    kernel.operands.push_back(std::move(v));
+  }
+  for (int64_t leaf = 0; leaf < static_cast<int64_t>(leaves.size()); ++leaf) {
+    const StridedView& view = views_.at({&op, leaf});
+    request.results.push_back({.strides = {view.strides.begin(), view.strides.end()}});
+    TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{&op, leaf}));
+    kernel.operands.push_back(std::move(v));
+  }
+  kernel.num_results = static_cast<int32_t>(leaves.size());
+  TENON_ASSIGN_OR_RETURN(std::unique_ptr<PlannedKernel> planned, PlanCpuKernel(request, target_, excess_precision_));
+  const KernelInfo info = planned->info();
+  if (info.has_error_word) kernel.operands.push_back(ErrorWord());
+  TENON_ASSIGN_OR_RETURN(kernel.args, dims_.Refs(info.size_args));
+  TENON_ASSIGN_OR_RETURN(kernel.begin, dims_.Ref(info.begin));
+  TENON_ASSIGN_OR_RETURN(kernel.end, dims_.Ref(info.end));
+  kernel.literals = info.literals;
+  kernel.grain = info.grain;
+  kernel.kernel = KernelIndex(std::move(planned));
+  Step step = NewStep(op);
+  step.body = std::move(kernel);
+  step.effect = info.has_error_word ? Effect::kError : Effect::kPure;
+  step.estimated_ns = info.estimated_ns;
+  step.bytes = info.bytes;
+  step.flops = info.flops;
+  steps().push_back(std::move(step));
+  return absl::OkStatus();
+}
+
+View ProgramBuilder::ErrorWord() {
+  if (error_value_ < 0) {
+    error_value_ = static_cast<int32_t>(program().values.size());
+    program().values.push_back({.kind = ValueKind::kErrorWord, .bytes = 8});
+  }
+  return {.value = error_value_, .dtype = PrimitiveType::kS64};
+}
+
+int32_t ProgramBuilder::KernelIndex(std::unique_ptr<PlannedKernel> planned) {
+  auto [it, fresh] = kernel_of_.try_emplace(planned->fingerprint(), static_cast<int32_t>(built_.kernels.size()));
+  if (fresh) {
+    program().kernels.push_back({.symbol = absl::StrCat("k", it->second),
+                                 .plan = planned->info().plan_text,
+                                 .scratch_bytes = planned->info().scratch_bytes,
+                                 .fingerprint = planned->fingerprint()});
+    built_.kernels.push_back(std::move(planned));
+  }
+  return it->second;
+}
+
+absl::Status ProgramBuilder::EmitFrameworkCall(const Instruction& op) {
+  TENON_ASSIGN_OR_RETURN(FrameworkConfig config, ConfigOf(op));
+  FrameworkStep call{.overload = op.custom_call_target(), .args = std::move(config.args), .rule = config.rule,
+                     .reason = config.reason};
+  for (const Instruction* operand : op.operands()) {
+    TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{operand, 0}));
+    call.operands.push_back(std::move(v));
+  }
+  const int64_t leaves = static_cast<int64_t>(FlattenShape(op.shape()).size());
+  for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+    TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{&op, leaf}));
+    call.results.push_back(std::move(v));
+  }
+  if (config.num_results) {
+    TENON_CHECK(config.results.size() == call.results.size(), op.name());
+    std::vector<View> all(*config.num_results);
+    for (size_t i = 0; i < config.results.size(); ++i) all.at(config.results[i]) = std::move(call.results[i]);
+    call.results = std::move(all);
+  }
+  Step step = NewStep(op);
+  step.body = std::move(call);
+  step.effect = op.HasSideEffect() ? Effect::kRandom : Effect::kPure;
+  steps().push_back(std::move(step));
+  return absl::OkStatus();
+}
+
+}  // namespace tenon
