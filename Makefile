@@ -4,13 +4,14 @@ BUILD := build/$(PRESET)
 PY := .venv/bin/python
 PHASE := tools/dev/phase.sh
 
-.PHONY: help demo test test-slow test-jax test-jax-only test-models bench build setup clean format
+.PHONY: help demo test test-slow test-jax test-jax-only test-models bench build setup clean format fuzz-parser
 
 help:
 	@echo "make demo         a transformer and a CNN, eager against tenon"
 	@echo "make test         C++ tests, Python tests, include arrows"
 	@echo "make test-slow    the tests marked slow     make test-models  every model"
 	@echo "make test-jax     HLO made with JAX, compared with JAX's results (own environment in build/jax)"
+	@echo "make fuzz-parser  the HLO parser under clang's libFuzzer, where clang is installed"
 	@echo "make bench        benchmarks against peers  make format       clang-format"
 	@echo "make build        PRESET=release|debug|asan-ubsan|tsan|ci     make clean"
 
@@ -36,6 +37,11 @@ test-jax-only: $(JAX)/bin/pytest
 
 test-models: build
 	@TENON_REQUIRE_EXTENSION=1 $(PHASE) models $(PY) -m pytest tests -m models
+
+# SECONDS_OF_FUZZING of libFuzzer on the parser; new inputs that reach new code stay in build/parser-fuzz/corpus.
+SECONDS_OF_FUZZING ?= 600
+fuzz-parser:
+	@tools/dev/fuzz_parser.sh $(SECONDS_OF_FUZZING)
 
 bench: build
 	@$(PHASE) bench $(PY) benchmarks/run.py

@@ -81,9 +81,10 @@ bool Parser::ModuleHeader() {
   const std::string_view name = lex_.Name();
   if (name.empty()) return lex_.Error("the module's name");
   module_->name() = std::string(name);
+  absl::flat_hash_set<absl::string_view> seen;
   while (lex_.Try(',')) {
     const std::string_view key = lex_.Identifier();
-    if (key.empty()) return lex_.Error("a module attribute");
+    if (key.empty() || !seen.insert(Abs(key)).second) return lex_.Error("another module attribute");
     if (!lex_.Expect('=') || !ModuleAttribute(key)) return false;
   }
   return true;
@@ -147,10 +148,10 @@ bool Parser::Symbols() {
   if (module_->entry_layout.has_value()) return lex_.Error("symbols before entry_computation_layout");
   if (!lex_.Expect('{')) return false;
   if (lex_.Try('}')) return true;
-  absl::flat_hash_map<absl::string_view, bool> seen;
+  absl::flat_hash_set<absl::string_view> seen;
   do {
     const std::string_view name = lex_.Identifier();
-    if (name.empty() || !seen.emplace(Abs(name), true).second) return lex_.Error("another symbol");
+    if (name.empty() || !seen.insert(Abs(name)).second) return lex_.Error("another symbol");
     if (!lex_.Expect(':') || !lex_.Expect('[')) return false;
     const std::optional<int64_t> lower = lex_.Int();
     if (!lower.has_value() || !lex_.Expect(',')) return false;
