@@ -113,11 +113,13 @@ class Simplifier {
       Instruction* op = dead.back();
       dead.pop_back();
       if (!op->users().empty() || op == c_->root() || op->opcode() == Opcode::kParameter || op->HasSideEffect()) continue;
-      absl::flat_hash_set<Instruction*> operands(op->operands().begin(), op->operands().end());
+      const absl::flat_hash_set<Instruction*> operands(op->operands().begin(), op->operands().end());
       alive_.erase(op);
       queued_.erase(op);
       c_->Remove(op);
-      dead.insert(dead.end(), operands.begin(), operands.end());
+      for (Instruction* operand : operands) {  // the last user's removal brings it here, once
+        if (operand->users().empty()) dead.push_back(operand);
+      }
     }
   }
 
