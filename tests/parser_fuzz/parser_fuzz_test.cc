@@ -32,7 +32,7 @@ TEST(ParserFuzz, TheCorpusHasNoFinding) {
     ++files;
   }
   EXPECT_GT(files, 200);
-  EXPECT_GT(accepted, 50);  // a corpus of refused text alone would reach no printer
+  EXPECT_GT(accepted, 30);  // a corpus of refused text alone would reach no printer
   EXPECT_LT(accepted, files);
 }
 
