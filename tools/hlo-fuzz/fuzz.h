@@ -1,0 +1,42 @@
+// One module of a fuzzing run: made, run on the evaluator and under a few configurations of the backend, judged.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/lab/miscompare.h"
+#include "tools/lab/random_module.h"
+
+namespace tenon::lab {
+
+struct FuzzOptions {
+  uint64_t seed = 0;
+  GeneratorOptions generator;
+  std::vector<std::string> isas;    // never empty
+  std::vector<int> threads = {1, 3};
+  int runs = 2;                     // configurations a module runs under, drawn from isas x threads
+  RunOptions run;                   // the rest of each configuration
+};
+
+// Seed of module k: of its generator and of its inputs.
+uint64_t ModuleSeed(uint64_t seed, int64_t k);
+std::unique_ptr<Module> MakeModule(const FuzzOptions& options, int64_t k);
+std::vector<RunOptions> ConfigurationsOf(const FuzzOptions& options, int64_t k);
+
+struct Record {
+  int64_t k = -1;
+  Outcome outcome = Outcome::kSame;  // of the first configuration that isn't the same
+  std::string configuration, text;
+  int64_t instructions = 0, elements = 0, bounded = 0, unjudged = 0;
+  std::map<std::string, int64_t> opcodes, types;  // instructions of each opcode; arrays of each element type
+};
+// Generates, evaluates, runs. A generator's own failure is an evaluator error.
+Record FuzzOne(const FuzzOptions& options, int64_t k);
+
+// One line without '\n', for a pipe.
+std::string Encode(const Record& record);
+Record Decode(const std::string& line);
+
+}  // namespace tenon::lab

@@ -1,0 +1,184 @@
+// hlo-fuzz: random HLO modules, evaluator against CPU backend.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "backends/common/target.h"
+#include "hlo/text/text.h"
+#include "tools/hlo-fuzz/fuzz.h"
+#include "tools/hlo-fuzz/report.h"
+#include "tools/hlo-fuzz/workers.h"
+
+namespace tenon::lab {
+namespace {
+
+constexpr char kUsage[] = R"(usage: hlo-fuzz [options]
+
+Makes random HLO modules and runs each on the evaluator and on the CPU backend. Module k of a seed is the same on every machine.
+
+  --seed=S              which modules (default 1)
+  --modules=N           how many (default 1000); --seconds=T: as many as begin within T seconds
+  --module=K            only module K, in this process
+  --jobs=N              worker processes (default 2); a crash or a hang costs one module
+  --isa=a,b             instruction sets (default: sse4, avx2, avx512 as the machine has them)
+  --threads=n,m         thread counts (default 1,3); work is cut into that many pieces however small it is
+  --runs=N              configurations a module runs under, drawn from isa x threads (default 2)
+  --only=a,b            families (elementwise, movement, reduction, contraction, indexing, control, random, linalg,
+                        collective) and opcodes to draw from; --without=a,b: not these
+  --types=a,b           element types to draw from where an op leaves a choice
+  --size=N              size of a module (default 20)
+  --disable=a,b         passes the backend leaves out; --verify-passes: verify after each pass
+  --save=DIR            write the module of each failure to DIR
+  --print-module        with --module: print it
+  --json[=FILE]         the table as JSON (FILE: beside the text)
+  --quiet               no progress
+  --help                this text
+
+Exit code: 0 nothing found (refusals are counted, not failures), 1 a failure, 2 bad usage.
+)";
+
+struct Flags {
+  FuzzOptions fuzz;
+  WorkersOptions workers{.jobs = 2, .count = 1000};
+  int64_t module = -1;
+  std::string save, json_file;
+  bool print_module = false, json = false, quiet = false;
+};
+
+std::vector<std::string> List(const std::string& value) { return absl::StrSplit(value, ',', absl::SkipEmpty()); }
+
+bool Integer(const std::string& value, int64_t low, int64_t* to) { return absl::SimpleAtoi(value, to) && *to >= low; }
+
+bool Integer(const std::string& value, int low, int* to) { return absl::SimpleAtoi(value, to) && *to >= low; }
+
+bool Types(const std::string& value, std::vector<PrimitiveType>* types) {
+  for (const std::string& name : List(value)) {
+    const std::optional<PrimitiveType> type = ParsePrimitiveType(name);
+    if (!type.has_value() || !IsArrayType(*type)) return false;
+    types->push_back(*type);
+  }
+  return !types->empty();
+}
+
+bool SetFlag(const std::string& name, const std::string& value, Flags* f) {
+  if (name == "--seed") return absl::SimpleAtoi(value, &f->fuzz.seed);
+  if (name == "--modules") return Integer(value, 1, &f->workers.count);
+  if (name == "--seconds") return f->workers.count = -1, absl::SimpleAtod(value, &f->workers.seconds) && f->workers.seconds > 0;
+  if (name == "--module") return Integer(value, 0, &f->module);
+  if (name == "--jobs") return Integer(value, 1, &f->workers.jobs);
+  if (name == "--isa") return f->fuzz.isas = List(value), !f->fuzz.isas.empty();
+  if (name == "--runs") return Integer(value, 1, &f->fuzz.runs);
+  if (name == "--only") return f->fuzz.generator.only = List(value), !f->fuzz.generator.only.empty();
+  if (name == "--without") return f->fuzz.generator.without = List(value), !f->fuzz.generator.without.empty();
+  if (name == "--types") return Types(value, &f->fuzz.generator.types);
+  if (name == "--size") return Integer(value, 1, &f->fuzz.generator.size);
+  if (name == "--disable") return f->fuzz.run.disable_passes = List(value), true;
+  if (name == "--save") return f->save = value, !value.empty();
+  if (name == "--verify-passes") return f->fuzz.run.verify_passes = true;
+  if (name == "--print-module") return f->print_module = true;
+  if (name == "--json") return f->json = value.empty(), f->json_file = value, true;
+  if (name == "--quiet") return f->quiet = true;
+  if (name != "--threads") return false;
+  f->fuzz.threads.clear();
+  for (const std::string& n : List(value)) {
+    if (!Integer(n, 1, &f->fuzz.threads.emplace_back())) return false;
+  }
+  return !f->fuzz.threads.empty();
+}
+
+// Empty: fine.
+std::string ParseFlags(int argc, char** argv, Flags* f) {
+  for (int i = 1; i < argc; ++i) {
+    const std::pair<std::string, std::string> flag = absl::StrSplit(argv[i], absl::MaxSplits('=', 1));
+    if (!SetFlag(flag.first, flag.second, f)) return absl::StrCat("cannot use ", argv[i]);
+  }
+  if (std::string unknown = UnknownNames(f->fuzz.generator); !unknown.empty()) return unknown;
+  if (f->fuzz.isas.empty()) {
+    for (const char* isa : {"sse4", "avx2", "avx512"}) {
+      if (MakeCpuTarget(isa).ok()) f->fuzz.isas.push_back(isa);
+    }
+  }
+  for (const std::string& isa : f->fuzz.isas) {
+    if (auto target = MakeCpuTarget(isa); !target.ok()) return std::string(target.status().message());
+  }
+  return "";
+}
+
+void Save(const Flags& f, const Record& r) {
+  if (f.save.empty()) return;
+  std::filesystem::create_directories(f.save);
+  std::ofstream out(absl::StrCat(f.save, "/seed", f.fuzz.seed, "_", r.k, ".hlo"));
+  out << "// hlo-fuzz --seed=" << f.fuzz.seed << " --module=" << r.k << ": " << OutcomeName(r.outcome) << " (" << r.configuration
+      << ")\n// inputs: " << ModuleSeed(f.fuzz.seed, r.k) << "\n";
+  for (absl::string_view line : absl::StrSplit(r.text, '\n')) out << "// " << line << "\n";
+  try {
+    out << MakeModule(f.fuzz, r.k)->ToString();
+  } catch (const InternalError& e) {
+    out << "// " << e.what() << "\n";
+  }
+}
+
+int RunModule(const Flags& f) {
+  if (f.print_module) std::cout << MakeModule(f.fuzz, f.module)->ToString() << std::flush;
+  const Record r = FuzzOne(f.fuzz, f.module);
+  Save(f, r);
+  std::cerr << "module " << f.module << " of seed " << f.fuzz.seed << " (inputs " << ModuleSeed(f.fuzz.seed, f.module) << "), "
+            << r.instructions << " instructions: " << OutcomeName(r.outcome);
+  if (!r.text.empty()) std::cerr << " (" << r.configuration << ")\n" << r.text;
+  std::cerr << "\n";
+  return r.outcome == Outcome::kSame || r.outcome == Outcome::kRefused ? 0 : 1;
+}
+
+int RunMany(const Flags& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  Report report;
+  const auto found = [&](const Record& r) {
+    if (r.outcome == Outcome::kSame || r.outcome == Outcome::kRefused) return;
+    Save(f, r);
+    if (f.quiet) return;
+    std::cerr << "--seed=" << f.fuzz.seed << " --module=" << r.k << ": " << OutcomeName(r.outcome) << ": " << r.text.substr(0, 500)
+              << " (" << r.configuration << ")\n";
+  };
+  RunWorkers(
+      f.workers, [&](int64_t k) { return Encode(FuzzOne(f.fuzz, k)); },
+      [&](int64_t, const std::string& line) {
+        const Record r = Decode(line);
+        report.Add(r);
+        found(r);
+      },
+      [&](int64_t k, const std::string& how) {
+        report.AddDeath(k, how);
+        found(report.failed().back());
+      },
+      [&] {
+        if (!f.quiet) std::cerr << static_cast<int64_t>(seconds()) << " s: " << report.Line() << "\n";
+      });
+  if (!f.json_file.empty()) std::ofstream(f.json_file) << report.Json(f.fuzz, seconds());
+  std::cout << (f.json ? report.Json(f.fuzz, seconds()) : report.Table(f.fuzz, seconds()));
+  return report.failures() == 0 ? 0 : 1;
+}
+
+int Main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) == "--help") return std::cout << kUsage, 0;
+  }
+  Flags flags;
+  flags.fuzz.seed = 1;
+  if (const std::string wrong = ParseFlags(argc, argv, &flags); !wrong.empty()) {
+    std::cerr << "hlo-fuzz: " << wrong << " (--help tells more)\n";
+    return 2;
+  }
+  return flags.module >= 0 ? RunModule(flags) : RunMany(flags);
+}
+
+}  // namespace
+}  // namespace tenon::lab
+
+int main(int argc, char** argv) { return tenon::lab::Main(argc, argv); }
