@@ -8,6 +8,27 @@
 #include "passes/fused_form.h"
 
 namespace tenon {
+namespace {
+
+// A literal is row-major whatever its shape's layout says; memory follows the layout.
+Literal InMemoryOrder(const Literal& literal, const Shape& shape) {
+  const std::vector<int64_t> dims = shape.constant_dims();
+  const int64_t n = literal.num_elements(), width = ByteWidth(literal.type());
+  if (n <= 1 || shape.minor_to_major() == RowMajor(shape.rank())) return literal;
+  Literal ordered(literal.shape());
+  std::byte* to = ordered.mutable_bytes();
+  const DimVector strides = shape.strides();
+  std::vector<int64_t> index(dims.size(), 0);
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t at = 0;
+    for (size_t d = 0; d < index.size(); ++d) at += index[d] * strides[d].constant();
+    std::copy_n(literal.bytes() + i * width, width, to + at * width);
+    for (size_t d = index.size(); d-- > 0 && ++index[d] == dims[d];) index[d] = 0;
+  }
+  return ordered;
+}
+
+}  // namespace
 
 BufferKey ProgramBuilder::RootLeaf(int64_t leaf) const {
   const Instruction* root = module_.entry()->root();
@@ -73,7 +94,7 @@ absl::StatusOr<Value> ProgramBuilder::ValueOf(const Allocation& a) {
     case Allocation::Kind::kConstant:
       value.kind = ValueKind::kConstant;
       value.index = static_cast<int64_t>(program().constants.size());
-      program().constants.push_back({.literal = a.constant->literal(),
+      program().constants.push_back({.literal = InMemoryOrder(a.constant->literal(), a.constant->shape()),
                                      .dims = a.constant->shape().constant_dims(),
                                      .dtype = a.constant->shape().element_type()});
       return value;

@@ -53,7 +53,9 @@ absl::StatusOr<Literal> Map(Context& context, const Instruction& i, Operands ope
 absl::StatusOr<Literal> BitcastConvert(Context&, const Instruction& i, Operands operands) {
   const Literal& x = operands[0];
   Literal result(i.shape());
-  const int from = BitWidth(x.type()), to = BitWidth(result.type());
+  // A pred is stored in a byte, as inference has it.
+  const auto bits = [](PrimitiveType t) { return t == PrimitiveType::kPred ? 8 : BitWidth(t); };
+  const int from = bits(x.type()), to = bits(result.type());
   std::byte* out = result.mutable_bytes();
   if (x.num_elements() * from != result.num_elements() * to) return Invalid(i, "sizes differ");
   if (from == 8 * ByteWidth(x.type()) && to == 8 * ByteWidth(result.type())) {

@@ -1,0 +1,59 @@
+// Everything that hlo-fuzz or a user once found wrong, under every instruction set of this machine.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "backends/common/target.h"
+#include "tools/lab/miscompare.h"
+#include "tools/lab/regress.h"
+
+namespace tenon::lab {
+namespace {
+
+std::vector<std::string> Files() {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(TENON_SOURCE_DIR) + "/tests/regress")) {
+    if (entry.path().extension() == ".hlo") files.push_back(entry.path().stem().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+class Regress : public testing::TestWithParam<std::string> {};
+
+TEST_P(Regress, StaysRight) {
+  std::ifstream in(std::string(TENON_SOURCE_DIR) + "/tests/regress/" + GetParam() + ".hlo");
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  const absl::StatusOr<Case> c = ParseRegress(text);
+  ASSERT_TRUE(c.ok()) << c.status();
+  const absl::StatusOr<Expectation> expected = Expect(*c->module, c->arguments);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const char* isa : {"sse4", "avx2", "avx512"}) {
+    if (!MakeCpuTarget(isa).ok()) continue;
+    for (int threads : {1, 3}) {
+      const RunOptions run{.isa = isa, .threads = threads, .verify_passes = true};
+      const Verdict v = Judge(*c->module, c->arguments, *expected, run);
+      EXPECT_EQ(v.outcome, Outcome::kSame) << run.ToString() << ": " << OutcomeName(v.outcome) << ": " << v.text;
+      EXPECT_LT(v.unjudged, std::max<int64_t>(v.elements, 1)) << "nothing of it is compared";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, Regress, testing::ValuesIn(Files()),
+                         [](const testing::TestParamInfo<std::string>& p) { return p.param; });
+
+TEST(RegressFile, RoundTrips) {
+  auto c = ParseRegress("// argument: f32[2] {1.5, nan}\n// argument: s32[] 3\nENTRY f { a = f32[2] parameter(0) b = s32[] parameter(1) ROOT t = (f32[2], s32[]) tuple(a, b) }");
+  ASSERT_TRUE(c.ok()) << c.status();
+  auto again = ParseRegress(PrintRegress(*c->module, c->arguments, "two\nlines"));
+  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_EQ(again->arguments.size(), 2u);
+  EXPECT_EQ(again->arguments[1].GetAsInt64(0), 3);
+  EXPECT_FALSE(ParseRegress("ENTRY f { ROOT a = f32[2] parameter(0) }").ok()) << "an argument is missing";
+}
+
+}  // namespace
+}  // namespace tenon::lab
