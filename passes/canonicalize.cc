@@ -2,7 +2,8 @@
 //
 //   a constant (or a broadcast of a scalar constant) is the second operand of a commutative op; a compare is turned around
 //   a constant array of one repeated value is a broadcast scalar
-//   a root that makes a tuple without being kTuple is a tuple of its elements (a kernel's results are taken one by one)
+//   an op of several results that is used whole (by a root, a tuple, a while) is a tuple of its elements: a kernel's results are
+//   taken one by one
 //   bitcast-convert to the same type and reduce-precision to the type's own precision are nothing
 //   a bitcast between layouts says what it does on the logical arrays: transpose, bitcast-convert, reshape, transpose; so that
 //     assign-layout may choose its operand's layout
@@ -10,6 +11,7 @@
 // First; before simplify, whose rules look for broadcast scalars.
 #include <array>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "hlo/builder.h"
 #include "passes/pass.h"
@@ -56,17 +58,36 @@ bool SplatToBroadcast(Instruction* op) {
   return true;
 }
 
-bool SplitTupleRoot(Computation* c) {
-  Instruction* root = c->root();
-  const bool makes = root->opcode() == Opcode::kReduce || root->opcode() == Opcode::kSort || root->opcode() == Opcode::kScatter ||
-                     root->opcode() == Opcode::kReduceWindow || root->opcode() == Opcode::kCustomCall;
-  if (!root->shape().is_tuple() || !makes) return false;
-  Builder b(c);
-  std::vector<Instruction*> elements;
-  for (int64_t i = 0; i < static_cast<int64_t>(root->shape().elements().size()); ++i)
-    elements.push_back(b.GetTupleElement(root, i));
-  c->set_root(b.Tuple(elements));
-  return true;
+bool MakesTuple(const Instruction& op) {
+  return op.shape().is_tuple() && (op.family() == Family::kReduction || op.family() == Family::kIndexing ||
+                                   op.opcode() == Opcode::kCustomCall);
+}
+
+// Elements instead of a tuple, where an op of several results is used whole: by the root, another tuple, a while.
+bool SplitTupleUses(Computation* c) {
+  bool changed = false;
+  for (Instruction* op : c->PostOrder()) {
+    if (!MakesTuple(*op)) continue;
+    std::vector<Instruction*> users;
+    for (Instruction* user : op->users()) {
+      if (user->opcode() != Opcode::kGetTupleElement && !absl::c_linear_search(users, user)) users.push_back(user);
+    }
+    if (users.empty() && op != c->root()) continue;
+    Builder b(c);
+    b.set_metadata(op->metadata());
+    std::vector<Instruction*> elements;
+    for (int64_t i = 0; i < static_cast<int64_t>(op->shape().elements().size()); ++i)
+      elements.push_back(b.GetTupleElement(op, i));
+    Instruction* tuple = b.Tuple(elements);
+    for (Instruction* user : users) {
+      for (int64_t i = 0; i < user->operand_count(); ++i) {
+        if (user->operand(i) == op) user->ReplaceOperand(i, tuple);
+      }
+    }
+    if (op == c->root()) c->set_root(tuple);
+    changed = true;
+  }
+  return changed;
 }
 
 // Logical dims from the slowest in memory to the fastest.
@@ -122,8 +143,11 @@ bool RunOn(Computation* c) {
 }  // namespace
 
 absl::StatusOr<bool> Canonicalize(Module& module, PassContext&) {
-  bool changed = SplitTupleRoot(module.entry());
-  for (Computation* c : module.computations()) changed |= RunOn(c);
+  bool changed = false;
+  for (Computation* c : module.computations()) {
+    changed |= SplitTupleUses(c);
+    changed |= RunOn(c);
+  }
   return changed;
 }
 

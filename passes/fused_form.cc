@@ -11,8 +11,8 @@
 namespace tenon {
 namespace {
 
-constexpr std::array<std::string_view, 9> kNames = {"loop", "row", "column", "transpose", "reduce", "gather", "scatter",
-                                                    "window", "concat"};
+constexpr std::array<std::string_view, 11> kNames = {"loop", "row", "column", "transpose", "reduce", "gather", "scatter",
+                                                     "window", "concat", "sort", "scan"};
 
 bool AllowedOutside(const Instruction& op, ViewCache& views) {
   switch (op.opcode()) {

@@ -7,10 +7,13 @@
 //   dot (library or generated contraction, with bias folding left to the backend), convolution,
 //   custom-call "aten.*" (framework step), custom-call "tenon.check" only inside fusions,
 //   fusion: everything else, even a single instruction. kind=kLoop/kInput/kCustom as XLA, and
-//     backend_config={"tenon":{"kind":"loop|row|column|transpose|reduce|gather|scatter|window|concat"}}
+//     backend_config={"tenon":{"kind":"loop|row|column|transpose|reduce|gather|scatter|window|concat|sort|scan"}}
 //     row: reductions over the minor-most dims of one common row shape, elementwise around them (softmax, layer norm, rms norm,
 //     mean...), several reductions in sequence allowed. column: reductions over outer dims, minor dim kept. reduce: any other.
-// A multi-output fusion's root is a tuple. Fused computations contain no tuples otherwise (except variadic reduce + gte), no
+//     scatter (scatter, select-and-scatter, dynamic-update-slice), sort (sort, topk), scan: that op, with constants, and with what
+//     a sort or scan reads element by element. The fusion gives its results and nothing else: its array or tuple, or (a tuple
+//     of) get-tuple-elements of it.
+// A multi-output fusion's root is a tuple. Fused computations contain no tuples otherwise (except an op of several results + gte), no
 // nested fusions, no array constants above 16 elements (those are operands), no effects but tenon.check and no control edges.
 // Every array instruction at this level has a layout. instructions() is the schedule (is_scheduled = true).
 #pragma once
@@ -20,7 +23,8 @@
 
 namespace tenon {
 
-enum class FusionForm : uint8_t { kLoop, kRow, kColumn, kTranspose, kReduce, kGather, kScatter, kWindow, kConcat };
+enum class FusionForm : uint8_t { kLoop, kRow, kColumn, kTranspose, kReduce, kGather, kScatter, kWindow, kConcat,
+                                  kSort, kScan };
 std::string_view FusionFormName(FusionForm form);
 // Reads backend_config. Error if absent or unknown.
 absl::StatusOr<FusionForm> FusionFormOf(const Instruction& fusion);

@@ -4,28 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/common/elementwise.h"
+#include "backends/common/region.h"
 #include "hlo/check.h"
 
 namespace tenon {
 namespace {
-
-bool IsSelectionOp(const Instruction& op) {
-  switch (op.opcode()) {
-    case Opcode::kParameter:
-    case Opcode::kTuple:
-    case Opcode::kCompare:
-    case Opcode::kSelect:
-    case Opcode::kAnd:
-    case Opcode::kOr:
-    case Opcode::kNot:
-    case Opcode::kXor:
-    case Opcode::kMaximum:
-    case Opcode::kMinimum:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // Users that need the number itself at compile time: strength-reduced divisions, shifts, indices.
 bool WantsImmediate(const Instruction& user) {
@@ -162,7 +145,57 @@ bool ChooseReductionSpace(FusedKernel& f, const std::vector<const Instruction*>&
   return true;
 }
 
+// The serial op behind the roots, if there is one: it must be behind all of them.
+absl::Status FindSerial(FusedKernel& f) {
+  for (size_t i = 0; i < f.roots.size(); ++i) {
+    const bool element = f.roots[i]->opcode() == Opcode::kGetTupleElement;
+    const Instruction* op = element ? f.roots[i]->operand(0) : f.roots[i];
+    if (i == 0 && IsSerialOp(op->opcode())) f.serial = op;
+    if (op == f.serial) {
+      f.components.push_back(element                  ? f.roots[i]->tuple_index()
+                             : op->shape().is_tuple() ? static_cast<int64_t>(i)
+                                                      : 0);
+    }
+  }
+  for (const Instruction* op : f.order) {
+    const bool misplaced =
+        IsSerialOp(op->opcode()) && (op != f.serial || f.components.size() != f.roots.size());
+    if (misplaced) {
+      return absl::UnimplementedError(
+          absl::StrCat(std::string(OpcodeName(op->opcode())), " ", op->name(),
+                       " is not all that its kernel makes: ", op->ToString()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The iteration space of a serial op.
+void ChooseSerialSpace(FusedKernel& f) {
+  const Instruction& op = *f.serial;
+  const bool along = op.opcode() == Opcode::kSort || op.opcode() == Opcode::kTopk ||
+                     op.opcode() == Opcode::kScan;
+  const Shape& shape = op.operand(0)->shape();
+  f.dims.assign(shape.dims().begin(), shape.dims().end());
+  f.reduced.assign(f.dims.size(), false);
+  if (!along) return;
+  const int64_t dim = op.opcode() == Opcode::kTopk ? shape.rank() - 1 : op.dimensions()[0];
+  f.reduced[static_cast<size_t>(dim)] = true;
+}
+
 }  // namespace
+
+bool IsSerialOp(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kSort:
+    case Opcode::kTopk:
+    case Opcode::kScan:
+    case Opcode::kScatter:
+    case Opcode::kSelectAndScatter:
+      return true;
+    default:
+      return false;
+  }
+}
 
 std::optional<Combine> CombineOf(const Instruction& reduce) {
   const Computation& c = *reduce.to_apply();
@@ -183,9 +216,7 @@ std::optional<Combine> CombineOf(const Instruction& reduce) {
         break;
     }
   }
-  for (const Instruction* op : c.instructions()) {
-    if (!IsSelectionOp(*op)) return std::nullopt;
-  }
+  if (!IsOrderFree(c)) return std::nullopt;
   return Combine::kSelection;
 }
 
@@ -238,7 +269,10 @@ absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
                      request.fusion->operand_count(), " operands, layouts given for ",
                      f.results.size(), " and ", f.operands.size()));
   }
-  if (reduces.empty() || !ChooseReductionSpace(f, reduces)) {
+  TENON_RETURN_IF_ERROR(FindSerial(f));
+  if (f.serial != nullptr) {
+    ChooseSerialSpace(f);
+  } else if (reduces.empty() || !ChooseReductionSpace(f, reduces)) {
     const Shape& shape = f.roots[0]->shape();
     const Shape& array = shape.is_tuple() ? shape.element(0) : shape;
     f.dims.assign(array.dims().begin(), array.dims().end());

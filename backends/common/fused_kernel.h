@@ -16,13 +16,17 @@ namespace tenon {
 // How partial results of a reduction may be merged.
 enum class Combine : uint8_t {
   kIdentity,   // one commutative op with a neutral element: partials start there
-  kSelection,  // picks among its inputs (argmax): partials start at the init value, any number of
-               // times
+  kSelection,  // picks among its inputs (argmax), in any order the same: partials start at the
+               // init value, any number of times
 };
 // nullopt: only a serial loop is right.
 std::optional<Combine> CombineOf(const Instruction& reduce);
 // The op of a kIdentity reduction.
 Opcode CombineOpcode(const Instruction& reduce);
+
+// Ops whose kernel is theirs alone, made of serial loops: the roots of such a fusion are the op's
+// results (all or some of them, in any order). Elementwise producers may be in it too.
+bool IsSerialOp(Opcode opcode);
 
 enum class Role : uint8_t { kFull, kKept, kOther };
 
@@ -33,8 +37,12 @@ struct FusedKernel {
   std::vector<OperandLayout> operands, results;
   std::vector<const Instruction*> roots;   // leaves of the result
   std::vector<const Instruction*> checks;  // tenon.check
+  // The serial op of the fusion, if it has one, and which of the op's results each root is.
+  const Instruction* serial = nullptr;
+  std::vector<int64_t> components;
   // The iteration space: dims of a full-shaped value; those reduced by every one of `reduces`
-  // (empty: no reduction phase).
+  // (empty: no reduction phase). Of a sort or scan: of its operand, the dim along which it runs
+  // counts as reduced.
   std::vector<Dim> dims;
   std::vector<bool> reduced;
   std::vector<const Instruction*> reduces;

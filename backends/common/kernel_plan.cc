@@ -11,8 +11,8 @@
 namespace tenon {
 namespace {
 
-constexpr std::array<std::string_view, 5> kKindNames = {"loop", "row", "column", "transpose",
-                                                        "scatter"};
+constexpr std::array<std::string_view, 8> kKindNames = {
+    "loop", "row", "column", "transpose", "scatter", "select-and-scatter", "sort", "scan"};
 
 std::string Numbers(std::string_view name, const std::vector<int64_t>& v) {
   return v.empty() ? std::string(name)
@@ -129,7 +129,8 @@ absl::StatusOr<KernelPlan> ParseKernelPlan(std::string_view text, DimTable* dims
   Reader in(text);
   KernelPlan plan;
   size_t kind = 0;
-  while (kind < kKindNames.size() && !in.Eat(kKindNames[kind])) ++kind;
+  while (kind < kKindNames.size() && !in.Eat(absl::StrCat(std::string(kKindNames[kind]), " ")))
+    ++kind;
   if (kind == kKindNames.size()) return absl::InvalidArgumentError("kernel plan: wanted a kind");
   plan.kind = static_cast<PlanKind>(kind);
   TENON_RETURN_IF_ERROR(in.Take("loops=["));

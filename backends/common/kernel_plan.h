@@ -19,6 +19,10 @@ enum class PlanKind : uint8_t {
   kTranspose,  // kLoop whose operands are contiguous along another loop: square tiles turned in
                // registers
   kScatter,    // copy, then serial updates
+  kSelectAndScatter,  // fill, then serial updates, windows outermost last; split over dims that no
+                      // window crosses
+  kSort,              // one row at a time, in scratch; also topk
+  kScan,              // one row at a time, or a vector of rows
 };
 std::string_view PlanKindName(PlanKind kind);
 

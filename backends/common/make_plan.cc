@@ -20,6 +20,7 @@ constexpr int kKeepCost = 12;                   // recomputing costs more instru
 constexpr int kUnrollCost = 300;                // bodies above it are not unrolled
 constexpr double kStreamedPerPiece = 64 << 10;  // elements that make a piece worth a thread
 constexpr int64_t kCachedBytes = 2 << 20;  // a kernel that moves less finds its data in a cache
+constexpr double kSerialPieceNs = 20000;   // work of a serial op that is worth a thread
 constexpr int64_t kTileBlock = 16;
 constexpr int64_t kColumnBlock = 64, kColumnChunk = 1024;
 
@@ -48,7 +49,7 @@ class Planner {
     OrderLoops();
     MergeLoops();
     ChooseLanes();
-    if (f_.roots[0]->opcode() == Opcode::kScatter) {
+    if (f_.serial != nullptr) {
       plan_.kind = PlanKind::kScatter;
       return std::move(plan_);
     }
@@ -380,10 +381,79 @@ int64_t TouchedBytes(const Instruction& parameter) {
 }  // namespace
 
 absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& target) {
-  KernelPlan plan = Planner(fused, target).Make();
+  KernelPlan plan;
+  if (fused.serial != nullptr && fused.serial->opcode() != Opcode::kScatter) {
+    TENON_ASSIGN_OR_RETURN(plan, MakeSerialPlan(fused, target));
+  } else {
+    plan = Planner(fused, target).Make();
+  }
   TENON_RETURN_IF_ERROR(CheckPlan(fused, plan));
   return plan;
 }
+
+namespace {
+
+absl::Status CheckSerial(const FusedKernel& f, const KernelPlan& plan) {
+  auto bad = [&plan](std::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel plan: ", std::string(what), ": ", ToString(plan)));
+  };
+  PlanKind wanted = plan.kind;
+  if (f.serial != nullptr) {
+    switch (f.serial->opcode()) {
+      case Opcode::kScatter:
+        wanted = PlanKind::kScatter;
+        break;
+      case Opcode::kSelectAndScatter:
+        wanted = PlanKind::kSelectAndScatter;
+        break;
+      case Opcode::kScan:
+        wanted = PlanKind::kScan;
+        break;
+      default:
+        wanted = PlanKind::kSort;
+    }
+  }
+  const bool serial = plan.kind == PlanKind::kScatter ||
+                      plan.kind == PlanKind::kSelectAndScatter || plan.kind == PlanKind::kScan ||
+                      plan.kind == PlanKind::kSort;
+  if (plan.kind != wanted || serial != (f.serial != nullptr)) return bad("not this op's kind");
+  if (!serial) return absl::OkStatus();
+  const size_t loops = plan.loops.size();
+  const size_t kept = static_cast<size_t>(std::count_if(
+      plan.loops.begin(), plan.loops.end(), [](const PlanLoop& l) { return !l.reduced; }));
+  for (const PlanLoop& l : plan.loops) {
+    if (l.dims.size() > 1 && plan.kind != PlanKind::kScatter) return bad("loops merged");
+  }
+  switch (plan.kind) {
+    case PlanKind::kSort:
+      if (static_cast<size_t>(plan.split) != kept || plan.block != 0)
+        return bad("a row is a unit of a sort");
+      if (loops > kept && !plan.loops.back().reduced) return bad("the sorted dim is no inner loop");
+      if (plan.scratch_bytes < SortScratch(f).bytes) return bad("too little scratch");
+      return absl::OkStatus();
+    case PlanKind::kScan:
+      if (static_cast<size_t>(plan.split) + (plan.block > 0 ? 1 : 0) != kept ||
+          (plan.block > 0) != (loops > 0 && !plan.loops.back().reduced && loops > kept))
+        return bad("a row or a block of rows is a unit of a scan");
+      if (plan.block == 0 && plan.lanes > 1) return bad("vectors along a scan");
+      return absl::OkStatus();
+    case PlanKind::kSelectAndScatter: {
+      const Window window = f.serial->attrs().get_or<Window>(Attr::kWindow, {});
+      if (plan.lanes > 1 || plan.block > 0) return bad("vectors across windows");
+      for (int i = 0; i < plan.split; ++i) {
+        if (!WindowsStayApart(window, plan.loops[static_cast<size_t>(i)].dims[0]))
+          return bad("windows cross a dim of the outer range");
+      }
+      return absl::OkStatus();
+    }
+    default:
+      if (plan.split > 0 || plan.block > 0) return bad("a scatter in pieces");
+      return absl::OkStatus();
+  }
+}
+
+}  // namespace
 
 absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
   auto bad = [&plan](std::string_view what) {
@@ -419,6 +489,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
       (plan.tile_loop < 0 || plan.tile_loop >= loops - 1 || plan.tile_loop < plan.split)) {
     return bad("no tile loop");
   }
+  TENON_RETURN_IF_ERROR(CheckSerial(f, plan));
   const bool phased = plan.kind == PlanKind::kRow || plan.kind == PlanKind::kColumn;
   if (phased == f.reduces.empty()) return bad("kind and reductions do not fit");
   if (phased && plan.loops.back().reduced != (plan.kind == PlanKind::kRow))
@@ -450,9 +521,18 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
     w.bytes += r->shape().is_array() ? r->shape().byte_size().constant_or(0) : 0;
   const int64_t n = elements.constant_or(0);
   w.flops = n * flops;
+  if (f.serial != nullptr && f.serial->opcode() == Opcode::kScatter)
+    cost += 8;  // one after the other
   const double bytes_per_ns = w.bytes > kCachedBytes ? 12 : 40;
   w.nanoseconds = static_cast<double>(n) * cost * 0.3 / plan.lanes +
                   static_cast<double>(w.bytes) / bytes_per_ns;
+  if (f.serial != nullptr && f.serial->opcode() != Opcode::kScatter) {
+    w.nanoseconds += SerialWork(f, static_cast<double>(n));
+    const double each =
+        w.nanoseconds / static_cast<double>(std::max<int64_t>(w.units.constant_or(1), 1));
+    w.grain = n == 0 ? 1 : std::max<int64_t>(1, static_cast<int64_t>(kSerialPieceNs / each));
+    return w;
+  }
   const double per_unit = static_cast<double>(std::max<int64_t>(n, 1)) /
                           static_cast<double>(std::max<int64_t>(w.units.constant_or(1), 1));
   const double weighted = std::max(per_unit, 1.0) * std::max(1.0, cost * 4.0 / plan.lanes / 4.0);

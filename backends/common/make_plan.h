@@ -14,6 +14,23 @@ absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& t
 // order, numbers in range.
 absl::Status CheckPlan(const FusedKernel& fused, const KernelPlan& plan);
 
+// The plans of sort, topk, scan and select-and-scatter (serial_plan.cc), and their nanoseconds on
+// one thread.
+absl::StatusOr<KernelPlan> MakeSerialPlan(const FusedKernel& fused, const CpuTarget& target);
+double SerialWork(const FusedKernel& fused, double elements);
+// No window of a select-and-scatter crosses dim d: its elements are independent.
+bool WindowsStayApart(const Window& window, int64_t d);
+// The size of the dim along which a sort or scan runs.
+Dim SerialExtent(const FusedKernel& fused);
+// A sort's columns in row scratch, operands and for topk the positions: column k has two buffers,
+// at byte offsets[k] and offsets[k] + distances[k], of elements as in memory.
+struct SortColumns {
+  std::vector<PrimitiveType> types;
+  std::vector<int64_t> offsets, distances;
+  int64_t bytes = 0;
+};
+SortColumns SortScratch(const FusedKernel& fused);
+
 struct WorkEstimate {
   int64_t bytes = 0, flops = 0;  // whole kernel; 0 if sizes are symbolic
   double nanoseconds = 0;        // one thread

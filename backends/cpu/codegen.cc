@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/common/elementwise.h"
 #include "backends/common/make_plan.h"
+#include "backends/common/region.h"
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
 #include "llvm/IR/Module.h"
@@ -73,6 +74,12 @@ class CpuKernel : public PlannedKernel {
         return EmitTransposeKernel(e, plan_);
       case PlanKind::kScatter:
         return EmitScatterKernel(e, plan_);
+      case PlanKind::kSelectAndScatter:
+        return EmitSelectAndScatterKernel(e, plan_);
+      case PlanKind::kSort:
+        return EmitSortKernel(e, plan_);
+      case PlanKind::kScan:
+        return EmitScanKernel(e, plan_);
     }
   }
 
@@ -83,22 +90,6 @@ class CpuKernel : public PlannedKernel {
   KernelInfo info_;
   std::string fingerprint_;
 };
-
-bool IsReductionBody(const Computation& c) {
-  for (const Instruction* op : c.instructions()) {
-    switch (op->opcode()) {
-      case Opcode::kParameter:
-      case Opcode::kConstant:
-        if (!op->shape().is_scalar() || !IsGeneratedType(op->shape().element_type())) return false;
-        break;
-      case Opcode::kTuple:
-        break;
-      default:
-        if (!op->IsElementwise() || !HasElementwiseBody(*op)) return false;
-    }
-  }
-  return true;
-}
 
 bool HasGeneratedTypes(const Instruction& op) {
   for (const Shape& s : FlattenShape(op.shape())) {
@@ -138,16 +129,18 @@ bool CpuCanGenerate(const Instruction& op) {
     case Opcode::kConstant:
       return op.shape().rank() == 0 || op.literal().IsSplat() || op.literal().num_elements() <= 16;
     case Opcode::kReduce:
-      return IsReductionBody(*op.to_apply());
     case Opcode::kReduceWindow:
-      for (const WindowDim& d : op.attrs().get<Window>(Attr::kWindow).dims) {
-        if (d.reversed) return false;
-      }
-      return IsReductionBody(*op.to_apply());
     case Opcode::kScatter:
-      return op.operand_count() == 3 && IsReductionBody(*op.to_apply());
     case Opcode::kMap:
-      return IsReductionBody(*op.to_apply());
+    case Opcode::kSort:
+      return IsFlatRegion(*op.to_apply());
+    case Opcode::kTopk:
+      return true;
+    case Opcode::kScan:
+      return IsFlatRegion(*op.to_apply(), /*slabs=*/true);
+    case Opcode::kSelectAndScatter:
+      return IsFlatRegion(*op.attrs().get<Computation*>(Attr::kSelect)) &&
+             IsFlatRegion(*op.attrs().get<Computation*>(Attr::kScatter));
     case Opcode::kCustomCall:
       return op.custom_call_target() == "tenon.check";
     default:
@@ -159,9 +152,7 @@ absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(
     const KernelRequest& request, const CpuTarget& target, bool excess_precision,
     const std::optional<KernelPlan>& given) {
   for (const Instruction* op : request.fusion->fused_computation()->instructions()) {
-    const bool scatter_inside =
-        op->opcode() == Opcode::kScatter && op != request.fusion->fused_computation()->root();
-    if (!CpuCanGenerate(*op) || scatter_inside) {
+    if (!CpuCanGenerate(*op)) {
       return absl::UnimplementedError(absl::StrCat("fusion ", request.fusion->name(),
                                                    ": no code generation for ", op->ToString()));
     }

@@ -159,7 +159,7 @@ class ColumnKernel {
     auto merge = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) {
       std::vector<Value*> args = x;
       args.insert(args.end(), y.begin(), y.end());
-      return e_.Apply(b(), *reduce.to_apply(), args);
+      return e_.Apply(b(), *reduce.to_apply(), args, /*merging=*/true);
     };
     for (size_t width = parts.size(); width > 1; width /= 2) {
       for (size_t i = 0; i < width / 2; ++i) parts[i] = merge(parts[i], parts[i + width / 2]);
@@ -182,7 +182,7 @@ class ColumnKernel {
           args.push_back(e_.Splat(init.v[0], init.level));
         }
         for (const KernelEmitter::InMemory& row : a.rows) args.push_back(e_.LoadRaw(row).v[0]);
-        std::vector<Value*> total = e_.Apply(b(), *reduce.to_apply(), args);
+        std::vector<Value*> total = e_.Apply(b(), *reduce.to_apply(), args, /*merging=*/true);
         for (size_t k = 0; k < a.rows.size(); ++k)
           Store(a.rows[k], {.v = {total[k]}, .level = e_.innermost()});
       });

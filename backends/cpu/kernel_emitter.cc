@@ -120,6 +120,24 @@ void KernelEmitter::If(Value* condition, const std::function<void()>& then) {
   levels_.back().before = nullptr;
 }
 
+void KernelEmitter::While(const std::function<Value*()>& condition,
+                          const std::function<void()>& body) {
+  llvm::BasicBlock* header = llvm::BasicBlock::Create(context(), "while", function_);
+  llvm::BasicBlock* inner = llvm::BasicBlock::Create(context(), "do", function_);
+  llvm::BasicBlock* exit = llvm::BasicBlock::Create(context(), "exit");
+  levels_.back().before = Here().CreateBr(header);
+  levels_.push_back({header});
+  Value* go_on = condition();
+  Here().CreateCondBr(go_on, inner, exit);
+  levels_.back().block = inner;
+  body();
+  Here().CreateBr(header);
+  levels_.pop_back();
+  exit->insertInto(function_);
+  levels_.back().block = exit;
+  levels_.back().before = nullptr;
+}
+
 void KernelEmitter::MakeMasks() {
   llvm::IRBuilder<>& b = Here();
   const unsigned lanes = static_cast<unsigned>(mode_.lanes);

@@ -94,6 +94,8 @@ class KernelEmitter {
   void VectorLoop(Index var, llvm::Value* lo, llvm::Value* hi, const VectorLoopOptions& options,
                   const std::function<void()>& body);
   void If(llvm::Value* condition, const std::function<void()>& then);
+  // while (condition()) body(): state lives in allocas.
+  void While(const std::function<llvm::Value*()>& condition, const std::function<void()>& body);
   const LaneMode& mode() const { return mode_; }
   void set_mode(const LaneMode& mode) { mode_ = mode; }
   // Lanes of the tail that are live in `copy`; nullptr: all.
@@ -119,12 +121,17 @@ class KernelEmitter {
   void DefineInMemory(const Instruction* op, const IndexTuple& index, int component,
                       InMemory where);
   void ForgetInMemory() { in_memory_.clear(); }
+  // `guard` and these bounds, those that always hold left out.
+  const Guard* Under(const Guard* guard, absl::Span<const IndexBound> bounds);
   // Memory values (emit_types.h) of base[offset]; lanes and copies as the index asks.
   Val LoadElements(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
                    const Guard* guard);
   // What to do with a load that a transpose kernel has turned in registers.
   using LoadHook = std::function<std::optional<Val>(const Instruction* parameter, Index offset)>;
   LoadHook load_hook;
+
+  void StoreElements(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
+                     const Val& value);
 
   Val BoundsHold(absl::Span<const IndexBound> bounds, const Guard* guard);
   Val LoadResult(int result, Index offset);
@@ -135,15 +142,17 @@ class KernelEmitter {
   llvm::Value* ResultPointer(int result) {
     return pointers_[fused_.operands.size() + static_cast<size_t>(result)];
   }
+  PrimitiveType ResultType(int result) const;
   llvm::Value* OperandPointer(int operand) { return pointers_[static_cast<size_t>(operand)]; }
   llvm::Value* ScratchPointer(int64_t byte_offset);
 
   // Sets the error word at the end of the kernel if any live lane of `condition` is true.
   void Check(const Instruction* check, const Val& condition);
 
-  // `computation` on values; scalars are widened where operands differ.
+  // `computation` on values; scalars are widened where operands differ. An argument that it doesn't
+  // use may be null. In a reduction (`merging`) it is open which zero max(-0, +0) gives.
   std::vector<llvm::Value*> Apply(llvm::IRBuilder<>& b, const Computation& computation,
-                                  std::span<llvm::Value* const> args);
+                                  std::span<llvm::Value* const> args, bool merging);
   // The neutral element of a kIdentity reduction, or its init value; scalar.
   llvm::Value* PartialStart(const Instruction& reduce, int component);
 
@@ -201,7 +210,6 @@ class KernelEmitter {
     int level = 0;
   };
 
-  const Guard* Under(const Guard* guard, absl::Span<const IndexBound> bounds);
   Val EvalUncached(const Instruction* op, const IndexTuple& index, const Guard* guard,
                    int component);
   Val EvalElementwise(const Instruction* op, const IndexTuple& index, const Guard* guard);
@@ -218,6 +226,7 @@ class KernelEmitter {
                                 const IndexTuple& kept,
                                 const std::function<std::vector<Val>()>& values,
                                 const std::function<std::optional<Val>()>& condition);
+  llvm::Value* Retyped(llvm::IRBuilder<>& b, const Instruction& op, llvm::Value* v);
   Val SelectVal(const Val& condition, const Val& a, const Val& b);
   Val Condition(const Guard* guard);  // all of it, parents included
   Val EmitBound(const IndexBound& bound, const Guard* guard);
@@ -234,8 +243,6 @@ class KernelEmitter {
   llvm::Value* Dummy();  // memory that may always be read
   llvm::Value* And(llvm::IRBuilder<>& b, llvm::Value* a, llvm::Value* c);
   void MakeMasks();
-  void StoreElements(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
-                     const Val& value);
   bool HasMaskedMemory(llvm::Type* element) const;
 
   const FusedKernel& fused_;

@@ -151,6 +151,11 @@ Val KernelEmitter::RuntimeValue(Index e, const Guard* guard, bool vector) {
     llvm::IRBuilder<>& b = At(v.level);
     llvm::Type* wide = WithLanesOf(x->getType(), i64_);
     Value* w = IsSigned(type) ? b.CreateSExt(x, wide) : b.CreateZExt(x, wide);
+    if (type == PrimitiveType::kU64) {  // beyond the signed range is far out of range, not negative
+      llvm::IRBuilder<>& b1 = At(v.level);
+      w = b1.CreateBinaryIntrinsic(llvm::Intrinsic::umin, w,
+                                   llvm::ConstantInt::get(wide, INT64_MAX));
+    }
     if (e->bounded) {
       Value* high = EmitDim(e->high);
       if (wide->isVectorTy()) high = Splat(high, 0);

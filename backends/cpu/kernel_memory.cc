@@ -199,8 +199,13 @@ void KernelEmitter::StoreElements(Value* base, int base_level, llvm::Type* eleme
   }
 }
 
+PrimitiveType KernelEmitter::ResultType(int result) const {
+  const Shape& shape = fused_.roots[static_cast<size_t>(result)]->shape();
+  return shape.is_tuple() ? shape.element(result).element_type() : shape.element_type();
+}
+
 Val KernelEmitter::LoadResult(int result, Index offset) {
-  const PrimitiveType type = fused_.roots[static_cast<size_t>(result)]->shape().element_type();
+  const PrimitiveType type = ResultType(result);
   // Not hoisted: what is read may have been stored a moment ago, or lie outside where a bound isn't
   // yet checked.
   Val v = LoadElements(ResultPointer(result), innermost(), MemoryType(context(), type), offset,
@@ -210,9 +215,7 @@ Val KernelEmitter::LoadResult(int result, Index offset) {
 }
 
 void KernelEmitter::StoreResult(int result, Index offset, const Val& value) {
-  const Instruction* root = fused_.roots[static_cast<size_t>(result)];
-  const PrimitiveType type = root->shape().is_tuple() ? root->shape().element(result).element_type()
-                                                      : root->shape().element_type();
+  const PrimitiveType type = ResultType(result);
   Val narrow{.level = innermost()};
   for (Value* v : value.v) narrow.v.push_back(ToMemory(Here(), type, v, specs_.types));
   StoreElements(ResultPointer(result), 0, MemoryType(context(), type), offset, narrow);

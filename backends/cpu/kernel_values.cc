@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/common/elementwise.h"
+#include "backends/common/region.h"
 #include "backends/cpu/kernel_emitter.h"
 #include "hlo/check.h"
 #include "llvm/IR/Module.h"
@@ -119,7 +120,7 @@ Val KernelEmitter::EvalElementwise(const Instruction* op, const IndexTuple& inde
     llvm::SmallVector<Value*, 3> args;
     for (const Val& o : operands) args.push_back(vector ? Splat(o.at(c), o.level) : o.at(c));
     if (op->opcode() == Opcode::kMap) {
-      r.v.push_back(Apply(At(r.level), *op->to_apply(), args)[0]);
+      r.v.push_back(Apply(At(r.level), *op->to_apply(), args, /*merging=*/false)[0]);
       continue;
     }
     absl::StatusOr<Value*> v = EmitElementwise(At(r.level), *op, args, specs_.types);
@@ -227,11 +228,21 @@ Val KernelEmitter::EvalConcatenate(const Instruction* op, const IndexTuple& inde
   return result ? *result : Val{};
 }
 
+// What moves a scalar unchanged; a bitcast may give it another type of the same width.
+Value* KernelEmitter::Retyped(llvm::IRBuilder<>& b, const Instruction& op, Value* v) {
+  const PrimitiveType from = op.operand(0)->shape().element_type(),
+                      to = op.shape().element_type();
+  if (from == to) return v;
+  Value* bits = ToMemory(b, from, v, specs_.types);
+  bits = b.CreateBitCast(bits, WithLanesOf(bits->getType(), MemoryType(context(), to)));
+  return FromMemory(b, to, bits, specs_.types);
+}
+
 std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation& computation,
-                                         std::span<Value* const> args) {
+                                         std::span<Value* const> args, bool merging) {
   absl::flat_hash_map<const Instruction*, Value*> values;
   EmitOptions options = specs_.types;
-  options.merging = true;
+  options.merging = merging;
   for (const Instruction* op : computation.PostOrder()) {
     if (op->opcode() == Opcode::kTuple) continue;
     if (op->opcode() == Opcode::kParameter) {
@@ -243,6 +254,10 @@ std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation
       values[op] = ConstantOf(RegisterType(context(), type), type, op->literal(), 0);
       continue;
     }
+    if (KeepsScalar(op->opcode())) {
+      values[op] = Retyped(b, *op, values[op->operand(0)]);
+      continue;
+    }
     llvm::SmallVector<Value*, 3> operands;
     unsigned lanes = 0;
     for (const Instruction* o : op->operands()) {
@@ -252,6 +267,10 @@ std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation
     }
     for (Value*& o : operands) {
       if (lanes > 0 && !o->getType()->isVectorTy()) o = b.CreateVectorSplat(lanes, o);
+    }
+    if (op->opcode() == Opcode::kMap) {
+      values[op] = Apply(b, *op->to_apply(), operands, merging)[0];
+      continue;
     }
     absl::StatusOr<Value*> v =
         op->IsElementwise()
@@ -328,7 +347,7 @@ std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, absl::Span<c
       for (const Val& x : v)
         args.push_back(vector ? Splat(x.at(static_cast<size_t>(c)), x.level)
                               : x.at(static_cast<size_t>(c)));
-      std::vector<Value*> next = Apply(Here(), *op->to_apply(), args);
+      std::vector<Value*> next = Apply(Here(), *op->to_apply(), args, /*merging=*/true);
       for (int64_t k = 0; k < components; ++k) {
         Value* n = next[k];
         if (wanted) {
@@ -361,7 +380,9 @@ Val KernelEmitter::EvalReduce(const Instruction* op, const IndexTuple& index, co
   const Shape& shape = op->operand(0)->shape();
   IndexTuple full(static_cast<size_t>(shape.rank()), nullptr);
   std::vector<Index> vars;
-  for (int64_t d : op->dimensions()) {
+  std::vector<int64_t> dims(op->dimensions().begin(), op->dimensions().end());
+  std::sort(dims.begin(), dims.end());  // row-major order, which a body may depend on
+  for (int64_t d : dims) {
     if (space_.num_vars() == IndexSpace::kMaxVars) {
       Fail(absl::UnimplementedError(absl::StrCat("too many loops in one kernel at ", op->name())));
       return {};
@@ -390,8 +411,9 @@ Val KernelEmitter::EvalReduce(const Instruction* op, const IndexTuple& index, co
 // Serial over the window; positions in the padding, or between dilated elements, do not count.
 Val KernelEmitter::EvalReduceWindow(const Instruction* op, const IndexTuple& index,
                                     const Guard* guard, int component) {
-  const Window& window = op->attrs().get<Window>(Attr::kWindow);
+  Window window = op->attrs().get_or<Window>(Attr::kWindow, {});
   const Shape& shape = op->operand(0)->shape();
+  if (window.dims.empty()) window.dims.resize(static_cast<size_t>(shape.rank()));
   std::vector<Index> vars;
   IndexTuple at;
   std::vector<IndexBound> bounds;

@@ -11,6 +11,9 @@ void EmitRowKernel(KernelEmitter& e, const KernelPlan& plan);
 void EmitColumnKernel(KernelEmitter& e, const KernelPlan& plan);
 void EmitTransposeKernel(KernelEmitter& e, const KernelPlan& plan);
 void EmitScatterKernel(KernelEmitter& e, const KernelPlan& plan);
+void EmitSelectAndScatterKernel(KernelEmitter& e, const KernelPlan& plan);
+void EmitSortKernel(KernelEmitter& e, const KernelPlan& plan);
+void EmitScanKernel(KernelEmitter& e, const KernelPlan& plan);
 
 // ---- shared ----
 

@@ -87,7 +87,7 @@ void EmitOthers(KernelEmitter& e, bool all_checks) {
     const Instruction* check;
   };
   std::vector<Item> items;
-  for (int64_t i : RootsWithRole(f, Role::kOther))
+  for (int64_t i : f.serial != nullptr ? std::vector<int64_t>() : RootsWithRole(f, Role::kOther))
     items.push_back({&RootShape(f, static_cast<size_t>(i)), i, nullptr});
   for (const Instruction* c : f.checks) {
     if (all_checks || f.RoleOf(c->operand(0)->shape()) == Role::kOther)

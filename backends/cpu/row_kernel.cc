@@ -122,7 +122,7 @@ class RowKernel {
       }
       const std::vector<Value*> old = args;
       for (const Val& v : values) args.push_back(e_.Splat(v.at(static_cast<size_t>(c)), v.level));
-      std::vector<Value*> next = e_.Apply(b(), *p.reduce->to_apply(), args);
+      std::vector<Value*> next = e_.Apply(b(), *p.reduce->to_apply(), args, /*merging=*/true);
       for (size_t k = 0; k < next.size(); ++k) {
         Value* mask = e_.LaneMask(c);
         Value* n = mask != nullptr ? b().CreateSelect(mask, next[k], old[k]) : next[k];
@@ -145,7 +145,7 @@ class RowKernel {
     auto merge = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) {
       std::vector<Value*> args = x;
       args.insert(args.end(), y.begin(), y.end());
-      return e_.Apply(b(), *reduce.to_apply(), args);
+      return e_.Apply(b(), *reduce.to_apply(), args, /*merging=*/true);
     };
     for (size_t width = parts.size(); width > 1; width /= 2) {
       for (size_t i = 0; i < width / 2; ++i) parts[i] = merge(parts[i], parts[i + width / 2]);

@@ -12,8 +12,18 @@ namespace {
 
 constexpr int64_t kMaxReachVisits = 4000;
 
-bool IsTupleReduceElement(const Instruction& op) {
-  return op.opcode() == Opcode::kGetTupleElement && op.operand(0)->opcode() == Opcode::kReduce;
+// Ops of several results: a reduce, sort, scatter, ... of several operands, a topk.
+bool MakesTuple(const Instruction& op) {
+  return op.shape().is_tuple() && (op.family() == Family::kReduction || op.family() == Family::kIndexing);
+}
+bool IsElementOfOp(const Instruction& op) { return op.opcode() == Opcode::kGetTupleElement && MakesTuple(*op.operand(0)); }
+// What makes the value.
+const Instruction& MakerOf(const Instruction& op) { return IsElementOfOp(op) ? *op.operand(0) : op; }
+// Every element of a tuple is taken out by a get-tuple-element.
+bool AllElementsUsed(const Instruction& op) {
+  absl::flat_hash_set<int64_t> used;
+  for (const Instruction* user : op.users()) used.insert(user->tuple_index());
+  return used.size() == op.shape().elements().size();
 }
 bool IsCheck(const Instruction& op) {
   return op.opcode() == Opcode::kCustomCall && op.custom_call_target() == "tenon.check";
@@ -23,10 +33,25 @@ Dim ElementsOf(const Shape& shape) {
 }
 const Shape& ArrayShape(const Instruction& op) { return op.shape().is_tuple() ? op.shape().element(0) : op.shape(); }
 
-// Ops that fill their kernel alone: nothing joins them as producer and they join nobody.
+bool IsSort(Opcode opcode) { return opcode == Opcode::kSort || opcode == Opcode::kTopk; }
+
+// Ops that fill their kernel alone: they join nobody.
 bool Alone(Opcode opcode) {
   return opcode == Opcode::kScatter || opcode == Opcode::kReduceWindow || opcode == Opcode::kSelectAndScatter ||
-         opcode == Opcode::kDynamicUpdateSlice;
+         opcode == Opcode::kDynamicUpdateSlice || opcode == Opcode::kScan || IsSort(opcode);
+}
+
+// What may join such an op as producer: constants, and what a sort or scan reads once per element of its own.
+bool FeedsAlone(const Instruction& op, const Instruction& consumer) {
+  if (op.opcode() == Opcode::kConstant) return true;
+  if (!IsSort(consumer.opcode()) && consumer.opcode() != Opcode::kScan) return false;
+  if (op.opcode() == Opcode::kIota || op.opcode() == Opcode::kBroadcast) return true;
+  return op.IsElementwise() && Shape::SameDims(op.shape(), consumer.operand(0)->shape());
+}
+
+// A scatter needs memory for all of its results, even for one that nobody reads: its fusion gives the tuple.
+bool WholeTuple(const Instruction& op) {
+  return op.opcode() == Opcode::kScatter && op.shape().is_tuple() && !AllElementsUsed(op);
 }
 
 bool LoopLike(FusionForm form) {
@@ -49,6 +74,9 @@ FusionForm SingleForm(const Instruction& op) {
     case Opcode::kScatter:
     case Opcode::kSelectAndScatter:
     case Opcode::kDynamicUpdateSlice: return FusionForm::kScatter;
+    case Opcode::kSort:
+    case Opcode::kTopk: return FusionForm::kSort;
+    case Opcode::kScan: return FusionForm::kScan;
     case Opcode::kReduceWindow: return FusionForm::kWindow;
     case Opcode::kConcatenate: return FusionForm::kConcat;
     case Opcode::kCopy:
@@ -122,6 +150,10 @@ bool Clusters::Fusible(const Instruction& op) const {
   }
   if (op.opcode() == Opcode::kConstant) return UpperBound(op.shape().num_elements()) <= 16;
   if (!op.control_predecessors().empty() || !op.control_successors().empty()) return false;
+  if (MakesTuple(op)) {  // a whole tuple is nothing that a kernel could give to others
+    if (&op == computation_->root() || op.users().empty()) return false;
+    if (!absl::c_all_of(op.users(), [](const Instruction* u) { return u->opcode() == Opcode::kGetTupleElement; })) return false;
+  }
   return !context_.can_generate || context_.can_generate(op);
 }
 
@@ -162,7 +194,7 @@ Clusters::Needs Clusters::NeedsOf(const Instruction* op) const {
   Needs needs;
   needs.outside = op == computation_->root();
   for (const Instruction* user : op->users()) {
-    if (IsTupleReduceElement(*user)) {  // placed together with its reduce
+    if (IsElementOfOp(*user)) {  // placed together with its reduce
       const Needs inner = NeedsOf(user);
       needs.outside |= inner.outside;
       for (Cluster* c : inner.clusters) {
@@ -179,7 +211,7 @@ Clusters::Needs Clusters::NeedsOf(const Instruction* op) const {
 }
 
 void Clusters::Place(Instruction* op) {
-  if (IsTupleReduceElement(*op) && Fusible(*op->operand(0))) return;
+  if (IsElementOfOp(*op) && Fusible(*op->operand(0))) return;
   if (!Fusible(*op)) {
     outside_.insert(op);
     return;
@@ -226,8 +258,8 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *why = "needs a kernel of its own";
     return false;
   }
-  if (Alone(c.lead->opcode()) && op->opcode() != Opcode::kConstant) {
-    *why = absl::StrCat(std::string(OpcodeName(c.lead->opcode())), " takes its operands from memory");
+  if (const Instruction& maker = MakerOf(*c.lead); Alone(maker.opcode()) && !FeedsAlone(*op, maker)) {
+    *why = absl::StrCat(std::string(OpcodeName(maker.opcode())), " takes its operands from memory");
     return false;
   }
   if (c.cost + CostOf(*op) > context_.target.max_fusion_instructions && CostOf(*op) > 0) {
@@ -301,7 +333,7 @@ bool Clusters::RowsStayApart(const Instruction* reduce, const Cluster& c, const 
     const Instruction* op = work.back();
     work.pop_back();
     for (const Instruction* user : op->users()) {
-      const bool inside = c.contains.contains(user) || IsTupleReduceElement(*user);
+      const bool inside = c.contains.contains(user) || IsElementOfOp(*user);
       if (inside && below.insert(user).second) work.push_back(user);
     }
   }
@@ -369,6 +401,11 @@ void Clusters::Add(Instruction* op, Cluster* c, bool as_result) {
   c->contains.insert(op);
   c->cost += CostOf(*op);
   homes_[op].push_back(c);
+  if (WholeTuple(*op)) {
+    c->results.insert(op);
+    for (Instruction* element : op->users()) outside_.insert(element);
+    return;
+  }
   if (op->shape().is_tuple()) {  // a variadic reduce and its elements stay together
     for (Instruction* element : op->users()) {
       c->members.insert(c->members.end() - 1, element);
@@ -389,7 +426,7 @@ void Clusters::Start(Instruction* op, bool as_result) {
   Cluster* c = clusters_.back().get();
   c->form = SingleForm(*op);
   if (c->form == FusionForm::kRow) c->domain = DomainOfReduce(*op);
-  c->lead = op->shape().is_tuple() ? op->users()[0] : op;
+  c->lead = op->shape().is_tuple() && !WholeTuple(*op) ? op->users()[0] : op;
   Add(op, c, as_result);
 }
 

@@ -57,10 +57,20 @@ bool RowMayOverwrite(const Instruction* parameter, const Instruction& result) {
   return absl::c_all_of(Below(parameter), [&](const Instruction* op) { return KeepsRows(*op, domain); });
 }
 
+// What the result is scattered into: of a scatter of several operands, each result has its own.
 bool ScatterMayOverwrite(const Instruction* parameter, const Instruction& result) {
-  const bool into = result.opcode() == Opcode::kScatter || result.opcode() == Opcode::kDynamicUpdateSlice;
-  return into && result.operand(0) == parameter && parameter->user_count() == 1 &&
-         absl::c_count(result.operands(), parameter) == 1;
+  const bool element = result.opcode() == Opcode::kGetTupleElement;
+  const Instruction& op = element ? *result.operand(0) : result;
+  const bool into = op.opcode() == Opcode::kScatter || op.opcode() == Opcode::kDynamicUpdateSlice;
+  return into && op.operand(element ? result.tuple_index() : 0) == parameter && parameter->user_count() == 1 &&
+         absl::c_count(op.operands(), parameter) == 1;
+}
+
+// A row is read whole before it is written, and nobody else reads it.
+bool SortMayOverwrite(const Instruction* parameter, const Instruction& result) {
+  const Instruction& op = result.opcode() == Opcode::kGetTupleElement ? *result.operand(0) : result;
+  return op.opcode() == Opcode::kSort && Shape::SameDims(parameter->shape(), result.shape()) &&
+         absl::c_all_of(parameter->users(), [&](const Instruction* u) { return u == &op; });
 }
 
 }  // namespace
@@ -77,6 +87,8 @@ bool MayOverwrite(const Instruction& fusion, int64_t operand, const Instruction&
       return RowMayOverwrite(parameter, result);
     case FusionForm::kScatter:
       return ScatterMayOverwrite(parameter, result);
+    case FusionForm::kSort:
+      return SortMayOverwrite(parameter, result);
     default:
       return false;
   }

@@ -135,7 +135,7 @@ TEST(OpCases, EqualEvaluatorOnEveryIsa) {
     if (fits) {
       for (const Instruction* op : built->request.fusion->fused_computation()->instructions()) {
         fits &= CpuCanGenerate(*op) && op->shape().is_static() &&
-                (op->opcode() != Opcode::kScatter ||
+                (!IsSerialOp(op->opcode()) ||
                  op == built->request.fusion->fused_computation()->root());
       }
     }

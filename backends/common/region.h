@@ -1,0 +1,19 @@
+// Regions: computations that kernels apply to elements (to_apply of reduce, map, sort, scatter, ...).
+#pragma once
+
+#include "hlo/computation.h"
+
+namespace tenon {
+
+// Moves a scalar unchanged (a bitcast perhaps as another type).
+bool KeepsScalar(Opcode opcode);
+
+// Nothing but elementwise ops with code, on scalars. With `slabs`, on arrays of the dims of its
+// parameters too (a scan's slices), each element for itself.
+bool IsFlatRegion(const Computation& region, bool slabs = false);
+
+// A reducer that only chooses among its arguments, and the same in any order and however often:
+// commutative, associative, idempotent. (Not so: an argmax that keeps the left one of two NaNs.)
+bool IsOrderFree(const Computation& body);
+
+}  // namespace tenon
