@@ -2,6 +2,7 @@
 // from each other by definition; opt-barrier is kept apart on purpose (DESIGN D22: re-gathered weights).
 // After simplification, before layouts and fusion.
 #include "absl/container/flat_hash_map.h"
+#include "hlo/plant.h"
 #include "passes/pass.h"
 
 namespace tenon {
@@ -17,7 +18,8 @@ size_t KeyOf(const Instruction& op) {
 }
 
 bool Mergeable(const Instruction& op) {
-  return op.opcode() != Opcode::kParameter && op.opcode() != Opcode::kOptBarrier && !op.IsStateful() &&
+  const bool stateful = op.IsStateful() && !(Planted(Plant::kCseRng) && op.family() == Family::kRandom);
+  return op.opcode() != Opcode::kParameter && op.opcode() != Opcode::kOptBarrier && !stateful &&
          op.control_predecessors().empty() && op.control_successors().empty();
 }
 

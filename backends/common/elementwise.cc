@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/common/math/math.h"
+#include "hlo/plant.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/Module.h"
 
@@ -47,6 +48,7 @@ using Body = Value* (*)(const Emission&);
 // on a tie or a NaN; only x's NaN is put back, off the chain of accumulators.
 Value* MergeExtremum(const Emission& e, bool max, Value* p, Value* x) {
   Value* r = e.b.CreateSelect(max ? e.b.CreateFCmpOGT(x, p) : e.b.CreateFCmpOLT(x, p), x, p);
+  if (Planted(Plant::kNanMax) && max) return r;
   return e.b.CreateSelect(e.b.CreateFCmpUNO(x, x), x, r);
 }
 
@@ -184,7 +186,8 @@ llvm::CmpInst::Predicate IntPredicate(std::string_view direction, bool is_signed
 
 Value* Compare(const Emission& e) {
   const std::string& direction = e.op.comparison_direction();
-  if (!e.is_float()) return e.b.CreateICmp(IntPredicate(direction, e.is_signed()), e.x(), e.y());
+  const bool is_signed = e.is_signed() || Planted(Plant::kUnsignedCompare);
+  if (!e.is_float()) return e.b.CreateICmp(IntPredicate(direction, is_signed), e.x(), e.y());
   if (e.op.attrs().get_or<std::string>(Attr::kComparisonType, "") != "TOTALORDER") {
     return e.b.CreateFCmp(FloatPredicate(direction), e.x(), e.y());
   }

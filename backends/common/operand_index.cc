@@ -1,8 +1,10 @@
 // MapToOperand: one function per movement op.
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "backends/common/index_map.h"
 #include "hlo/check.h"
+#include "hlo/plant.h"
 
 namespace tenon {
 namespace {
@@ -21,7 +23,8 @@ OperandIndex Pad(IndexSpace& space, const Instruction& op, absl::Span<const Inde
   OperandIndex r;
   for (size_t i = 0; i < index.size(); ++i) {
     const PaddingDim& p = config.dims[i];
-    Index e = space.AddConstant(index[i], -p.low);
+    const int64_t low = Planted(Plant::kPadOffByOne) && p.high < 0 ? p.low - 1 : p.low;
+    Index e = space.AddConstant(index[i], -low);
     if (p.interior != 0) {
       r.bounds.push_back({space.Mod(e, p.interior + 1), 1});
       // Below zero is out of bounds whatever the quotient.
@@ -115,12 +118,22 @@ OperandIndex Gather(IndexSpace& space, const Instruction& op, absl::Span<const I
     }
     Index e = has(collapsed, i) ? space.Constant(0) : index[offset_dims[next_offset++]];
     if (auto m = std::find(start_map.begin(), start_map.end(), i); m != start_map.end()) {
-      e = space.Add(
-          e, space.Runtime(indices, start_at(m - start_map.begin()), data.dim(i) - sizes[i]));
+      Dim last = data.dim(i) - sizes[i];
+      if (Planted(Plant::kGatherClamp)) last = Max(last - 1, 0);
+      e = space.Add(e, space.Runtime(indices, start_at(m - start_map.begin()), last));
     }
     r.index.push_back(e);
   }
   return r;
+}
+
+// Plant::kBroadcastDim: what belongs along the minor dimension goes along the one before it, where both have one size.
+void SwapSquareMinor(const Instruction& op, absl::Span<const Index> index, OperandIndex* r) {
+  const int64_t rank = op.shape().rank();
+  const bool square = rank >= 2 && KnownEqual(op.shape().dim(rank - 1), op.shape().dim(rank - 2));
+  if (!square || op.dimensions().empty() || op.dimensions().back() != rank - 1) return;
+  if (absl::c_linear_search(op.dimensions(), rank - 2)) return;
+  r->index.back() = index[rank - 2];
 }
 
 // Reinterprets memory: by the layouts of both shapes.
@@ -154,6 +167,7 @@ std::optional<OperandIndex> MapToOperand(IndexSpace& space, const Instruction& o
     case Opcode::kBroadcast: {
       OperandIndex r;
       for (int64_t d : op.dimensions()) r.index.push_back(index[d]);
+      if (Planted(Plant::kBroadcastDim)) SwapSquareMinor(op, index, &r);
       return r;
     }
     case Opcode::kReshape:

@@ -6,6 +6,7 @@
 #include "backends/common/region.h"
 #include "backends/cpu/kernel_emitter.h"
 #include "hlo/check.h"
+#include "hlo/plant.h"
 #include "llvm/IR/Module.h"
 
 namespace tenon {
@@ -306,6 +307,7 @@ Value* KernelEmitter::PartialStart(const Instruction& reduce, int component) {
     case Opcode::kMultiply:
       return IsFloat(type) ? llvm::ConstantFP::get(t, 1) : integer(1);
     case Opcode::kMaximum:
+      if (IsFloat(type) && Planted(Plant::kReduceInit)) return llvm::ConstantFP::get(t, std::numeric_limits<float>::min());
       return IsFloat(type) ? llvm::ConstantFP::get(t, -inf) : integer(IsSigned(type) ? top : 0);
     case Opcode::kMinimum:
       return IsFloat(type) ? llvm::ConstantFP::get(t, inf)

@@ -2,6 +2,7 @@
 // row.
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
+#include "hlo/plant.h"
 
 namespace tenon {
 
@@ -124,7 +125,7 @@ class RowKernel {
       for (const Val& v : values) args.push_back(e_.Splat(v.at(static_cast<size_t>(c)), v.level));
       std::vector<Value*> next = e_.Apply(b(), *p.reduce->to_apply(), args, /*merging=*/true);
       for (size_t k = 0; k < next.size(); ++k) {
-        Value* mask = e_.LaneMask(c);
+        Value* mask = Planted(Plant::kTailMask) ? nullptr : e_.LaneMask(c);
         Value* n = mask != nullptr ? b().CreateSelect(mask, next[k], old[k]) : next[k];
         b().CreateStore(n, scalar_tail ? p.scalars[k] : p.vectors[k][static_cast<size_t>(c)]);
       }
@@ -164,7 +165,7 @@ class RowKernel {
       }
       total = merge(low, high);
     }
-    if (!p.scalars.empty()) {
+    if (!p.scalars.empty() && !Planted(Plant::kTailMask)) {
       std::vector<Value*> tail;
       for (llvm::AllocaInst* s : p.scalars)
         tail.push_back(b().CreateLoad(s->getAllocatedType(), s));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "hlo/check.h"
+#include "hlo/plant.h"
 #include "passes/fused_form.h"
 #include "passes/memory/in_place.h"
 #include "passes/memory/strided_view.h"
@@ -75,6 +76,7 @@ class Planner {
     for (const Instruction* op : order_) {
       if (op->opcode() == Opcode::kGetTupleElement || options_.is_view(*op)) continue;  // no step: what reads it reads the memory
       for (const Instruction* o : op->operands()) {
+        if (Planted(Plant::kAliasHazard) && options_.is_view(*o)) continue;
         ForEachLeaf(*o, [&](int32_t a) { plan_.allocations[a].last = std::max(plan_.allocations[a].last, position_.at(op)); });
       }
     }

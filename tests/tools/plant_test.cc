@@ -1,0 +1,144 @@
+// Each planted bug does what hlo/plant.h says of it: a small module that miscompares with the plant and not without.
+#include "hlo/plant.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "hlo/text/text.h"
+#include "tools/lab/miscompare.h"
+#include "tools/lab/random_inputs.h"
+
+namespace tenon::lab {
+namespace {
+
+struct PlantCase {
+  Plant plant;
+  const char* text;
+};
+
+constexpr PlantCase kCases[] = {
+    {Plant::kTailMask, R"(
+      sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+      ENTRY e {
+        p = f32[3,7] parameter(0)
+        one = f32[] constant(1)
+        ones = f32[3,7] broadcast(one), dimensions={}
+        q = f32[3,7] add(p, ones)
+        zero = f32[] constant(0)
+        ROOT r = f32[3] reduce(q, zero), dimensions={1}, to_apply=sum
+      })"},
+    {Plant::kReduceInit, R"(
+      most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }
+      ENTRY e {
+        p = f32[3,8] parameter(0)
+        a = f32[3,8] abs(p)
+        n = f32[3,8] negate(a)
+        low = f32[] constant(-inf)
+        ROOT r = f32[3] reduce(n, low), dimensions={1}, to_apply=most
+      })"},
+    {Plant::kBroadcastDim, R"(
+      ENTRY e {
+        p = f32[5] parameter(0)
+        q = f32[5,5] parameter(1)
+        b = f32[5,5] broadcast(p), dimensions={1}
+        ROOT r = f32[5,5] add(b, q)
+      })"},
+    {Plant::kAliasHazard, R"(
+      ENTRY e {
+        p = f32[8,6] parameter(0)
+        q = f32[8,6] parameter(1)
+        a = f32[8,6] exponential(p)
+        t = f32[6,8] transpose(a), dimensions={1,0}
+        n = f32[8,6] sine(a)
+        x = f32[8,8] dot(n, q), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+        y = f32[6,8] dot(t, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        ROOT r = (f32[6,8], f32[8,6]) tuple(y, n)
+      })"},
+    {Plant::kNanMax, R"(
+      most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }
+      ENTRY e {
+        p = f32[3,16] parameter(0)
+        z = f32[3,16] subtract(p, p)
+        d = f32[3,16] divide(z, z)
+        s = f32[3,2] slice(d), slice={[0:3],[0:2]}
+        v = f32[3,14] slice(p), slice={[0:3],[2:16]}
+        c = f32[3,16] concatenate(s, v), dimensions={1}
+        low = f32[] constant(-inf)
+        ROOT r = f32[3] reduce(c, low), dimensions={1}, to_apply=most
+      })"},
+    {Plant::kPadOffByOne, R"(
+      ENTRY e {
+        p = f32[6,4] parameter(0)
+        z = f32[] constant(0)
+        ROOT r = f32[6,4] pad(p, z), padding=1_-1x0_0
+      })"},
+    {Plant::kUnsignedCompare, R"(
+      ENTRY e {
+        p = u32[4,4] parameter(0)
+        h = u32[] constant(2147483648)
+        hs = u32[4,4] broadcast(h), dimensions={}
+        a = u32[4,4] or(p, hs)
+        b = u32[4,4] shift-right-logical(a, a)
+        ROOT r = pred[4,4] compare(b, a), direction=LT
+      })"},
+    {Plant::kGatherClamp, R"(
+      ENTRY e {
+        p = f32[6,4] parameter(0)
+        i = s32[3] constant({0, 5, 9})
+        ROOT g = f32[3,4] gather(p, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}
+      })"},
+    {Plant::kStaleLayout, R"(
+      ENTRY e {
+        p = f32[6,6] parameter(0)
+        q = f32[6,6] parameter(1)
+        t = f32[6,6] transpose(p), dimensions={1,0}
+        ROOT d = f32[6,6] dot(t, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      })"},
+};
+
+std::vector<Literal> SmallIntegers(const Module& module) {
+  Random random(1);
+  std::vector<Literal> arguments;
+  for (const Instruction* p : module.entry()->parameters()) arguments.push_back(RandomArray(p->shape(), Style::kUnit, random));
+  return arguments;
+}
+
+class PlantTest : public testing::TestWithParam<PlantCase> {
+ protected:
+  void TearDown() override { SetPlant(Plant::kNone); }
+};
+
+TEST_P(PlantTest, IsSeenWhenPlantedAndOnlyThen) {
+  if (!kPlantsBuilt) GTEST_SKIP() << "built with TENON_PLANTS=OFF";
+  absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(GetParam().text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  const std::vector<Literal> arguments = SmallIntegers(**module);
+  const Verdict sound = Judge(**module, arguments);
+  EXPECT_EQ(sound.outcome, Outcome::kSame) << OutcomeName(sound.outcome) << ": " << sound.text;
+  ASSERT_TRUE(SetPlant(GetParam().plant));
+  const Verdict planted = Judge(**module, arguments);
+  EXPECT_EQ(planted.outcome, Outcome::kDifferent) << OutcomeName(planted.outcome) << ": " << planted.text << " unjudged " << planted.unjudged;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PlantTest, testing::ValuesIn(kCases), [](const auto& info) {
+  std::string name(PlantName(info.param.plant));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(Plant, NamesAndNumbers) {
+  for (int k = 1; k <= kNumPlants; ++k) {
+    const std::optional<Plant> plant = ParsePlant(std::to_string(k));
+    ASSERT_TRUE(plant.has_value());
+    EXPECT_EQ(static_cast<int>(*plant), k);
+    EXPECT_EQ(ParsePlant(PlantName(*plant)), plant);
+    EXPECT_FALSE(PlantDoc(*plant).empty());
+  }
+  EXPECT_FALSE(ParsePlant("0").has_value());
+  EXPECT_FALSE(ParsePlant("11").has_value());
+  EXPECT_FALSE(ParsePlant("tail").has_value());
+}
+
+}  // namespace
+}  // namespace tenon::lab
