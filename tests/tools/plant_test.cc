@@ -1,4 +1,5 @@
-// Each planted bug does what hlo/plant.h says of it: a small module that miscompares with the plant and not without.
+// Each planted bug does what hlo/plant.h says of it: a small module that miscompares with the plant
+// and not without.
 #include "hlo/plant.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 #include <limits>
 
 #include "hlo/text/text.h"
-#include "tools/lab/miscompare.h"
+#include "tools/lab/predicate.h"
 #include "tools/lab/random_inputs.h"
 
 namespace tenon::lab {
@@ -97,10 +98,11 @@ constexpr PlantCase kCases[] = {
       })"},
 };
 
-std::vector<Literal> SmallIntegers(const Module& module) {
+std::vector<Literal> UnitInputs(const Module& module) {
   Random random(1);
   std::vector<Literal> arguments;
-  for (const Instruction* p : module.entry()->parameters()) arguments.push_back(RandomArray(p->shape(), Style::kUnit, random));
+  for (const Instruction* p : module.entry()->parameters())
+    arguments.push_back(RandomArray(p->shape(), Style::kUnit, random));
   return arguments;
 }
 
@@ -113,12 +115,13 @@ TEST_P(PlantTest, IsSeenWhenPlantedAndOnlyThen) {
   if (!kPlantsBuilt) GTEST_SKIP() << "built with TENON_PLANTS=OFF";
   absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(GetParam().text);
   ASSERT_TRUE(module.ok()) << module.status();
-  const std::vector<Literal> arguments = SmallIntegers(**module);
-  const Verdict sound = Judge(**module, arguments);
+  const std::vector<Literal> arguments = UnitInputs(**module);
+  const Verdict sound = JudgeByTolerance(**module, arguments, {}, 1e-3);
   EXPECT_EQ(sound.outcome, Outcome::kSame) << OutcomeName(sound.outcome) << ": " << sound.text;
   ASSERT_TRUE(SetPlant(GetParam().plant));
-  const Verdict planted = Judge(**module, arguments);
-  EXPECT_EQ(planted.outcome, Outcome::kDifferent) << OutcomeName(planted.outcome) << ": " << planted.text << " unjudged " << planted.unjudged;
+  const Verdict planted = JudgeByTolerance(**module, arguments, {}, 1e-3);
+  EXPECT_EQ(planted.outcome, Outcome::kDifferent)
+      << OutcomeName(planted.outcome) << ": " << planted.text << " unjudged " << planted.unjudged;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PlantTest, testing::ValuesIn(kCases), [](const auto& info) {

@@ -15,9 +15,10 @@
 #include "absl/strings/str_join.h"
 #include "backends/literal_executable.h"
 #include "hlo/eval/evaluator.h"
+#include "hlo/plant.h"
 #include "hlo/text/text.h"
 #include "hlo/tolerance.h"
-#include "tools/hlo-run/npy.h"
+#include "tools/lab/npy.h"
 
 namespace tenon {
 namespace {
@@ -45,6 +46,7 @@ The CPU backend hands dots to a framework's library; there is none here, so they
   --passes=a,b --disable=a,b --stop-after=a --dump=DIR   as in hlo-opt and TENON_DUMP
   --no-excess-precision     round bf16 and f16 after every instruction, as the evaluator does
   --fill-elided             fill {...} constants deterministically
+  --plant=K                 with planted bug K (hlo-reduce --list-plants)
   --help                    this text
 
 Exit code: 0 all outputs agree, 1 they differ, 2 bad usage, 3 the module was refused or didn't run.
@@ -93,6 +95,7 @@ bool SetFlag(const std::string& key, const std::string& value, Options* o) {
   else if (key == "--dump") o->compile.dump_dir = value;
   else if (key == "--no-excess-precision") o->compile.excess_precision = false;
   else if (key == "--fill-elided") o->parse.fill_elided_constants = true;
+  else if (key == "--plant") return ParsePlant(value).has_value() && SetPlant(*ParsePlant(value));
   else return false;
   return true;
 }

@@ -1,4 +1,4 @@
-#include "tools/hlo-run/npy.h"
+#include "tools/lab/npy.h"
 
 #include <zlib.h>
 
