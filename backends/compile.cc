@@ -1,8 +1,6 @@
 #include "backends/compile.h"
 
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +9,7 @@
 #include "backends/common/kernel.h"
 #include "backends/cpu/jit.h"
 #include "backends/program_builder.h"
+#include "backends/report/module_report.h"
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
@@ -35,22 +34,6 @@ class PhaseTimer {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-// Files of one compile under dump_dir. A dump that cannot be written never fails the compile.
-class Dumper {
- public:
-  explicit Dumper(const CompileOptions& options) : dir_(options.dump_dir), prefix_(options.dump_prefix) {
-    std::error_code ignored;
-    if (on()) std::filesystem::create_directories(dir_, ignored);
-  }
-  bool on() const { return !dir_.empty(); }
-  void Write(const std::string& name, const std::string& text) const {
-    if (on()) std::ofstream(std::filesystem::path(dir_) / absl::StrCat(prefix_, name)) << text;
-  }
-
- private:
-  std::string dir_, prefix_;
-};
-
 int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 TargetInfo InfoOfTarget(const CpuTarget& target, const CompileOptions& options) {
@@ -73,90 +56,156 @@ absl::Status TryPlan(const Instruction& fusion, const CpuTarget& target, bool ex
   return PlanCpuKernel(request, target, excess_precision).status();
 }
 
-absl::Status RunPasses(Module& module, const CompileOptions& options, const CpuTarget& target, const Dumper& dumper,
-                       std::vector<Remark>* remarks) {
-  PassContext context;
-  context.target = InfoOfTarget(target, options);
-  context.excess_precision = options.excess_precision;
-  context.remarks = remarks;
-  context.evaluate = [](const Instruction& op, absl::Span<const Literal> operands) { return EvaluateInstruction(op, operands); };
-  context.can_generate = CpuCanGenerate;
-  context.try_plan = [&](const Instruction& fusion) { return TryPlan(fusion, target, options.excess_precision); };
-  PipelineOptions pipeline{.passes = options.passes, .disable = options.disable_passes, .stop_after = options.stop_after,
-                           .verify = options.verify_passes};
-  if (dumper.on()) {
-    dumper.Write("00.input.hlo", Print(module));
-    pipeline.dump = [&](std::string_view pass, int index, const Module& m) {
-      dumper.Write(absl::StrFormat("%02d.%s.hlo", index + 1, std::string(pass)), Print(m));
-    };
-  }
-  if (options.inject_fault == "pass-crash") throw InternalError("injected crash in a pass");
-  TENON_RETURN_IF_ERROR(RunPipeline(module, context, pipeline).status());
-  return CheckFusedForm(module);
-}
-
-// Contiguous shares of the kernels, one LLVM module each, one thread each. Threads are joined before the return, so that a
-// forked child never misses one.
-absl::Status CompileKernels(BuiltProgram& built, const CompileOptions& options, const CpuTarget& target, const Dumper& dumper) {
-  const int kernels = static_cast<int>(built.kernels.size());
-  if (kernels == 0) return absl::OkStatus();
-  const int wanted = options.compile_threads > 0 ? options.compile_threads : std::min(3, Cores());
-  const int threads = std::clamp(kernels / 2, 1, wanted);
-  struct Share { absl::StatusOr<std::vector<uint8_t>> object; std::string ir, assembly; };
-  std::vector<Share> shares(threads);
-  auto compile = [&](int t) {
-    ObjectRequest request{.target = target, .name = absl::StrCat(built.program.name, ".", t), .inject_fault = options.inject_fault};
-    if (dumper.on()) {
-      request.llvm_ir = &shares[t].ir;
-      request.assembly = &shares[t].assembly;
-    }
-    request.emit = [&, t](llvm::Module& module) -> absl::Status {
-      for (int k = t; k < kernels; k += threads) {
-        TENON_RETURN_IF_ERROR(built.kernels[k]->Emit(module, built.program.kernels[k].symbol));
-      }
-      return absl::OkStatus();
-    };
-    shares[t].object = CompileToObject(request);
-  };
-  std::vector<std::thread> workers;
-  for (int t = 1; t < threads; ++t) workers.emplace_back(compile, t);
-  compile(0);
-  for (std::thread& w : workers) w.join();
-  for (int t = 0; t < threads; ++t) {
-    TENON_RETURN_IF_ERROR(shares[t].object.status());
-    AppendObject(&built.program.object, *shares[t].object);
-    dumper.Write(absl::StrFormat("llvm.%d.ll", t), shares[t].ir);
-    dumper.Write(absl::StrFormat("llvm.%d.s", t), shares[t].assembly);
-  }
-  return absl::OkStatus();
-}
-
 std::string PlansOf(const BuiltProgram& built) {
   std::string text;
   for (const KernelSpec& k : built.program.kernels) absl::StrAppend(&text, "// ", k.symbol, "\n", k.plan, "\n");
   return text;
 }
 
-absl::StatusOr<Program> Compile(Module& module, const Binding& binding, const CompileOptions& options) {
-  std::vector<std::pair<std::string, double>> phases;
-  PhaseTimer timer(&phases);
-  std::vector<Remark> remarks;
-  const Dumper dumper(options);
-  TENON_ASSIGN_OR_RETURN(const CpuTarget target, MakeCpuTarget(options.isa));
-  if (options.verify_passes) TENON_RETURN_IF_ERROR(Verify(module));
-  timer.Done("setup");
-  TENON_RETURN_IF_ERROR(RunPasses(module, options, target, dumper, &remarks));
-  timer.Done("passes");
-  TENON_ASSIGN_OR_RETURN(BuiltProgram built, BuildProgram(module, binding, target, options.excess_precision, &remarks));
-  dumper.Write("plans.txt", PlansOf(built));
-  dumper.Write("buffers.txt", built.buffer_plan);
-  timer.Done("plan");
-  TENON_RETURN_IF_ERROR(CompileKernels(built, options, target, dumper));
-  timer.Done("llvm");
-  dumper.Write("program.txt", built.program.ToString());
-  for (const Remark& r : remarks) built.program.remarks.push_back(r.ToJson());
-  built.program.compile_ms = std::move(phases);
-  return std::move(built.program);
+// One compile. The phases are called in order; each shows its stages also where it fails.
+class Compilation {
+ public:
+  Compilation(Module& module, const Binding& binding, const CompileOptions& options)
+      : module_(module), binding_(binding), options_(options),
+        stages_(Both(ToDirectory(options.dump_dir, options.dump_prefix), options.stages)) {
+    if (options.report == CompileOptions::Report::kCode) stages_ = Both(stages_, code_.Sink());
+  }
+
+  absl::Status Setup() {
+    TENON_ASSIGN_OR_RETURN(target_, MakeCpuTarget(options_.isa));
+    if (options_.verify_passes) TENON_RETURN_IF_ERROR(Verify(module_));
+    if (reports()) report_.Input(module_, InfoOfTarget(target_, options_));
+    timer_.Done("setup");
+    return absl::OkStatus();
+  }
+
+  absl::Status Passes() {
+    PassContext context;
+    context.target = InfoOfTarget(target_, options_);
+    context.excess_precision = options_.excess_precision;
+    context.remarks = &remarks_;
+    context.evaluate = [](const Instruction& op, absl::Span<const Literal> operands) { return EvaluateInstruction(op, operands); };
+    context.can_generate = CpuCanGenerate;
+    context.try_plan = [&](const Instruction& fusion) { return TryPlan(fusion, target_, options_.excess_precision); };
+    PipelineOptions pipeline{.passes = options_.passes, .disable = options_.disable_passes, .stop_after = options_.stop_after,
+                             .verify = options_.verify_passes};
+    if (stages_.Wants(StageKind::kHlo)) {
+      Show(StageKind::kHlo, "00.input.hlo", Print(module_));
+      pipeline.dump = [&](std::string_view pass, int index, const Module& m) {
+        Show(StageKind::kHlo, absl::StrFormat("%02d.%s.hlo", index + 1, std::string(pass)), Print(m));
+      };
+    }
+    if (options_.inject_fault == "pass-crash") throw InternalError("injected crash in a pass");
+    const absl::Status status = RunPipeline(module_, context, pipeline, &pass_timings_).status();
+    timer_.Done("passes");
+    return status;
+  }
+
+  absl::Status Plan() {
+    TENON_RETURN_IF_ERROR(CheckFusedForm(module_));
+    TENON_ASSIGN_OR_RETURN(built_, BuildProgram(module_, binding_, target_, options_.excess_precision, &remarks_));
+    if (stages_.Wants(StageKind::kPlans)) Show(StageKind::kPlans, "plans.txt", PlansOf(built_));
+    if (stages_.Wants(StageKind::kBuffers)) Show(StageKind::kBuffers, "buffers.txt", built_.buffer_plan);
+    if (stages_.Wants(StageKind::kProgram)) Show(StageKind::kProgram, "program.txt", built_.program.ToString());
+    timer_.Done("plan");
+    return absl::OkStatus();
+  }
+
+  // Contiguous shares of the kernels, one LLVM module each, one thread each. Threads are joined before the return, so that a
+  // forked child never misses one.
+  absl::Status Kernels() {
+    const int kernels = static_cast<int>(built_.kernels.size());
+    if (kernels == 0) return absl::OkStatus();
+    const int wanted = options_.compile_threads > 0 ? options_.compile_threads : std::min(3, Cores());
+    std::vector<Share> shares(std::clamp(kernels / 2, 1, wanted));
+    std::vector<std::thread> workers;
+    for (size_t t = 1; t < shares.size(); ++t) workers.emplace_back([&, t] { Compile(t, shares.size(), &shares[t]); });
+    Compile(0, shares.size(), &shares[0]);
+    for (std::thread& w : workers) w.join();
+    for (size_t t = 0; t < shares.size(); ++t) {
+      if (!shares[t].emitted.empty()) Show(StageKind::kLlvm, absl::StrCat("llvm.", t, ".emitted.ll"), std::move(shares[t].emitted));
+      if (!shares[t].ir.empty()) Show(StageKind::kOptimizedLlvm, absl::StrCat("llvm.", t, ".ll"), std::move(shares[t].ir));
+      if (!shares[t].assembly.empty()) Show(StageKind::kAssembly, absl::StrCat("llvm.", t, ".s"), std::move(shares[t].assembly));
+    }
+    for (const Share& share : shares) {
+      TENON_RETURN_IF_ERROR(share.object.status());
+      AppendObject(&built_.program.object, *share.object);
+    }
+    timer_.Done("llvm");
+    return absl::OkStatus();
+  }
+
+  Program Finish() {
+    Program program = std::move(built_.program);
+    for (const Remark& r : remarks_) program.remarks.push_back(r.ToJson());
+    program.compile_ms = std::move(phases_);
+    if (reports()) program.report = report_.Finish(module_, pass_timings_, code_);
+    return program;
+  }
+
+  // Is there a stage from `kind` on that somebody wants?
+  bool WantsFrom(StageKind kind) const {
+    for (const StageInfo& stage : AllStages()) {
+      if (stage.kind >= kind && stages_.Wants(stage.kind)) return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Share {
+    absl::StatusOr<std::vector<uint8_t>> object;
+    std::string emitted, ir, assembly;
+  };
+
+  void Compile(size_t t, size_t shares, Share* share) {
+    ObjectRequest request{.target = target_, .name = absl::StrCat(built_.program.name, ".", t), .inject_fault = options_.inject_fault};
+    if (stages_.Wants(StageKind::kLlvm)) request.emitted_ir = &share->emitted;
+    if (stages_.Wants(StageKind::kOptimizedLlvm)) request.llvm_ir = &share->ir;
+    if (stages_.Wants(StageKind::kAssembly)) request.assembly = &share->assembly;
+    request.emit = [&, t, shares](llvm::Module& module) -> absl::Status {
+      for (size_t k = t; k < built_.kernels.size(); k += shares) {
+        TENON_RETURN_IF_ERROR(built_.kernels[k]->Emit(module, built_.program.kernels[k].symbol));
+      }
+      return absl::OkStatus();
+    };
+    share->object = CompileToObject(request);
+  }
+
+  void Show(StageKind kind, std::string file, std::string text) const {
+    if (stages_.Wants(kind)) stages_.take({kind, std::move(file), std::move(text)});
+  }
+  bool reports() const { return options_.report != CompileOptions::Report::kNone; }
+
+  Module& module_;
+  const Binding& binding_;
+  const CompileOptions& options_;
+  CpuTarget target_;
+  std::vector<std::pair<std::string, double>> phases_;
+  PhaseTimer timer_{&phases_};
+  std::vector<Remark> remarks_;
+  std::vector<PassTiming> pass_timings_;
+  BuiltProgram built_;
+  ModuleReport report_;
+  KernelCode code_;
+  StageSink stages_;
+};
+
+absl::StatusOr<Program> CompileAll(Module& module, const Binding& binding, const CompileOptions& options) {
+  Compilation compilation(module, binding, options);
+  TENON_RETURN_IF_ERROR(compilation.Setup());
+  TENON_RETURN_IF_ERROR(compilation.Passes());
+  TENON_RETURN_IF_ERROR(compilation.Plan());
+  TENON_RETURN_IF_ERROR(compilation.Kernels());
+  return compilation.Finish();
+}
+
+absl::Status CompileWanted(Module& module, const Binding& binding, const CompileOptions& options) {
+  Compilation compilation(module, binding, options);
+  TENON_RETURN_IF_ERROR(compilation.Setup());
+  TENON_RETURN_IF_ERROR(compilation.Passes());
+  if (!compilation.WantsFrom(StageKind::kPlans)) return absl::OkStatus();
+  TENON_RETURN_IF_ERROR(compilation.Plan());
+  return compilation.WantsFrom(StageKind::kLlvm) ? compilation.Kernels() : absl::OkStatus();
 }
 
 }  // namespace
@@ -164,12 +213,20 @@ absl::StatusOr<Program> Compile(Module& module, const Binding& binding, const Co
 std::string CompileOptions::Key() const {
   return absl::StrCat("isa=", isa, ";excess=", excess_precision, ";passes=", absl::StrJoin(passes, ","),
                       ";disable=", absl::StrJoin(disable_passes, ","), ";stop=", stop_after, ";threads=", threads,
-                      ";fault=", inject_fault);
+                      ";fault=", inject_fault, ";report=", static_cast<int>(report));
 }
 
 absl::StatusOr<Program> CompileToProgram(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options) {
   try {
-    return Compile(*module, binding, options);
+    return CompileAll(*module, binding, options);
+  } catch (const InternalError& e) {
+    return absl::InternalError(e.what());
+  }
+}
+
+absl::Status CompileStages(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options) {
+  try {
+    return CompileWanted(*module, binding, options);
   } catch (const InternalError& e) {
     return absl::InternalError(e.what());
   }

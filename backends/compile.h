@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/stages.h"
 #include "hlo/module.h"
 #include "passes/pipeline.h"
 #include "runtime/binding.h"
@@ -25,6 +26,9 @@ struct CompileOptions {
   int compile_threads = 0;         // 0: min(3, cores)
   std::string dump_dir;            // "": nothing. hlo, plans, llvm, assembly per module
   std::string dump_prefix;
+  StageSink stages;                // the same texts, in memory. Not part of Key()
+  // Program::report is written: "none", "module" (graphs, costs, passes), "code" (and each kernel's LLVM IR and assembly).
+  enum class Report : uint8_t { kNone, kModule, kCode } report = Report::kNone;
   // Tests: "invalid-ir", "fatal-error", "llvm-crash", "unresolved-symbol", "pass-crash": the failure to inject.
   std::string inject_fault;
   // What distinguishes two compilations of one module, printed canonically (goes into the cache key).
@@ -34,6 +38,9 @@ struct CompileOptions {
 // Module -> Program with its object code. The module is consumed. What fails is a Status that names the stage; an LLVM fatal error
 // is caught (the compiling thread's context is abandoned) and reported as kInternal.
 absl::StatusOr<Program> CompileToProgram(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options);
+
+// As far as the last stage that options.stages wants, and no further: shows modules that cannot be compiled to the end.
+absl::Status CompileStages(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options);
 
 // The JITLink loader of this process. Never null; thread-safe.
 CodeLoader* NativeCodeLoader();

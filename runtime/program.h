@@ -188,6 +188,7 @@ struct Program {
   std::vector<uint8_t> object;  // one relocatable object with all kernels; empty if none
   std::vector<std::pair<std::string, double>> compile_ms;  // by phase
   std::vector<std::string> remarks;  // one JSON object each (passes/remarks.h)
+  std::string report;  // JSON of backends/report/module_report.h; empty unless asked for
 
   // Every index in range, every view inside its value where static, slots released once, ...:
   // refuses corrupt cache entries and catches our own bugs.

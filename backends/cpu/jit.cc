@@ -178,6 +178,11 @@ absl::Status CheckImports(llvm::StringRef object_bytes, const std::string& name)
   return absl::OkStatus();
 }
 
+void Print(const llvm::Module& module, std::string* text) {
+  llvm::raw_string_ostream stream(*text);
+  module.print(stream, nullptr);
+}
+
 // What one compile owns. Abandoned whole after a crash.
 struct Work {
   std::unique_ptr<llvm::LLVMContext> context = std::make_unique<llvm::LLVMContext>();
@@ -204,16 +209,14 @@ absl::Status DoCompile(const ObjectRequest& request, Work& w) {
     b.CreateCall(w.module->getOrInsertFunction("tenon_injected_unlisted_symbol", type));
     b.CreateRetVoid();
   }
+  if (request.emitted_ir != nullptr) Print(*w.module, request.emitted_ir);
   std::string error;
   llvm::raw_string_ostream stream(error);
   if (llvm::verifyModule(*w.module, &stream)) return absl::InternalError(absl::StrCat("invalid LLVM IR: ", error));
   if (request.inject_fault == "fatal-error") llvm::report_fatal_error("injected fatal error");
   if (request.inject_fault == "llvm-crash") *static_cast<volatile int*>(nullptr) = 0;
   Optimize(*w.module, w.tm.get());
-  if (request.llvm_ir != nullptr) {
-    llvm::raw_string_ostream ir(*request.llvm_ir);
-    w.module->print(ir, nullptr);
-  }
+  if (request.llvm_ir != nullptr) Print(*w.module, request.llvm_ir);
   if (request.assembly != nullptr) {  // code generation changes the module: on a copy
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*w.module);
     llvm::SmallVector<char, 0> text;

@@ -25,6 +25,7 @@ struct ObjectRequest {
   CpuTarget target;
   std::string name;                                     // of the LLVM module, for messages
   std::function<absl::Status(llvm::Module&)> emit;      // fills the module in
+  std::string* emitted_ir = nullptr;                    // if not null: IR as emitted, also where it is refused
   std::string* llvm_ir = nullptr;                       // if not null: IR after our passes
   std::string* assembly = nullptr;
   std::string_view inject_fault;                        // see CompileOptions::inject_fault

@@ -1,0 +1,251 @@
+#include "backends/report/program_report.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/dim_program.h"
+#include "runtime/step_work.h"
+
+namespace tenon {
+namespace {
+
+struct Access {
+  std::vector<int32_t> reads, writes;  // values
+  std::vector<int32_t> regions;        // that the step runs
+};
+
+void AddValue(const View& view, std::vector<int32_t>* to) {
+  if (view.value >= 0 && std::find(to->begin(), to->end(), view.value) == to->end()) to->push_back(view.value);
+}
+
+struct AccessOf {
+  Access operator()(const KernelStep& s) const {
+    Access a;
+    // Operands, results, then what the kernel writes besides (the error word).
+    const auto extra = std::find_if(s.operands.begin(), s.operands.end(), [&](const View& v) { return IsErrorWord(v); });
+    const auto results = extra - std::min<ptrdiff_t>(s.num_results, extra - s.operands.begin());
+    for (auto v = s.operands.begin(); v != results; ++v) AddValue(*v, &a.reads);
+    for (auto v = results; v != s.operands.end(); ++v) AddValue(*v, &a.writes);
+    return a;
+  }
+  Access operator()(const FrameworkStep& s) const {
+    Access a;
+    for (const View& v : s.operands) AddValue(v, &a.reads);
+    for (const View& v : s.results) AddValue(v, &a.writes);
+    return a;
+  }
+  Access operator()(const CopyStep& s) const {
+    Access a;
+    AddValue(s.from, &a.reads);
+    AddValue(s.to, &a.writes);
+    return a;
+  }
+  Access operator()(const WhileStep& s) const {
+    Access a{.regions = {s.condition, s.body}};
+    AddValue(s.predicate, &a.reads);
+    return a;
+  }
+  Access operator()(const ConditionalStep& s) const {
+    Access a{.regions = s.branches};
+    AddValue(s.index, &a.reads);
+    return a;
+  }
+  bool IsErrorWord(const View& v) const {
+    return v.value >= 0 && program.values[v.value].kind == ValueKind::kErrorWord;
+  }
+  const Program& program;
+};
+
+class ProgramWriter {
+ public:
+  explicit ProgramWriter(const Program& program) : p_(program), lives_(program.values.size()) {}
+
+  ReportJson Write() {
+    ReportJson json = {{"tier", p_.tier == Program::Tier::kNative ? "native" : "eager_program"}, {"reason", p_.tier_reason}};
+    Walk(0);
+    if (p_.commit_region >= 0) Walk(p_.commit_region);
+    json["inputs"] = Inputs();
+    json["outputs"] = Outputs();
+    json["kernels"] = Kernels();
+    json["regions"] = Regions();
+    json["order"] = order_;
+    json["values"] = Values();
+    json["memory"] = {{"arena", p_.arena_bytes >= 0 ? ReportJson(p_.arena_bytes) : ReportJson(nullptr)},
+                      {"code", p_.object.size()}};
+    json["compile_ms"] = ReportJson::array();
+    for (const auto& [phase, ms] : p_.compile_ms) json["compile_ms"].push_back({phase, ms});
+    json["remarks"] = Remarks();
+    return json;
+  }
+
+ private:
+  struct Life {
+    int64_t first = -1, last = -1;
+    std::vector<std::string> names;  // of the steps that write it
+  };
+
+  // The positions of a region's steps and of those that they run, and the lives of what they touch.
+  void Walk(int32_t region) {
+    for (size_t k = 0; k < p_.regions[region].steps.size(); ++k) {
+      const Step& step = p_.regions[region].steps[k];
+      const Access access = std::visit(AccessOf{p_}, step.body);
+      const auto position = static_cast<int64_t>(order_.size());
+      order_.push_back({region, static_cast<int64_t>(k)});
+      for (int32_t v : access.reads) Touch(v, position);
+      for (int32_t v : access.writes) {
+        Touch(v, position);
+        std::vector<std::string>& names = lives_[v].names;
+        if (std::find(names.begin(), names.end(), step.name) == names.end()) names.push_back(step.name);
+      }
+      if (access.regions.empty()) continue;
+      const std::vector<Life> before = lives_;
+      for (int32_t callee : access.regions) Walk(callee);
+      if (std::holds_alternative<WhileStep>(step.body)) HoldOverLoop(before, access, position);
+    }
+  }
+
+  void Touch(int32_t value, int64_t position) {
+    Life& life = lives_[value];
+    if (life.first < 0) life.first = position;
+    life.last = std::max(life.last, position);
+  }
+
+  // What was alive before a loop and is touched inside of it is alive until its end; what is read in it before it is written,
+  // all the time. (What is written and read later in the same trip only keeps its own range.)
+  void HoldOverLoop(const std::vector<Life>& before, const Access& loop, int64_t position) {
+    const auto end = static_cast<int64_t>(order_.size()) - 1;
+    for (size_t v = 0; v < lives_.size(); ++v) {
+      if (lives_[v].last < position || lives_[v].last == before[v].last) continue;
+      const bool entered = before[v].first >= 0;
+      if (entered || ReadFirst(static_cast<int32_t>(v), lives_[v].first)) {
+        lives_[v].first = entered ? lives_[v].first : position;
+        lives_[v].last = end;
+      }
+    }
+    for (int32_t v : loop.reads) lives_[v].last = end;  // the predicate
+  }
+
+  bool ReadFirst(int32_t value, int64_t position) const {
+    const int64_t region = order_[position][0], step = order_[position][1];
+    const Access access = std::visit(AccessOf{p_}, p_.regions[region].steps[step].body);
+    return std::find(access.writes.begin(), access.writes.end(), value) == access.writes.end();
+  }
+
+  static ReportJson Size(SizeRef ref) { return ref >= 0 ? ReportJson(ref) : ReportJson(absl::StrCat("d", ~ref)); }
+  static ReportJson Sizes(const std::vector<SizeRef>& refs) {
+    ReportJson json = ReportJson::array();
+    for (SizeRef r : refs) json.push_back(Size(r));
+    return json;
+  }
+  static std::string ShapeText(PrimitiveType type, const std::vector<SizeRef>& dims) {
+    return absl::StrCat(std::string(PrimitiveTypeName(type)), "[",
+                        absl::StrJoin(dims, ",", [](std::string* out, SizeRef r) {
+                          absl::StrAppend(out, r >= 0 ? absl::StrCat(r) : absl::StrCat("d", ~r));
+                        }), "]");
+  }
+
+  ReportJson Inputs() const {
+    ReportJson json = ReportJson::array();
+    for (const InputSpec& in : p_.inputs) {
+      static constexpr const char* kKinds[] = {"tensor", "symint", "none", "other"};
+      json.push_back({{"name", in.name}, {"kind", kKinds[static_cast<int>(in.kind)]}, {"shape", ShapeText(in.dtype, in.dims)},
+                      {"strides", Sizes(in.strides)}, {"mutated", in.mutated}});
+    }
+    return json;
+  }
+
+  ReportJson Outputs() const {
+    ReportJson json = ReportJson::array();
+    for (const OutputSpec& out : p_.outputs) {
+      static constexpr const char* kKinds[] = {"fresh", "slot", "input", "constant", "none", "symint"};
+      json.push_back({{"kind", kKinds[static_cast<int>(out.kind)]}, {"index", out.index},
+                      {"shape", ShapeText(out.dtype, out.dims)}, {"strides", Sizes(out.strides)}});
+    }
+    return json;
+  }
+
+  ReportJson Kernels() const {
+    ReportJson json = ReportJson::array();
+    for (const KernelSpec& k : p_.kernels) {
+      json.push_back({{"symbol", k.symbol}, {"plan", k.plan}, {"scratch_bytes", k.scratch_bytes}});
+    }
+    return json;
+  }
+
+  ReportJson Regions() const {
+    ReportJson json = ReportJson::array();
+    for (const Region& region : p_.regions) {
+      ReportJson steps = ReportJson::array();
+      for (const Step& step : region.steps) steps.push_back(StepRow(step));
+      json.push_back({{"name", region.name}, {"steps", std::move(steps)}});
+    }
+    return json;
+  }
+
+  ReportJson StepRow(const Step& step) const {
+    static constexpr const char* kKinds[] = {"kernel", "call", "copy", "while", "conditional"};
+    const Access access = std::visit(AccessOf{p_}, step.body);
+    const StepWork work = WorkOf(step);
+    ReportJson row = {{"kind", kKinds[step.body.index()]}, {"name", step.name},   {"source", step.source},
+                      {"reads", access.reads},             {"writes", access.writes}, {"bytes", work.bytes},
+                      {"flops", work.flops},               {"estimated_ns", step.estimated_ns}};
+    if (!access.regions.empty()) row["regions"] = access.regions;
+    if (const auto* kernel = std::get_if<KernelStep>(&step.body)) {
+      row["kernel"] = kernel->kernel;
+      row["range"] = {Size(kernel->begin), Size(kernel->end)};
+      row["grain"] = kernel->grain;
+    } else if (const auto* call = std::get_if<FrameworkStep>(&step.body)) {
+      row["op"] = call->overload;
+      row["reason"] = call->reason;
+    }
+    return row;
+  }
+
+  ReportJson Values() const {
+    ReportJson json = ReportJson::array();
+    for (size_t v = 0; v < p_.values.size(); ++v) {
+      static constexpr const char* kKinds[] = {"input", "constant", "arena", "output", "slot", "error_word"};
+      const Value& value = p_.values[v];
+      ReportJson row = {{"kind", kKinds[static_cast<int>(value.kind)]}, {"index", value.index}, {"name", NameOf(value, lives_[v])},
+                        {"bytes", Size(value.bytes)},                   {"first", lives_[v].first}, {"last", lives_[v].last}};
+      if (value.kind == ValueKind::kArena) row["offset"] = Size(value.offset);
+      json.push_back(std::move(row));
+    }
+    return json;
+  }
+
+  std::string NameOf(const Value& value, const Life& life) const {
+    const std::string written = absl::StrJoin(life.names, ", ");
+    switch (value.kind) {
+      case ValueKind::kInput: {
+        const std::string& name = p_.inputs[value.index].name;
+        return name.empty() ? absl::StrCat("input ", value.index) : name;
+      }
+      case ValueKind::kConstant: return absl::StrCat("constant ", value.index);
+      case ValueKind::kErrorWord: return "error word";
+      case ValueKind::kOutput: return absl::StrCat("output ", value.index, written.empty() ? "" : ": ", written);
+      default: return written;
+    }
+  }
+
+  ReportJson Remarks() const {
+    ReportJson json = ReportJson::array();
+    for (const std::string& remark : p_.remarks) {
+      ReportJson parsed = ReportJson::parse(remark, nullptr, /*allow_exceptions=*/false);
+      json.push_back(parsed.is_object() ? std::move(parsed) : ReportJson{{"pass", "lower"}, {"kind", "note"}, {"reason", remark}});
+    }
+    return json;
+  }
+
+  const Program& p_;
+  std::vector<Life> lives_;
+  std::vector<std::array<int64_t, 2>> order_;
+};
+
+}  // namespace
+
+ReportJson ProgramJson(const Program& program) { return ProgramWriter(program).Write(); }
+
+}  // namespace tenon

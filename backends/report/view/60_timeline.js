@@ -1,0 +1,47 @@
+'use strict';
+// The last profiled run: every step from its begin to its end, loops above what they run.
+
+class TimelinePane {
+  constructor(graph, app) {
+    Object.assign(this, {graph, app});
+    this.events = graph.profile.trace.map(([number, begin, end]) => ({step: graph.counters.get(number), begin, end}));
+    this.end = Math.max(1, ...this.events.map((e) => e.end));
+    this.from = 0;
+    this.to = this.end;
+    this.rows = 1 + Math.max(0, ...this.events.map((e) => e.step.depth));
+  }
+
+  chart() {
+    const W = 1180, row = 34, top = 8, H = top + this.rows * row + 26;
+    const x = (t) => (t - this.from) / (this.to - this.from) * W;
+    const picture = svg('svg', {class: 'chart', viewBox: `0 0 ${W} ${H}`, id: 'timeline'});
+    for (let k = 0; k <= 8; ++k) {
+      const t = this.from + (this.to - this.from) * k / 8;
+      picture.append(svg('line', {class: 'axis', x1: x(t), x2: x(t), y1: 0, y2: H - 20}), svg('text', {x: Math.max(2, Math.min(W - 2, x(t))), y: H - 6, 'text-anchor': k === 0 ? 'start' : k === 8 ? 'end' : 'middle'}, timeText(t) || '0'));
+    }
+    for (const e of this.events) {
+      if (e.end < this.from || e.begin > this.to) continue;
+      const s = e.step, w = Math.max(0.6, x(e.end) - x(e.begin)), y = top + s.depth * row;
+      const color = s.control ? 'var(--control)' : s.kind === 'call' ? 'var(--contraction)' : s.kind === 'copy' ? 'var(--movement)' : 'var(--elementwise)';
+      picture.append(hover(svg('rect', {class: 'live', x: x(e.begin), y, width: w, height: row - 6, fill: color, onclick: () => this.app.goStep(s)}),
+        () => `${s.name}${s.op ? '  ' + s.op : ''}\n${timeText(e.end - e.begin)} from ${timeText(e.begin) || '0'}${s.bytes && !s.control ? `\n${(s.bytes / (e.end - e.begin)).toFixed(1)} GB/s, ${(s.flops / (e.end - e.begin)).toFixed(1)} GFLOP/s` : ''}\n${s.source}`));
+      const begin = Math.max(0, x(e.begin)), letters = Math.floor((Math.min(W, x(e.end)) - begin - 8) / 6.2);
+      if (letters >= 4) picture.append(svg('text', {class: 'inside', x: begin + 4, y: y + row / 2 + 1}, cut(s.name, letters)));
+    }
+    picture.addEventListener('wheel', (e) => {
+      e.preventDefault();
+      const box = picture.getBoundingClientRect(), at = this.from + (e.clientX - box.left) / box.width * (this.to - this.from);
+      const f = Math.exp(e.deltaY * 0.0015), span = Math.min(this.end, Math.max(this.end / 20000, (this.to - this.from) * f));
+      this.from = Math.max(0, Math.min(this.end - span, at - (at - this.from) * f));
+      this.to = this.from + span;
+      picture.replaceWith(this.chart());
+    }, {passive: false});
+    return picture;
+  }
+
+  show(main) {
+    const busy = sum(this.events.filter((e) => e.step.depth === 0), (e) => e.end - e.begin);
+    main.replaceChildren(el('div', {class: 'pane'}, el('h3', {}, 'the last profiled run'), this.chart(),
+      el('p', {class: 'dim'}, `${this.events.length} steps in ${timeText(this.end)}; between them ${shareText(1 - busy / this.end)}. The wheel zooms.`, this.events.length >= 20000 ? ' Only the first 20,000 are kept.' : '')));
+  }
+}
