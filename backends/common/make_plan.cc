@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "backends/common/elementwise.h"
+#include "backends/common/region.h"
 #include "hlo/check.h"
 
 namespace tenon {
@@ -41,6 +42,12 @@ int CostOf(const Instruction& op) {
   }
 }
 
+// Some region branches, or has arrays.
+bool OnScalars(const FusedKernel& f) {
+  return std::any_of(f.order.begin(), f.order.end(),
+                     [](const Instruction* op) { return HasGeneralRegion(*op); });
+}
+
 class Planner {
  public:
   Planner(const FusedKernel& fused, const CpuTarget& target) : f_(fused), target_(target) {}
@@ -54,7 +61,7 @@ class Planner {
       return std::move(plan_);
     }
     if (f_.reduces.empty()) {
-      plan_.unroll = BodyCost() < kUnrollCost && !VectorExtentBelow(2 * plan_.lanes) ? 2 : 1;
+      if (!OnScalars(f_)) plan_.unroll = BodyCost() < kUnrollCost && !VectorExtentBelow(2 * plan_.lanes) ? 2 : 1;
       FindTile();
     } else {
       MakePhases();
@@ -174,6 +181,7 @@ class Planner {
   }
 
   void ChooseLanes() {
+    if (OnScalars(f_)) return;
     int bytes = 0;
     for (const Instruction* op : f_.order) {
       if (!IsFullShaped(*op) || op->shape().element_type() == PrimitiveType::kPred) continue;
@@ -485,6 +493,8 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
     if (plan.loops[i].reduced) return bad("a reduced loop in the outer range");
   }
   if (loops == 0 && plan.lanes > 1) return bad("vectors without a loop");
+  if (plan.lanes * plan.unroll > 1 && OnScalars(f))
+    return bad("vectors through a region that works on scalars");
   if (plan.kind == PlanKind::kTranspose &&
       (plan.tile_loop < 0 || plan.tile_loop >= loops - 1 || plan.tile_loop < plan.split)) {
     return bad("no tile loop");

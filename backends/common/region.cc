@@ -63,4 +63,37 @@ bool IsFlatRegion(const Computation& region, bool slabs) {
   return true;
 }
 
+std::vector<const Computation*> RegionsOf(const Instruction& op) {
+  switch (op.opcode()) {
+    case Opcode::kReduce:
+    case Opcode::kReduceWindow:
+    case Opcode::kMap:
+    case Opcode::kSort:
+    case Opcode::kScan:
+    case Opcode::kScatter:
+      return {op.to_apply()};
+    case Opcode::kSelectAndScatter:
+      return {op.attrs().get<Computation*>(Attr::kSelect),
+              op.attrs().get<Computation*>(Attr::kScatter)};
+    default:
+      return {};
+  }
+}
+
+bool HasGeneralRegion(const Instruction& op) {
+  for (const Computation* region : RegionsOf(op)) {
+    if (!IsFlatRegion(*region, /*slabs=*/op.opcode() == Opcode::kScan)) return true;
+  }
+  return false;
+}
+
+std::vector<const Computation*> BranchesOf(const Instruction& op) {
+  if (!op.attrs().has(Attr::kBranchComputations)) {
+    return {op.attrs().get<Computation*>(Attr::kTrueComputation),
+            op.attrs().get<Computation*>(Attr::kFalseComputation)};
+  }
+  const auto& branches = op.attrs().get<std::vector<Computation*>>(Attr::kBranchComputations);
+  return {branches.begin(), branches.end()};
+}
+
 }  // namespace tenon

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/common/elementwise.h"
 #include "backends/common/make_plan.h"
+#include "backends/common/region.h"
 
 namespace tenon {
 namespace {
@@ -16,6 +17,9 @@ int64_t RoundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Lanes for the widest type in registers, no more than the vector loop has elements.
 int Lanes(const FusedKernel& f, const CpuTarget& target, Dim extent) {
+  for (const Instruction* op : f.order) {
+    if (HasGeneralRegion(*op)) return 1;
+  }
   int64_t bytes = 1;
   for (const Instruction* o : f.serial->operands()) {
     const PrimitiveType type = o->shape().element_type();

@@ -101,6 +101,53 @@ bool HasGeneratedTypes(const Instruction& op) {
   return true;
 }
 
+constexpr int64_t kMaxTable = 1 << 16;  // elements of a constant in a region
+
+bool IsGeneralRegion(const Computation& region);
+
+// Can this be part of a region that is evaluated on scalars? Loops carry scalars.
+bool FitsRegion(const Instruction& op) {
+  switch (op.opcode()) {
+    case Opcode::kParameter:
+    case Opcode::kTuple:
+    case Opcode::kGetTupleElement:
+      return true;
+    case Opcode::kConstant:
+      return HasGeneratedTypes(op) && op.literal().num_elements() <= kMaxTable;
+    case Opcode::kWhile:
+      return IsGeneralRegion(*op.attrs().get<Computation*>(Attr::kCondition)) &&
+             IsGeneralRegion(*op.attrs().get<Computation*>(Attr::kBody));
+    case Opcode::kConditional: {
+      const std::vector<const Computation*> branches = BranchesOf(op);
+      return std::all_of(branches.begin(), branches.end(),
+                         [](const Computation* c) { return IsGeneralRegion(*c); });
+    }
+    default:
+      return !IsSerialOp(op.opcode()) && op.opcode() != Opcode::kCustomCall && CpuCanGenerate(op);
+  }
+}
+
+// Parameters and results of scalars, perhaps in one tuple, and between them what can be read by index.
+bool IsGeneralRegion(const Computation& region) {
+  auto scalars = [](const Shape& shape) {
+    for (const Shape& leaf : shape.is_tuple() ? shape.elements() : absl::MakeConstSpan(&shape, 1)) {
+      if (!leaf.is_array() || !leaf.is_scalar() || !IsGeneratedType(leaf.element_type())) return false;
+    }
+    return true;
+  };
+  for (const Instruction* p : region.parameters()) {
+    if (!scalars(p->shape())) return false;
+  }
+  if (!scalars(region.root()->shape())) return false;
+  for (const Instruction* op : region.PostOrder()) {
+    if (!FitsRegion(*op)) return false;
+    // Tuples hold scalars, but for a reduce of several operands, whose elements are read one by one.
+    const bool reduces = op->opcode() == Opcode::kReduce || op->opcode() == Opcode::kReduceWindow;
+    if (op->shape().is_tuple() && !reduces && !scalars(op->shape())) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool CpuCanGenerate(const Instruction& op) {
@@ -133,14 +180,15 @@ bool CpuCanGenerate(const Instruction& op) {
     case Opcode::kScatter:
     case Opcode::kMap:
     case Opcode::kSort:
-      return IsFlatRegion(*op.to_apply());
+    case Opcode::kSelectAndScatter: {
+      const std::vector<const Computation*> regions = RegionsOf(op);
+      return std::all_of(regions.begin(), regions.end(),
+                         [](const Computation* r) { return IsFlatRegion(*r) || IsGeneralRegion(*r); });
+    }
     case Opcode::kTopk:
       return true;
     case Opcode::kScan:
       return IsFlatRegion(*op.to_apply(), /*slabs=*/true);
-    case Opcode::kSelectAndScatter:
-      return IsFlatRegion(*op.attrs().get<Computation*>(Attr::kSelect)) &&
-             IsFlatRegion(*op.attrs().get<Computation*>(Attr::kScatter));
     case Opcode::kCustomCall:
       return op.custom_call_target() == "tenon.check";
     default:

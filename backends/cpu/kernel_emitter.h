@@ -56,6 +56,10 @@ struct KernelSpecs {
   EmitOptions types;
 };
 
+// Element i of `literal` as a register value of `type`.
+llvm::Constant* ScalarConstant(llvm::Type* type, PrimitiveType element, const Literal& literal,
+                               int64_t i);
+
 class KernelEmitter {
  public:
   KernelEmitter(const FusedKernel& fused, const KernelSpecs& specs, llvm::Function* function);
@@ -226,6 +230,23 @@ class KernelEmitter {
                                 const IndexTuple& kept,
                                 const std::function<std::vector<Val>()>& values,
                                 const std::function<std::optional<Val>()>& condition);
+  // ---- regions (kernel_region.cc) ----
+  bool IsGeneral(const Computation& region);
+  // One value per leaf of the parameters; per leaf of the root.
+  std::vector<llvm::Value*> ApplyGeneral(const Computation& region,
+                                         std::span<llvm::Value* const> args);
+  // Where the guard doesn't hold, nothing is run.
+  std::vector<llvm::Value*> ApplyUnder(const Guard* guard, const Computation& region,
+                                       std::span<llvm::Value* const> args);
+  void AccumulateGeneral(const Instruction& reduce, const std::vector<Val>& values,
+                         const std::optional<Val>& wanted,
+                         const std::vector<std::vector<llvm::AllocaInst*>>& slots);
+  std::vector<llvm::AllocaInst*> Slots(const Shape& shape);  // zero, one per leaf
+  std::vector<llvm::Value*> Load(std::span<llvm::AllocaInst* const> slots);
+  Val DefineLeaves(const Instruction* op, const Guard* guard,
+                   const std::vector<llvm::Value*>& leaves, int component);
+  Val EvalWhile(const Instruction* op, const Guard* guard, int component);
+  Val EvalConditional(const Instruction* op, const Guard* guard, int component);
   llvm::Value* Retyped(llvm::IRBuilder<>& b, const Instruction& op, llvm::Value* v);
   Val SelectVal(const Val& condition, const Val& a, const Val& b);
   Val Condition(const Guard* guard);  // all of it, parents included
@@ -261,6 +282,7 @@ class KernelEmitter {
   absl::flat_hash_map<Dim, llvm::Value*> dims_;
   absl::flat_hash_map<const Instruction*, llvm::AllocaInst*> check_flags_;
   absl::flat_hash_map<const Instruction*, llvm::GlobalVariable*> tables_;
+  absl::flat_hash_map<const Computation*, bool> general_;
   absl::Status status_;
 };
 

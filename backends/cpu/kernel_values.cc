@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/common/elementwise.h"
-#include "backends/common/region.h"
 #include "backends/cpu/kernel_emitter.h"
 #include "hlo/check.h"
 #include "hlo/plant.h"
@@ -12,17 +11,6 @@
 namespace tenon {
 
 using llvm::Value;
-
-namespace {
-
-llvm::Constant* ConstantOf(llvm::Type* type, PrimitiveType element, const Literal& literal,
-                           int64_t i) {
-  if (IsFloat(element)) return llvm::ConstantFP::get(type, literal.GetAsDouble(i));
-  return llvm::ConstantInt::get(type, static_cast<uint64_t>(literal.GetAsInt64(i)), false,
-                                /*ImplicitTrunc=*/true);
-}
-
-}  // namespace
 
 Val KernelEmitter::Eval(const Instruction* op, const IndexTuple& index, const Guard* guard,
                         int component) {
@@ -93,6 +81,12 @@ Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, 
       return EvalReduceWindow(op, index, guard, component);
     case Opcode::kGetTupleElement:
       return Eval(op->operand(0), index, guard, static_cast<int>(op->tuple_index()));
+    case Opcode::kTuple:
+      return Eval(op->operand(component), index, guard);
+    case Opcode::kWhile:
+      return EvalWhile(op, guard, component);
+    case Opcode::kConditional:
+      return EvalConditional(op, guard, component);
     case Opcode::kCustomCall:  // tenon.check: nothing failed, as far as data go
       return {.v = {llvm::ConstantInt::getFalse(context())}};
     default:
@@ -116,6 +110,11 @@ Val KernelEmitter::EvalElementwise(const Instruction* op, const IndexTuple& inde
     r.level = std::max(r.level, operands.back().level);
     copies = std::max(copies, operands.back().v.size());
     vector |= operands.back().is_vector();
+  }
+  if (op->opcode() == Opcode::kMap && IsGeneral(*op->to_apply())) {
+    std::vector<Value*> args;
+    for (const Val& o : operands) args.push_back(o.v[0]);
+    return {.v = {ApplyUnder(guard, *op->to_apply(), args)[0]}, .level = innermost()};
   }
   for (size_t c = 0; c < copies; ++c) {
     llvm::SmallVector<Value*, 3> args;
@@ -147,7 +146,7 @@ Val KernelEmitter::EvalConstant(const Instruction* op, const IndexTuple& index,
   if (literal.num_elements() == 0)
     return {.v = {llvm::PoisonValue::get(RegisterType(context(), type))}};
   if (op->shape().rank() == 0 || literal.IsSplat())
-    return {.v = {ConstantOf(RegisterType(context(), type), type, literal, 0)}};
+    return {.v = {ScalarConstant(RegisterType(context(), type), type, literal, 0)}};
   llvm::GlobalVariable*& table = tables_[op];
   if (table == nullptr) {
     llvm::Type* memory = MemoryType(context(), type);
@@ -155,7 +154,7 @@ Val KernelEmitter::EvalConstant(const Instruction* op, const IndexTuple& index,
         IsHalf(type) ? RegisterType(context(), type) : memory;  // halves are kept widened
     std::vector<llvm::Constant*> values;
     for (int64_t i = 0; i < literal.num_elements(); ++i)
-      values.push_back(ConstantOf(element, type, literal, i));
+      values.push_back(ScalarConstant(element, type, literal, i));
     auto* array = llvm::ArrayType::get(element, values.size());
     table = new llvm::GlobalVariable(*function_->getParent(), array, true,
                                      llvm::GlobalValue::PrivateLinkage,
@@ -229,70 +228,6 @@ Val KernelEmitter::EvalConcatenate(const Instruction* op, const IndexTuple& inde
   return result ? *result : Val{};
 }
 
-// What moves a scalar unchanged; a bitcast may give it another type of the same width.
-Value* KernelEmitter::Retyped(llvm::IRBuilder<>& b, const Instruction& op, Value* v) {
-  const PrimitiveType from = op.operand(0)->shape().element_type(),
-                      to = op.shape().element_type();
-  if (from == to) return v;
-  Value* bits = ToMemory(b, from, v, specs_.types);
-  bits = b.CreateBitCast(bits, WithLanesOf(bits->getType(), MemoryType(context(), to)));
-  return FromMemory(b, to, bits, specs_.types);
-}
-
-std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation& computation,
-                                         std::span<Value* const> args, bool merging) {
-  absl::flat_hash_map<const Instruction*, Value*> values;
-  EmitOptions options = specs_.types;
-  options.merging = merging;
-  for (const Instruction* op : computation.PostOrder()) {
-    if (op->opcode() == Opcode::kTuple) continue;
-    if (op->opcode() == Opcode::kParameter) {
-      values[op] = args[static_cast<size_t>(op->parameter_number())];
-      continue;
-    }
-    if (op->opcode() == Opcode::kConstant) {
-      const PrimitiveType type = op->shape().element_type();
-      values[op] = ConstantOf(RegisterType(context(), type), type, op->literal(), 0);
-      continue;
-    }
-    if (KeepsScalar(op->opcode())) {
-      values[op] = Retyped(b, *op, values[op->operand(0)]);
-      continue;
-    }
-    llvm::SmallVector<Value*, 3> operands;
-    unsigned lanes = 0;
-    for (const Instruction* o : op->operands()) {
-      operands.push_back(values[o]);
-      if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(values[o]->getType()))
-        lanes = v->getNumElements();
-    }
-    for (Value*& o : operands) {
-      if (lanes > 0 && !o->getType()->isVectorTy()) o = b.CreateVectorSplat(lanes, o);
-    }
-    if (op->opcode() == Opcode::kMap) {
-      values[op] = Apply(b, *op->to_apply(), operands, merging)[0];
-      continue;
-    }
-    absl::StatusOr<Value*> v =
-        op->IsElementwise()
-            ? EmitElementwise(b, *op, operands, options)
-            : absl::UnimplementedError(absl::StrCat("code generation of ", op->ToString()));
-    if (!v.ok()) {
-      Fail(v.status());
-      v = llvm::PoisonValue::get(RegisterType(context(), op->shape().element_type()));
-    }
-    values[op] = *v;
-  }
-  std::vector<Value*> results;
-  const Instruction* root = computation.root();
-  if (root->opcode() == Opcode::kTuple) {
-    for (const Instruction* o : root->operands()) results.push_back(values[o]);
-  } else {
-    results.push_back(values[root]);
-  }
-  return results;
-}
-
 Value* KernelEmitter::PartialStart(const Instruction& reduce, int component) {
   const PrimitiveType type = reduce.operand(component)->shape().element_type();
   if (CombineOf(reduce) != Combine::kIdentity) {
@@ -341,6 +276,7 @@ std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, absl::Span<c
   auto accumulate = [&] {
     std::vector<Val> v = values();
     std::optional<Val> wanted = condition ? condition() : std::nullopt;
+    if (IsGeneral(*op->to_apply())) return AccumulateGeneral(*op, v, wanted, slots);
     for (int c = 0; c < copies; ++c) {
       std::vector<Value*> args, old;
       for (int64_t k = 0; k < components; ++k)
@@ -402,7 +338,11 @@ Val KernelEmitter::EvalReduce(const Instruction* op, const IndexTuple& index, co
       v.push_back(Eval(op->operand(k), full, guard));
     return v;
   };
-  std::vector<Val> results = SerialReduce(op, vars, index, values, nullptr);
+  // A region that may loop is not run on what nobody wants.
+  std::function<std::optional<Val>()> wanted = nullptr;
+  if (guard != nullptr && IsGeneral(*op->to_apply()))
+    wanted = [&]() -> std::optional<Val> { return Condition(guard); };
+  std::vector<Val> results = SerialReduce(op, vars, index, values, wanted);
   for (size_t k = 0; k < results.size(); ++k) {
     levels_[static_cast<size_t>(results[k].level)]
         .memo[{op, {index.begin(), index.end()}, guard, static_cast<int>(k)}] = results[k];
@@ -450,6 +390,7 @@ Val KernelEmitter::EvalReduceWindow(const Instruction* op, const IndexTuple& ind
     return v;
   };
   auto counts = [&]() -> std::optional<Val> {
+    if (inside != nullptr && IsGeneral(*op->to_apply())) return Condition(inside);
     if (inside == guard) return std::nullopt;
     return BoundsHold(bounds, guard);
   };
