@@ -20,13 +20,13 @@ namespace tenon {
   TENON_PLANT(kTailMask, 1, "tail-mask", "lanes beyond the end count in a row reduction")                            \
   TENON_PLANT(kReduceInit, 2, "reduce-init", "a float maximum starts at the smallest positive number")               \
   TENON_PLANT(kBroadcastDim, 3, "broadcast-dim", "the minor dims of a square broadcast are swapped")                 \
-  TENON_PLANT(kAliasHazard, 4, "alias-hazard", "a read through a view doesn't keep the buffer alive")                \
+  TENON_PLANT(kAliasHazard, 4, "alias-hazard", "a result takes the buffer of a value that the next step still reads") \
   TENON_PLANT(kNanMax, 5, "nan-max", "a maximum reduction drops NaN")                                                \
   TENON_PLANT(kPadOffByOne, 6, "pad-off-by-one", "a pad with a negative high end is off by one at its low end")      \
   TENON_PLANT(kUnsignedCompare, 7, "unsigned-compare", "unsigned integers are compared as signed ones")              \
   TENON_PLANT(kGatherClamp, 8, "gather-clamp", "a gather's indices are clamped one before the last")                 \
   TENON_PLANT(kCseRng, 9, "cse-rng", "equal random draws are merged")                                                \
-  TENON_PLANT(kStaleLayout, 10, "stale-layout", "a square transposed view keeps its operand's strides")
+  TENON_PLANT(kStaleLayout, 10, "stale-layout", "a kernel takes a square column-major operand for a row-major one")
 
 enum class Plant : uint8_t {
   kNone = 0,

@@ -6,6 +6,7 @@
 #include "backends/common/elementwise.h"
 #include "backends/common/region.h"
 #include "hlo/check.h"
+#include "hlo/plant.h"
 
 namespace tenon {
 namespace {
@@ -237,10 +238,26 @@ Role FusedKernel::RoleOf(const Shape& shape) const {
   return !reduces.empty() && KnownEqual(n, Product(KeptDims())) ? Role::kKept : Role::kOther;
 }
 
+namespace {
+
+// Plant::kStaleLayout: the minor two dims of a square operand are read in row-major order whatever its strides.
+void ForgetSquareTransposes(const KernelRequest& request, std::vector<OperandLayout>* operands) {
+  for (size_t k = 0; k < operands->size(); ++k) {
+    const Shape& shape = request.fusion->operand(static_cast<int64_t>(k))->shape();
+    const int64_t rank = shape.rank();
+    if (rank < 2 || !(shape.dim(rank - 1) == shape.dim(rank - 2))) continue;
+    std::vector<Dim>& strides = (*operands)[k].strides;
+    if (strides[rank - 2] == Dim(1)) std::swap(strides[rank - 1], strides[rank - 2]);
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
   FusedKernel f;
   f.computation = request.fusion->fused_computation();
   f.operands = request.operands;
+  if (Planted(Plant::kStaleLayout)) ForgetSquareTransposes(request, &f.operands);
   f.results = request.results;
   std::vector<const Instruction*> reduces;
   for (const Instruction* op : f.computation->PostOrder()) {

@@ -76,7 +76,6 @@ class Planner {
     for (const Instruction* op : order_) {
       if (op->opcode() == Opcode::kGetTupleElement || options_.is_view(*op)) continue;  // no step: what reads it reads the memory
       for (const Instruction* o : op->operands()) {
-        if (Planted(Plant::kAliasHazard) && options_.is_view(*o)) continue;
         ForEachLeaf(*o, [&](int32_t a) { plan_.allocations[a].last = std::max(plan_.allocations[a].last, position_.at(op)); });
       }
     }
@@ -136,7 +135,8 @@ class Planner {
     if (value->opcode() == Opcode::kGetTupleElement ? false : options_.is_view(*value)) return false;
     const int32_t from = plan_.of.at({value, 0}), to = plan_.of.at({&op, leaf});
     Allocation &a = plan_.allocations[from], &b = plan_.allocations[to];
-    if (from == to || a.last != position_.at(&op) || !KnownEqual(a.bytes, b.bytes)) return false;
+    const int64_t dies = Planted(Plant::kAliasHazard) ? a.last - 1 : a.last;
+    if (from == to || (a.last != position_.at(&op) && dies != position_.at(&op)) || !KnownEqual(a.bytes, b.bytes)) return false;
     if (a.kind != Allocation::Kind::kArena && !MayTakeSlot(from, result)) return false;
     if (b.kind != Allocation::Kind::kArena) return false;
     for (int64_t i = 0; i < op.operand_count(); ++i) {  // nobody else reads that memory through another operand

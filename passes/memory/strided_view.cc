@@ -1,4 +1,3 @@
-#include "hlo/plant.h"
 #include "passes/memory/strided_view.h"
 
 namespace tenon {
@@ -88,7 +87,6 @@ StridedView Transposed(const Instruction& op, const StridedView& operand) {
     view.dims[i] = operand.dims[op.dimensions()[i]];
     view.strides[i] = operand.strides[op.dimensions()[i]];
   }
-  if (Planted(Plant::kStaleLayout) && view.dims == operand.dims) view.strides = operand.strides;
   return view;
 }
 

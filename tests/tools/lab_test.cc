@@ -26,7 +26,8 @@ TEST(RandomInputs, ArePinned) {
   ASSERT_TRUE(module.ok()) << module.status();
   uint64_t hash = 0;
   for (const Literal& l : RandomInputs(**module, 7)) hash = hash * 31 + l.Hash();
-  EXPECT_EQ(hash, 14812028236172014808u) << "regression files name their inputs by seed: a change here makes them other inputs";
+  EXPECT_EQ(hash, 14812028236172014808u)
+      << "regression files name their inputs by seed: a change here makes them other inputs";
 }
 
 TEST(Miscompare, RightModulesPass) {
@@ -59,11 +60,14 @@ TEST(Miscompare, OneWrongBitIsSeen) {
 
 TEST(Miscompare, SignsOfZeroCount) {
   Expectation expected{{Literal::Scalar(PrimitiveType::kF32, 0.0)}, {std::nullopt}};
-  EXPECT_EQ(Compare({Literal::Scalar(PrimitiveType::kF32, -0.0)}, expected).outcome, Outcome::kDifferent);
+  EXPECT_EQ(Compare({Literal::Scalar(PrimitiveType::kF32, -0.0)}, expected).outcome,
+            Outcome::kDifferent);
 }
 
 TEST(Miscompare, RefusalsAreNamed) {
-  auto module = ParseModule("ENTRY f { p = f32[4] parameter(0) ROOT c = f32[4] custom-call(p), custom_call_target=\"nobody\" }");
+  auto module = ParseModule(
+      "ENTRY f { p = f32[4] parameter(0) ROOT c = f32[4] custom-call(p), "
+      "custom_call_target=\"nobody\" }");
   ASSERT_TRUE(module.ok()) << module.status();
   const Verdict v = Judge(**module, RandomInputs(**module, 1));
   EXPECT_EQ(v.outcome, Outcome::kEvaluatorError) << v.text;

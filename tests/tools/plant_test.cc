@@ -48,13 +48,12 @@ constexpr PlantCase kCases[] = {
     {Plant::kAliasHazard, R"(
       ENTRY e {
         p = f32[8,6] parameter(0)
-        q = f32[8,6] parameter(1)
-        a = f32[8,6] exponential(p)
-        t = f32[6,8] transpose(a), dimensions={1,0}
-        n = f32[8,6] sine(a)
-        x = f32[8,8] dot(n, q), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-        y = f32[6,8] dot(t, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-        ROOT r = (f32[6,8], f32[8,6]) tuple(y, n)
+        c = f32[8,6] exponential(p)
+        u = f32[2,6] slice(p), slice={[0:2],[0:6]}
+        z = s32[] constant(3)
+        o = s32[] constant(0)
+        d = f32[8,6] dynamic-update-slice(c, u, z, o)
+        ROOT x = f32[8,6] subtract(d, c)
       })"},
     {Plant::kNanMax, R"(
       most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }
@@ -91,10 +90,8 @@ constexpr PlantCase kCases[] = {
       })"},
     {Plant::kStaleLayout, R"(
       ENTRY e {
-        p = f32[6,6] parameter(0)
-        q = f32[6,6] parameter(1)
-        t = f32[6,6] transpose(p), dimensions={1,0}
-        ROOT d = f32[6,6] dot(t, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+        p = f32[6,6]{0,1} parameter(0)
+        ROOT d = f32[6,6]{1,0} negate(p)
       })"},
 };
 

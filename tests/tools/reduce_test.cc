@@ -222,6 +222,19 @@ TEST(Reduce, DimensionsShrinkTogetherThroughMovementAndContraction) {
       << r->module->ToString();
 }
 
+TEST(Reduce, SquaresShrinkAsSquares) {
+  const std::unique_ptr<Module> module = Parse(
+      "ENTRY e { p = f32[24,24] parameter(0) ROOT t = f32[24,24] transpose(p), dimensions={1,0} }");
+  auto square = [](const Module& m) {
+    const Shape& shape = m.entry()->root()->shape();
+    return m.entry()->root()->opcode() == Opcode::kTranspose && shape.dim(0) == shape.dim(1) &&
+           shape.constant_dim(0) >= 2;
+  };
+  absl::StatusOr<ReduceResult> r = Reduce(*module, square);
+  ASSERT_TRUE(r.ok()) << r.status();
+  EXPECT_EQ(r->module->entry()->root()->shape().ToString(), "f32[2,2]") << r->module->ToString();
+}
+
 TEST(Reduce, SizesFollowThroughSliceConcatenatePadAndGather) {
   const std::unique_ptr<Module> module = Parse(R"(
     ENTRY e {

@@ -15,7 +15,8 @@ namespace {
 
 std::vector<std::string> Files() {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(TENON_SOURCE_DIR) + "/tests/regress")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(TENON_SOURCE_DIR) + "/tests/regress")) {
     if (entry.path().extension() == ".hlo") files.push_back(entry.path().stem().string());
   }
   std::sort(files.begin(), files.end());
@@ -36,7 +37,8 @@ TEST_P(Regress, StaysRight) {
     for (int threads : {1, 3}) {
       const RunOptions run{.isa = isa, .threads = threads, .verify_passes = true};
       const Verdict v = Judge(*c->module, c->arguments, *expected, run);
-      EXPECT_EQ(v.outcome, Outcome::kSame) << run.ToString() << ": " << OutcomeName(v.outcome) << ": " << v.text;
+      EXPECT_EQ(v.outcome, Outcome::kSame)
+          << run.ToString() << ": " << OutcomeName(v.outcome) << ": " << v.text;
       EXPECT_LT(v.unjudged, std::max<int64_t>(v.elements, 1)) << "nothing of it is compared";
     }
   }
@@ -46,13 +48,16 @@ INSTANTIATE_TEST_SUITE_P(Files, Regress, testing::ValuesIn(Files()),
                          [](const testing::TestParamInfo<std::string>& p) { return p.param; });
 
 TEST(RegressFile, RoundTrips) {
-  auto c = ParseRegress("// argument: f32[2] {1.5, nan}\n// argument: s32[] 3\nENTRY f { a = f32[2] parameter(0) b = s32[] parameter(1) ROOT t = (f32[2], s32[]) tuple(a, b) }");
+  auto c = ParseRegress(
+      "// argument: f32[2] {1.5, nan}\n// argument: s32[] 3\nENTRY f { a = f32[2] parameter(0) b = "
+      "s32[] parameter(1) ROOT t = (f32[2], s32[]) tuple(a, b) }");
   ASSERT_TRUE(c.ok()) << c.status();
   auto again = ParseRegress(PrintRegress(*c->module, c->arguments, "two\nlines"));
   ASSERT_TRUE(again.ok()) << again.status();
   ASSERT_EQ(again->arguments.size(), 2u);
   EXPECT_EQ(again->arguments[1].GetAsInt64(0), 3);
-  EXPECT_FALSE(ParseRegress("ENTRY f { ROOT a = f32[2] parameter(0) }").ok()) << "an argument is missing";
+  EXPECT_FALSE(ParseRegress("ENTRY f { ROOT a = f32[2] parameter(0) }").ok())
+      << "an argument is missing";
 }
 
 }  // namespace

@@ -239,22 +239,42 @@ bool PlainTypes(Session& s) {
 
 }  // namespace
 
+namespace {
+
+// The first size, small before large, that still fails.
+bool Shrink(Session& s, const std::vector<DimClass>& classes, std::string_view step) {
+  for (int64_t size : SmallerSizes(classes[0].size)) {
+    for (bool trailing : {false, true}) {
+      try {
+        if (s.Try(Resized(s.best(), classes, size, trailing), step)) return true;
+      } catch (const InternalError&) {  // sizes that no instruction can have
+      }
+      if (s.exhausted()) return false;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 bool ReduceDims(Session& s) {
   bool any = false;
   for (size_t k = 0; !s.exhausted(); ++k) {
     const std::vector<DimClass> classes = DimClasses(*s.best().module);
     if (k >= classes.size()) break;
-    bool done = false;
-    for (int64_t size : SmallerSizes(classes[k].size)) {
-      for (bool trailing : {false, true}) {
-        if (done || s.exhausted()) break;
-        try {
-          done = s.Try(Resized(s.best(), classes[k], size, trailing), "dims");
-        } catch (const InternalError&) {  // sizes that no instruction can have
-        }
-      }
+    any |= Shrink(s, {classes[k]}, "dims");
+  }
+  // Squares must stay squares for some bugs: all that have one size together.
+  absl::flat_hash_set<int64_t> seen;
+  for (size_t k = 0; !s.exhausted(); ++k) {
+    const std::vector<DimClass> classes = DimClasses(*s.best().module);
+    if (k >= classes.size()) break;
+    if (!seen.insert(classes[k].size).second) continue;
+    std::vector<DimClass> equal;
+    for (const DimClass& c : classes) {
+      if (c.size == classes[k].size) equal.push_back(c);
     }
-    any |= done;
+    if (equal.size() > 1) any |= Shrink(s, equal, "square dims");
   }
   return any;
 }

@@ -293,10 +293,12 @@ class Resizer {
     }
   }
 
-  bool Run(const DimClass& which, int64_t size) {
-    Instruction* at = At(*module_, which.at);
-    if (at == nullptr) return false;
-    assigned_[classes_.Class(at, which.leaf, which.dim)] = size;
+  bool Run(absl::Span<const DimClass> which, int64_t size) {
+    for (const DimClass& c : which) {
+      Instruction* at = At(*module_, c.at);
+      if (at == nullptr) return false;
+      assigned_[classes_.Class(at, c.leaf, c.dim)] = size;
+    }
     for (int round = 0; round < 20; ++round) {
       Apply();
       bool more = false;
@@ -489,7 +491,7 @@ std::vector<DimClass> DimClasses(const Module& module) {
   return result;
 }
 
-std::optional<Case> Resized(const Case& original, const DimClass& which, int64_t size,
+std::optional<Case> Resized(const Case& original, absl::Span<const DimClass> which, int64_t size,
                             bool trailing) {
   Case c = original.Clone();
   for (const Computation* computation : c.module->computations()) {

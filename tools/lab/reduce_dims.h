@@ -18,10 +18,11 @@ struct DimClass {
 // Classes of more than one element, largest size * members first.
 std::vector<DimClass> DimClasses(const Module& module);
 
-// A copy in which the class of `which` has `size`, with every size that follows from it, arguments
+// A copy in which the classes `which` have `size`, with every size that follows from it, arguments
 // and constants cut down to it (the leading elements, or the trailing ones). nullopt: the sizes
 // that follow contradict each other, or inference refuses.
-std::optional<Case> Resized(const Case& c, const DimClass& which, int64_t size, bool trailing);
+std::optional<Case> Resized(const Case& c, absl::Span<const DimClass> which, int64_t size,
+                            bool trailing);
 
 // Shapes of everything downstream inferred again after attributes or types have changed. False:
 // refused.
