@@ -35,8 +35,13 @@ struct AttrPrinter {
       absl::StrAppend(&s, d.low, "_", d.high, "_", d.interior, ";");
     return s;
   }
+  // With what it calls in turn: of those its text has only the names.
   std::string operator()(Computation* c) const {
-    return Print(*c, {.metadata = false, .canonical = true});
+    std::string s = Print(*c, {.metadata = false, .canonical = true});
+    for (const Instruction* op : c->instructions()) {
+      for (Computation* callee : op->called_computations()) absl::StrAppend(&s, (*this)(callee));
+    }
+    return s;
   }
   std::string operator()(const std::vector<Computation*>& cs) const {
     std::string s;
