@@ -135,8 +135,10 @@ struct Combiner {
   Opcode opcode = Opcode::kAdd;
 };
 Combiner RandomCombiner(Scope& s, PrimitiveType type);
-// A comparator over scalars of the types (two of each, interleaved as sort wants) that is a strict weak order. `total`: distinct
-// elements never tie. `defined_nans`: it looks at NaNs' bits.
+// The reducer of (value, index) pairs that finds the largest.
+Computation* ArgMax(Scope& s, PrimitiveType type, PrimitiveType index);
+// A comparator over scalars of the types (two of each, interleaved as sort wants) that is a strict weak order. `total`: only
+// equal elements tie, and NaNs' bits are looked at.
 struct Comparator {
   Computation* computation;
   bool total = false;
