@@ -1,4 +1,5 @@
-// InlineCalls: a call becomes the instructions of what it calls. (JAX writes its jitted functions as calls.)
+// InlineCalls: a call becomes the instructions of what it calls. (JAX writes its jitted functions as calls.) So does a fusion that
+// isn't ours: another compiler's module is fused anew.
 //
 // First, before everything that looks at one computation at a time. Computations are visited callees first, so one round does it.
 #include "absl/container/flat_hash_map.h"
@@ -7,10 +8,17 @@
 namespace tenon {
 namespace {
 
-void Inline(Instruction* call) {
+// What an instruction to be inlined calls; else null.
+Computation* CalleeOf(const Instruction& op) {
+  if (op.opcode() == Opcode::kCall) return op.to_apply();
+  const bool foreign = op.opcode() == Opcode::kFusion && op.backend_config().find("\"tenon\"") == std::string::npos;
+  return foreign ? op.fused_computation() : nullptr;
+}
+
+void Inline(Instruction* call, Computation* callee) {
   Computation* c = call->parent();
   absl::flat_hash_map<const Instruction*, Instruction*> here;
-  for (Instruction* op : call->to_apply()->PostOrder()) {
+  for (Instruction* op : callee->PostOrder()) {
     if (op->opcode() == Opcode::kParameter) {
       here[op] = call->operand(op->parameter_number());
       continue;
@@ -25,7 +33,7 @@ void Inline(Instruction* call) {
     here[op] = copy;
   }
   call->ClearControlEdges();
-  call->ReplaceAllUsesWith(here.at(call->to_apply()->root()));
+  call->ReplaceAllUsesWith(here.at(callee->root()));
   c->Remove(call);
 }
 
@@ -35,8 +43,9 @@ absl::StatusOr<bool> InlineCalls(Module& module, PassContext&) {
   bool changed = false;
   for (Computation* c : module.computations()) {
     for (Instruction* op : c->PostOrder()) {
-      if (op->opcode() != Opcode::kCall) continue;
-      Inline(op);
+      Computation* callee = CalleeOf(*op);
+      if (callee == nullptr) continue;
+      Inline(op, callee);
       changed = true;
     }
   }
