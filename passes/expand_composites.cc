@@ -1,7 +1,6 @@
 // ExpandComposites: composite instructions become the elementwise ops and reductions that they are defined by, which fuse.
 //
 //   batch-norm-inference, batch-norm-training, batch-norm-grad   (statistics of low-precision types in f32)
-//   dot of narrow operands with a wide result    of operands converted to the result's type first (exact: only widening)
 //
 // Early, before simplify and fusion. What the backend generates itself (PassContext::can_generate) stays.
 #include "hlo/builder.h"
@@ -85,31 +84,8 @@ class BatchNorm {
   std::vector<int64_t> others_;
 };
 
-bool Widens(PrimitiveType from, PrimitiveType to) {
-  const bool same_class = IsFloat(from) == IsFloat(to) && IsSigned(from) == IsSigned(to) && !IsComplex(to);
-  return same_class && BitWidth(from) < BitWidth(to);
-}
-
-// Libraries multiply matrices of one type.
-Instruction* DotOfOneType(Instruction* op) {
-  const PrimitiveType type = op->shape().element_type();
-  if (op->operand_count() != 2) return nullptr;
-  bool widened = false;
-  for (const Instruction* o : op->operands()) {
-    if (o->shape().element_type() == type) continue;
-    if (!Widens(o->shape().element_type(), type)) return nullptr;
-    widened = true;
-  }
-  if (!widened) return nullptr;
-  Builder b(op->parent());
-  b.set_metadata(op->metadata());
-  return b.Make(Opcode::kDot, {b.Convert(op->operand(0), type), b.Convert(op->operand(1), type)}, op->attrs(), op->shape());
-}
-
 Instruction* Expanded(Instruction* op) {
   switch (op->opcode()) {
-    case Opcode::kDot:
-      return DotOfOneType(op);
     case Opcode::kBatchNormInference:
       return BatchNorm(op).Inference();
     case Opcode::kBatchNormTraining:

@@ -11,8 +11,8 @@
 namespace tenon {
 namespace {
 
-constexpr std::array<std::string_view, 11> kNames = {"loop", "row", "column", "transpose", "reduce", "gather", "scatter",
-                                                     "window", "concat", "sort", "scan"};
+constexpr std::array<std::string_view, 12> kNames = {"loop", "row", "column", "transpose", "reduce", "gather", "scatter",
+                                                     "window", "concat", "sort", "scan", "contraction"};
 
 bool AllowedOutside(const Instruction& op, ViewCache& views) {
   switch (op.opcode()) {
@@ -24,7 +24,6 @@ bool AllowedOutside(const Instruction& op, ViewCache& views) {
     case Opcode::kConditional:
     case Opcode::kCopy:
     case Opcode::kDot:
-    case Opcode::kConvolution:
     case Opcode::kFusion: return true;
     case Opcode::kCustomCall: return IsFrameworkCall(op);
     default: return views.IsView(op);

@@ -4,10 +4,10 @@
 //   parameter, constant, tuple, get-tuple-element, while, conditional, copy,
 //   a *view op*: bitcast, or reshape / transpose / slice / broadcast / reverse-free movement that is a pure re-stride of its
 //     operand's buffer (the backend turns it into a View; copy insertion has put `copy` where it cannot be one),
-//   dot (library or generated contraction, with bias folding left to the backend), convolution,
+//   dot that a library takes (bias folding is left to the backend),
 //   custom-call "aten.*" (framework step), custom-call "tenon.check" only inside fusions,
 //   fusion: everything else, even a single instruction. kind=kLoop/kInput/kCustom as XLA, and
-//     backend_config={"tenon":{"kind":"loop|row|column|transpose|reduce|gather|scatter|window|concat|sort|scan"}}
+//     backend_config={"tenon":{"kind":"loop|row|column|transpose|reduce|gather|scatter|window|concat|sort|scan|contraction"}}
 //     row: reductions over the minor-most dims of one common row shape, elementwise around them (softmax, layer norm, rms norm,
 //     mean...), several reductions in sequence allowed. column: reductions over outer dims, minor dim kept. reduce: any other.
 //     scatter (scatter, select-and-scatter, dynamic-update-slice), sort (sort, topk), scan: that op, with constants, and with what
@@ -24,7 +24,7 @@
 namespace tenon {
 
 enum class FusionForm : uint8_t { kLoop, kRow, kColumn, kTranspose, kReduce, kGather, kScatter, kWindow, kConcat,
-                                  kSort, kScan };
+                                  kSort, kScan, kContraction };
 std::string_view FusionFormName(FusionForm form);
 // Reads backend_config. Error if absent or unknown.
 absl::StatusOr<FusionForm> FusionFormOf(const Instruction& fusion);

@@ -15,6 +15,7 @@ const std::vector<std::string>& DefaultPipeline() {
   static const std::vector<std::string> pipeline = {
       "inline-calls",
       "expand-composites",
+      "expand-contractions",
       "dce",
       "canonicalize",
       "simplify",

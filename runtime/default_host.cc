@@ -29,6 +29,20 @@ void LogNothing(void*, int, const char*) {}
 
 }  // namespace
 
+bool HostMultiplies(PrimitiveType type) {
+  switch (type) {
+    case PrimitiveType::kF16:
+    case PrimitiveType::kBF16:
+    case PrimitiveType::kF32:
+    case PrimitiveType::kF64:
+    case PrimitiveType::kC64:
+    case PrimitiveType::kC128:
+      return true;
+    default:
+      return false;
+  }
+}
+
 const TenonHost* DefaultHost() {
   static const TenonHost host = {
       .size = sizeof(TenonHost),

@@ -1,5 +1,6 @@
 // TraceAccesses: walks the fusion symbolically, as the emitter does, and notes every memory offset.
 #include "absl/container/flat_hash_set.h"
+#include "backends/common/contraction_index.h"
 #include "backends/common/make_plan.h"
 
 namespace tenon {
@@ -22,6 +23,10 @@ class Tracer {
         return;
       case Opcode::kReduce:
         VisitReduce(op, index);
+        return;
+      case Opcode::kDot:
+      case Opcode::kConvolution:
+        VisitContraction(op, index);
         return;
       case Opcode::kGetTupleElement:
         Visit(op->operand(0), index);
@@ -58,6 +63,18 @@ class Tracer {
       if (i == nullptr) i = index[next++];
     }
     for (int64_t k = 0; k < op->operand_count() / 2; ++k) Visit(op->operand(k), full);
+  }
+
+  void VisitContraction(const Instruction* op, const IndexTuple& index) {
+    std::vector<Index> vars;
+    for (Dim extent : SummedExtents(*op)) {
+      if (space_.num_vars() == IndexSpace::kMaxVars) return;
+      vars.push_back(space_.Var(extent));
+    }
+    const ContractionIndex at = MapContraction(space_, *op, index, vars);
+    for (const IndexBound& bound : at.bounds) CountDivisions(bound.index);
+    Visit(op->operand(0), at.lhs);
+    Visit(op->operand(1), at.rhs);
   }
 
   void CountDivisions(Index e) {

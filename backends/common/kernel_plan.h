@@ -48,7 +48,8 @@ struct KernelPlan {
   int split = 0;                // leading loops merged into the outer range
   int64_t block =
       0;  // > 0: the vector loop too is in the outer range, in blocks of this many elements
-  int tile_loop = -1;  // kTranspose: the loop along which operands are contiguous
+  int tile_loop = -1;  // kTranspose: the loop along which operands are contiguous; kLoop: the one
+                       // along which `unroll` goes, if it is not the vector loop (contractions)
   int lanes = 1;
   int unroll = 1;            // kLoop, kRow: vectors at once; kColumn: rows at once
   bool masked_tail = false;  // else the tail runs lane by lane

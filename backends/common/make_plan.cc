@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "backends/common/contraction_index.h"
 #include "backends/common/elementwise.h"
 #include "backends/common/region.h"
 #include "hlo/check.h"
@@ -24,6 +25,7 @@ constexpr int64_t kCachedBytes = 2 << 20;  // a kernel that moves less finds its
 constexpr double kSerialPieceNs = 20000;   // work of a serial op that is worth a thread
 constexpr int64_t kTileBlock = 16;
 constexpr int64_t kColumnBlock = 64, kColumnChunk = 1024;
+constexpr int64_t kContractionUnroll = 8;  // sums in registers, of 16 on the smaller targets
 
 bool IsOne(Dim d) { return d == Dim(1); }
 
@@ -37,6 +39,10 @@ int CostOf(const Instruction& op) {
       return 4;
     case Family::kReduction:
       return 1;
+    case Family::kContraction:
+      return IsContraction(op) ? static_cast<int>(std::min<int64_t>(
+                                     2 * TermsOf(op).value_or(1000), int64_t{1} << 24))
+                               : 1;
     default:
       return op.opcode() == Opcode::kParameter ? (IsHalf(op.shape().element_type()) ? 3 : 1) : 0;
   }
@@ -60,7 +66,9 @@ class Planner {
       plan_.kind = PlanKind::kScatter;
       return std::move(plan_);
     }
-    if (f_.reduces.empty()) {
+    if (HasContraction()) {
+      PlanContraction();
+    } else if (f_.reduces.empty()) {
       if (!OnScalars(f_)) plan_.unroll = BodyCost() < kUnrollCost && !VectorExtentBelow(2 * plan_.lanes) ? 2 : 1;
       FindTile();
     } else {
@@ -209,6 +217,46 @@ class Planner {
     return cost;
   }
 
+  bool HasContraction() const {
+    return f_.reduces.empty() &&
+           std::any_of(f_.order.begin(), f_.order.end(),
+                       [](const Instruction* op) { return IsContraction(*op); });
+  }
+
+  // Several sums side by side, along a loop that the operand read as vectors does not depend on: a
+  // vector is loaded once for all of them. That loop comes next to the vector loop.
+  void PlanContraction() {
+    if (plan_.loops.size() < 2) return;
+    IndexSpace space;
+    Iteration iteration(space, f_, plan_.loops);
+    const int vector = iteration.vars.back()->var;
+    int best = -1;
+    for (const MemoryUse& use : TraceAccesses(space, f_, iteration).uses) {
+      if (use.store || !use.offset->DependsOn(vector)) continue;
+      for (int i = static_cast<int>(plan_.loops.size()) - 1; i-- > 0;) {
+        if (use.offset->DependsOn(iteration.vars[i]->var)) continue;
+        if (plan_.loops[i].extent.constant_or(kContractionUnroll) < 2) continue;
+        best = std::max(best, i);
+        break;
+      }
+    }
+    if (best < 0) return;
+    PlanLoop loop = plan_.loops[best];
+    plan_.loops.erase(plan_.loops.begin() + best);
+    plan_.loops.insert(plan_.loops.end() - 1, std::move(loop));
+    plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
+    plan_.unroll = UnrollOf(plan_.loops[plan_.tile_loop].extent);
+  }
+
+  // Without a remainder if a count of at least half the registers allows that.
+  static int UnrollOf(Dim extent) {
+    if (!extent.is_constant()) return kContractionUnroll;
+    for (int64_t n = kContractionUnroll; n >= kContractionUnroll / 2; --n) {
+      if (extent.constant() % n == 0) return static_cast<int>(n);
+    }
+    return static_cast<int>(std::min(extent.constant(), kContractionUnroll));
+  }
+
   // A materialised transpose: some operand is contiguous along a loop that is not the vector loop.
   void FindTile() {
     if (plan_.loops.size() < 2 || plan_.lanes < 4) return;
@@ -351,7 +399,15 @@ class Planner {
       ++n;
     }
     plan_.split = static_cast<int>(n);
-    if (plan_.kind == PlanKind::kColumn) {
+    if (plan_.kind == PlanKind::kLoop && plan_.tile_loop >= 0) {
+      // Few rows: vectors too are shared out.
+      const int64_t vectors =
+          (plan_.loops.back().extent.constant_or(0) + plan_.lanes - 1) / plan_.lanes;
+      if (pieces < kSplitPieces && vectors > 1) {
+        const int64_t wanted = (kSplitPieces + pieces - 1) / pieces;
+        plan_.block = plan_.lanes * std::max<int64_t>(1, vectors / wanted);
+      }
+    } else if (plan_.kind == PlanKind::kColumn) {
       plan_.block = kColumnBlock;
     } else if (plan_.kind == PlanKind::kTranspose) {
       if (pieces < kSplitPieces) plan_.block = kTileBlock;
@@ -500,6 +556,10 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
     return bad("no tile loop");
   }
   TENON_RETURN_IF_ERROR(CheckSerial(f, plan));
+  if (plan.kind == PlanKind::kLoop && plan.tile_loop >= 0 &&
+      (plan.tile_loop != loops - 2 || plan.tile_loop < plan.split)) {
+    return bad("the unrolled loop is not the one around the vector loop");
+  }
   const bool phased = plan.kind == PlanKind::kRow || plan.kind == PlanKind::kColumn;
   if (phased == f.reduces.empty()) return bad("kind and reductions do not fit");
   if (phased && plan.loops.back().reduced != (plan.kind == PlanKind::kRow))
@@ -513,8 +573,8 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
 WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
   WorkEstimate w;
   for (int i = 0; i < plan.split; ++i) w.units *= plan.loops[i].extent;
-  const int blocked =
-      plan.tile_loop >= 0 ? plan.tile_loop : static_cast<int>(plan.loops.size()) - 1;
+  const int blocked = plan.kind == PlanKind::kTranspose ? plan.tile_loop
+                                                        : static_cast<int>(plan.loops.size()) - 1;
   if (plan.block > 0) w.units *= CeilDiv(plan.loops[blocked].extent, plan.block);
   Dim elements = 1;
   for (const PlanLoop& l : plan.loops) elements *= l.extent;

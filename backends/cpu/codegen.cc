@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "backends/common/contraction_index.h"
 #include "backends/common/elementwise.h"
 #include "backends/common/make_plan.h"
 #include "backends/common/region.h"
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
 #include "llvm/IR/Module.h"
+#include "runtime/host.h"
 
 namespace tenon {
 namespace {
@@ -56,7 +58,7 @@ class CpuKernel : public PlannedKernel {
     // Without these, LLVM's tuning of x86-64-v4 takes 512-bit vectors apart.
     f->addFnAttr("prefer-vector-width", absl::StrCat(8 * target_.vector_bytes));
     f->addFnAttr("min-legal-vector-width", absl::StrCat(8 * target_.vector_bytes));
-    KernelEmitter e(fused_, {target_.vector_bytes, {target_.has_f16c, excess_precision_}}, f);
+    KernelEmitter e(fused_, {target_.vector_bytes, {target_.has_f16c, excess_precision_}, target_.has_fma}, f);
     if (!IsEmpty(fused_)) EmitBody(e);
     return e.Finish();
   }
@@ -90,6 +92,24 @@ class CpuKernel : public PlannedKernel {
   KernelInfo info_;
   std::string fingerprint_;
 };
+
+// Wide enough for one sum: integers wrap in any width, floats narrower than f32 would round each step.
+bool SumsInRegisters(PrimitiveType type) {
+  if (IsFloat(type)) return type == PrimitiveType::kF32 || type == PrimitiveType::kF64;
+  return type != PrimitiveType::kPred && (IsComplex(type) || BitWidth(type) >= 8);
+}
+
+// One type throughout that sums may be kept in: expand-contractions sees to that. A dot that a
+// library takes is left to it.
+bool CanGenerateContraction(const Instruction& op) {
+  const PrimitiveType type = op.shape().element_type();
+  if (!IsContraction(op) || !SumsInRegisters(type)) return false;
+  if (op.opcode() == Opcode::kDot && HostMultiplies(type)) return false;
+  for (const Instruction* o : op.operands()) {
+    if (o->shape().element_type() != type) return false;
+  }
+  return true;
+}
 
 bool HasGeneratedTypes(const Instruction& op) {
   for (const Shape& s : FlattenShape(op.shape())) {
@@ -175,6 +195,9 @@ bool CpuCanGenerate(const Instruction& op) {
       return true;
     case Opcode::kConstant:
       return op.shape().rank() == 0 || op.literal().IsSplat() || op.literal().num_elements() <= 16;
+    case Opcode::kDot:
+    case Opcode::kConvolution:
+      return CanGenerateContraction(op);
     case Opcode::kReduce:
     case Opcode::kReduceWindow:
     case Opcode::kScatter:

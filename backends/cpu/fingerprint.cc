@@ -28,7 +28,13 @@ struct AttrPrinter {
     }
     return s;
   }
-  std::string operator()(const DimLabels&) const { return ""; }
+  std::string operator()(const DimLabels& v) const {
+    auto dims = [](const std::vector<int64_t>& d) { return absl::StrJoin(d, ","); };
+    return absl::StrCat(v.input_batch, "_", v.input_feature, "_", dims(v.input_spatial), ";",
+                        v.kernel_input_feature, "_", v.kernel_output_feature, "_",
+                        dims(v.kernel_spatial), ";", v.output_batch, "_", v.output_feature, "_",
+                        dims(v.output_spatial));
+  }
   std::string operator()(const PaddingConfig& v) const {
     std::string s;
     for (const PaddingDim& d : v.dims)

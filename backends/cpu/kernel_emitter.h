@@ -12,6 +12,7 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -19,6 +20,7 @@
 #include "backends/common/emit_types.h"
 #include "backends/common/fused_kernel.h"
 #include "backends/common/index_map.h"
+#include "hlo/module.h"
 #include "llvm/IR/IRBuilder.h"
 
 namespace tenon {
@@ -54,6 +56,7 @@ struct LaneMode {
 struct KernelSpecs {
   int vector_bytes = 16;
   EmitOptions types;
+  bool has_fma = false;
 };
 
 // Element i of `literal` as a register value of `type`.
@@ -225,6 +228,14 @@ class KernelEmitter {
   Val EvalReduce(const Instruction* op, const IndexTuple& index, const Guard* guard, int component);
   Val EvalReduceWindow(const Instruction* op, const IndexTuple& index, const Guard* guard,
                        int component);
+  // kernel_contraction.cc
+  Val EvalContraction(const Instruction* op, const IndexTuple& index, const Guard* guard);
+  struct Contraction;
+  void EmitTaps(const Contraction& c, size_t tap);
+  void EmitTap(const Contraction& c);
+  void EmitTerms(const Contraction& c, const Guard* inside, const Val* wanted);
+  void Accumulate(const Contraction& c, const Guard* inside, const Val* wanted);
+  llvm::Value* MultiplyAdd(PrimitiveType type, llvm::Value* x, llvm::Value* y, llvm::Value* sum);
   // Nested serial loops over `vars` around one application of to_apply; results of all components.
   std::vector<Val> SerialReduce(const Instruction* op, absl::Span<const Index> vars,
                                 const IndexTuple& kept,
@@ -283,6 +294,10 @@ class KernelEmitter {
   absl::flat_hash_map<const Instruction*, llvm::AllocaInst*> check_flags_;
   absl::flat_hash_map<const Instruction*, llvm::GlobalVariable*> tables_;
   absl::flat_hash_map<const Computation*, bool> general_;
+  absl::flat_hash_map<const Instruction*, std::vector<Index>> summed_;  // loops of contractions
+  Index inside_ = nullptr;                // 0, known only where an If has been entered
+  std::unique_ptr<Module> bodies_;        // multiply-add computations, one per type
+  absl::flat_hash_map<PrimitiveType, const Computation*> body_of_;
   absl::Status status_;
 };
 

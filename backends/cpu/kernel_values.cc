@@ -79,6 +79,9 @@ Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, 
       return EvalReduce(op, index, guard, component);
     case Opcode::kReduceWindow:
       return EvalReduceWindow(op, index, guard, component);
+    case Opcode::kDot:
+    case Opcode::kConvolution:
+      return EvalContraction(op, index, guard);
     case Opcode::kGetTupleElement:
       return Eval(op->operand(0), index, guard, static_cast<int>(op->tuple_index()));
     case Opcode::kTuple:

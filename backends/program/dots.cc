@@ -2,6 +2,7 @@
 #include "backends/library_call.h"
 #include "backends/program/builder.h"
 #include "hlo/check.h"
+#include "runtime/host.h"
 
 namespace tenon {
 
@@ -23,6 +24,8 @@ void ProgramBuilder::FoldBiases() {
 }
 
 absl::Status ProgramBuilder::EmitDot(const Instruction& op) {
+  if (op.operand_count() != 2) return absl::UnimplementedError(absl::StrCat(op.name(), ": a dot with sparsity metadata"));
+  if (!HostMultiplies(op.shape().element_type())) return Unexpected(op);
   const StridedView &lhs = views_.at({op.operand(0), 0}), &rhs = views_.at({op.operand(1), 0});
   const auto sum = sum_of_.find(&op);
   const Instruction& result = sum == sum_of_.end() ? op : *sum->second.sum;

@@ -38,7 +38,8 @@ bool IsSort(Opcode opcode) { return opcode == Opcode::kSort || opcode == Opcode:
 // Ops that fill their kernel alone: they join nobody.
 bool Alone(Opcode opcode) {
   return opcode == Opcode::kScatter || opcode == Opcode::kReduceWindow || opcode == Opcode::kSelectAndScatter ||
-         opcode == Opcode::kDynamicUpdateSlice || opcode == Opcode::kScan || IsSort(opcode);
+         opcode == Opcode::kDynamicUpdateSlice || opcode == Opcode::kScan || IsSort(opcode) ||
+         InfoOf(opcode).family == Family::kContraction;
 }
 
 // What may join such an op as producer: constants, and what a sort or scan reads once per element of its own.
@@ -78,6 +79,8 @@ FusionForm SingleForm(const Instruction& op) {
     case Opcode::kTopk: return FusionForm::kSort;
     case Opcode::kScan: return FusionForm::kScan;
     case Opcode::kReduceWindow: return FusionForm::kWindow;
+    case Opcode::kDot:
+    case Opcode::kConvolution: return FusionForm::kContraction;
     case Opcode::kConcatenate: return FusionForm::kConcat;
     case Opcode::kCopy:
     case Opcode::kTranspose: return FusionForm::kTranspose;
@@ -145,6 +148,9 @@ bool Clusters::Fusible(const Instruction& op) const {
     case Family::kMovement:
     case Family::kReduction:
     case Family::kIndexing: break;
+    case Family::kContraction:  // those that a library takes stay outside
+      if (!context_.can_generate) return false;
+      break;
     default:
       if (!IsCheck(op)) return false;
   }

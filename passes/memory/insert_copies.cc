@@ -5,8 +5,12 @@
 //
 // A dot whose operand is a view in which its batch, free or contracting dims don't merge into one stride each: a library matmul
 // can't read it. The copy's layout has the groups together; it becomes a kernel that reads through the view. After assign-layout,
-// before fuse.
+// before fuse. So does a dot whose own layout does not keep its groups together: it is made row-major, then copied.
+//
+// An operand of a generated contraction that is not contiguous along the dim in which the result's vectors lie: one copy replaces
+// gathers in the innermost loop.
 #include <algorithm>
+#include <optional>
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
@@ -62,31 +66,111 @@ std::vector<std::vector<int64_t>> GroupsOf(const Instruction& dot, int64_t i) {
   return {batch, contracting, free};
 }
 
-bool CopyDotOperands(Computation* entry, PassContext& context, ViewCache& views) {
+// A library writes [batch,] rows, columns by one stride each.
+bool CopyDotResult(Instruction* dot, PassContext& context) {
+  const int64_t batches = static_cast<int64_t>(dot->int_list(Attr::kLhsBatchDims).size());
+  const int64_t contracting = static_cast<int64_t>(dot->int_list(Attr::kLhsContractingDims).size());
+  const int64_t rows = dot->operand(0)->shape().rank() - contracting, rank = dot->shape().rank();  // where the columns begin
+  std::vector<std::vector<int64_t>> groups(3);
+  for (int64_t d = 0; d < rank; ++d) groups[d < batches ? 0 : d < rows ? 1 : 2].push_back(d);
+  const StridedView view = DenseView({dot, 0}, dot->shape());
+  if (absl::c_all_of(groups, [&](const auto& group) { return MergeDims(view, group).has_value(); })) return false;
+  const std::vector<Instruction*> users(dot->users().begin(), dot->users().end());
+  Builder b(dot->parent());
+  b.set_metadata(dot->metadata());
+  Instruction* copy = b.Copy(dot);
+  copy->mutable_shape().set_layout(dot->shape().minor_to_major());
+  dot->mutable_shape().set_layout(RowMajor(rank));
+  for (Instruction* user : users) {
+    for (int64_t i = 0; i < user->operand_count(); ++i) {
+      if (user->operand(i) == dot) user->ReplaceOperand(i, copy);
+    }
+  }
+  if (dot->parent()->root() == dot) dot->parent()->set_root(copy);
+  context.Note("insert-copies", "copied", *dot, "can't be written by one stride per group of dims");
+  return true;
+}
+
+// The layout in which a library matmul can read operand i, if it can't read it as it is.
+std::optional<Permutation> LibraryLayout(const Instruction& dot, int64_t i, ViewCache& views) {
+  const std::vector<std::vector<int64_t>> groups = GroupsOf(dot, i);
+  const StridedView& view = views.Of(dot.operand(i));
+  if (absl::c_all_of(groups, [&](const auto& group) { return MergeDims(view, group).has_value(); })) return std::nullopt;
+  Permutation layout;
+  for (const std::vector<int64_t>& group : groups) layout.insert(layout.end(), group.begin(), group.end());
+  std::reverse(layout.begin(), layout.end());
+  return layout;
+}
+
+// The dim of operand i along which result dim `d` runs one element at a time, or -1.
+int64_t OperandDim(const Instruction& op, int64_t i, int64_t d) {
+  if (op.opcode() == Opcode::kDot) {
+    const std::vector<int64_t> batch = op.int_list(i == 0 ? Attr::kLhsBatchDims : Attr::kRhsBatchDims);
+    const int64_t batches = static_cast<int64_t>(batch.size());
+    if (d < batches) return batch[d];
+    const int64_t lhs_free = op.operand(0)->shape().rank() - batches - static_cast<int64_t>(op.int_list(Attr::kLhsContractingDims).size());
+    const int64_t nth = d - batches - (i == 0 ? 0 : lhs_free);
+    if (nth < 0 || (i == 0 && nth >= lhs_free)) return -1;
+    const std::vector<int64_t> contracting = op.int_list(i == 0 ? Attr::kLhsContractingDims : Attr::kRhsContractingDims);
+    int64_t seen = 0;
+    for (int64_t k = 0; k < op.operand(i)->shape().rank(); ++k) {
+      if (absl::c_linear_search(batch, k) || absl::c_linear_search(contracting, k)) continue;
+      if (seen++ == nth) return k;
+    }
+    return -1;
+  }
+  const DimLabels& l = op.attrs().get<DimLabels>(Attr::kDimLabels);
+  if (i == 1) return d == l.output_feature ? l.kernel_output_feature : -1;
+  if (d == l.output_batch) return l.input_batch;
+  const Window window = op.attrs().get_or<Window>(Attr::kWindow, {});
+  for (size_t s = 0; s < window.dims.size(); ++s) {
+    if (l.output_spatial[s] != d) continue;
+    return window.dims[s].stride == 1 && window.dims[s].base_dilation == 1 ? l.input_spatial[s] : -1;
+  }
+  // A depthwise convolution reads the input's features along with the result's.
+  const bool depthwise = KnownEqual(op.shape().dim(l.output_feature), op.attrs().get_or<int64_t>(Attr::kFeatureGroupCount, 1)) &&
+                         KnownOne(op.operand(1)->shape().dim(l.kernel_input_feature));
+  return d == l.output_feature && depthwise ? l.input_feature : -1;
+}
+
+// The layout in which generated code reads vectors of operand i, if it would gather them otherwise.
+std::optional<Permutation> VectorLayout(const Instruction& op, int64_t i, ViewCache& views) {
+  constexpr int64_t kVector = 4;  // shorter: not worth it
+  const Permutation order = op.shape().minor_to_major();
+  const auto minor = absl::c_find_if(order, [&](int64_t d) { return !KnownOne(op.shape().dim(d)); });
+  if (minor == order.end() || op.shape().dim(*minor).constant_or(kVector) < kVector) return std::nullopt;
+  const int64_t dim = OperandDim(op, i, *minor);
+  if (dim < 0 || KnownEqual(views.Of(op.operand(i)).strides[dim], 1)) return std::nullopt;
+  Permutation layout = RowMajor(op.operand(i)->shape().rank());
+  layout.erase(absl::c_find(layout, dim));
+  layout.insert(layout.begin(), dim);
+  return layout;
+}
+
+bool CopyContractionOperands(Computation* entry, PassContext& context, ViewCache& views) {
   absl::flat_hash_map<std::pair<const Instruction*, Permutation>, Instruction*> copies;
   bool changed = false;
-  for (Instruction* dot : entry->PostOrder()) {
-    if (dot->opcode() != Opcode::kDot || dot->operand_count() != 2) continue;
+  for (Instruction* op : entry->PostOrder()) {
+    const bool generated = context.can_generate && context.can_generate(*op);
+    const bool wanted = op->opcode() == Opcode::kDot ? op->operand_count() == 2 : op->opcode() == Opcode::kConvolution && generated;
+    if (!wanted) continue;
     for (int64_t i = 0; i < 2; ++i) {
-      Instruction* operand = dot->operand(i);
-      const std::vector<std::vector<int64_t>> groups = GroupsOf(*dot, i);
-      const StridedView& view = views.Of(operand);
-      if (absl::c_all_of(groups, [&](const auto& group) { return MergeDims(view, group).has_value(); })) continue;
-      Permutation layout;
-      for (const std::vector<int64_t>& group : groups) layout.insert(layout.end(), group.begin(), group.end());
-      std::reverse(layout.begin(), layout.end());
-      Instruction*& copy = copies[{operand, layout}];
+      Instruction* operand = op->operand(i);
+      const std::optional<Permutation> layout = generated ? VectorLayout(*op, i, views) : LibraryLayout(*op, i, views);
+      if (!layout) continue;
+      Instruction*& copy = copies[{operand, *layout}];
       if (copy == nullptr) {
         Builder b(entry);
-        b.set_metadata(dot->metadata());
+        b.set_metadata(op->metadata());
         copy = b.Copy(operand);
-        copy->mutable_shape().set_layout(layout);
+        copy->mutable_shape().set_layout(*layout);
         context.Note("insert-copies", "copied", *operand,
-                     absl::StrCat(dot->name(), " can't read it by one stride per group of dims"));
+                     absl::StrCat(op->name(), generated ? " would have to gather its vectors" : " can't read it by one stride per group of dims"));
       }
-      dot->ReplaceOperand(i, copy);
+      op->ReplaceOperand(i, copy);
       changed = true;
     }
+    if (!generated) changed |= CopyDotResult(op, context);
   }
   return changed;
 }
@@ -95,7 +179,7 @@ bool CopyDotOperands(Computation* entry, PassContext& context, ViewCache& views)
 
 absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
   ViewCache views;
-  const bool dots = CopyDotOperands(module.entry(), context, views);
+  const bool dots = CopyContractionOperands(module.entry(), context, views);
   return CopyWriteBacks(module, context, views) || dots;
 }
 
