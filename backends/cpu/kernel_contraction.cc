@@ -49,7 +49,7 @@ Value* KernelEmitter::MultiplyAdd(PrimitiveType type, Value* x, Value* y, Value*
   const Computation*& body = body_of_[type];
   if (body == nullptr) body = MultiplyAddBody(*bodies_, type);
   Value* args[] = {sum, x, y};
-  return Apply(Here(), *body, args)[0];
+  return Apply(Here(), *body, args, /*merging=*/false)[0];
 }
 
 Val KernelEmitter::EvalContraction(const Instruction* op, const IndexTuple& index,
