@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "backends/common/math/math.h"
+#include "backends/common/emission.h"
 #include "hlo/plant.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/Module.h"
@@ -14,35 +14,7 @@ namespace {
 using llvm::Value;
 namespace Intrinsic = llvm::Intrinsic;
 
-// What a row of the table gets: the op, its register operands, the operands' and the result's
-// element types.
-struct Emission {
-  llvm::IRBuilderBase& b;
-  const Instruction& op;
-  std::span<Value* const> args;
-  const EmitOptions& options;
-
-  Value* x() const { return args[0]; }
-  Value* y() const { return args[1]; }
-  PrimitiveType type() const {
-    return op.operand(op.opcode() == Opcode::kSelect ? 1 : 0)->shape().element_type();
-  }
-  PrimitiveType result() const { return op.shape().element_type(); }
-  bool is_float() const { return IsFloat(type()); }
-  bool is_signed() const { return IsSigned(type()); }
-  int bits() const { return BitWidth(type()); }
-  Value* Int(uint64_t c) const {
-    return llvm::ConstantInt::get(x()->getType(), c, /*IsSigned=*/false, /*ImplicitTrunc=*/true);
-  }
-  Value* Float(double c) const { return llvm::ConstantFP::get(x()->getType(), c); }
-  Value* Unary(Intrinsic::ID id) const { return b.CreateUnaryIntrinsic(id, x()); }
-  Value* Binary(Intrinsic::ID id, Value* p, Value* q) const {
-    return b.CreateBinaryIntrinsic(id, p, q);
-  }
-  Value* Math(math::Fn fn) const { return math::Emit(b, fn, args); }
-};
-
-using Body = Value* (*)(const Emission&);
+using Body = ElementwiseBody;
 
 // max (min) of an accumulator p and x by one machine instruction, which returns its second operand
 // on a tie or a NaN; only x's NaN is put back, off the chain of accumulators.
@@ -71,6 +43,9 @@ Value* Minimum(const Emission& e, Value* p, Value* q) {
 // replaced where it would trap.
 Value* IntegerDivide(const Emission& e, bool remainder) {
   Value* zero = e.b.CreateICmpEQ(e.y(), e.Int(0));
+  if (e.bits() == 1) {  // the only other divisor is 1 or -1, and -x is x
+    return e.b.CreateSelect(zero, remainder ? e.x() : e.Int(1), remainder ? e.Int(0) : e.x());
+  }
   Value* bad = zero;
   if (e.is_signed()) {
     Value* overflow = e.b.CreateAnd(e.b.CreateICmpEQ(e.y(), e.Int(~uint64_t{0})),
@@ -203,92 +178,6 @@ Value* Compare(const Emission& e) {
   return e.b.CreateICmp(IntPredicate(direction, true), key(e.x()), key(e.y()));
 }
 
-// A double as a float, inexact ones to the odd neighbour: a later rounding to a half type is then
-// the right one.
-Value* TruncateToOdd(llvm::IRBuilderBase& b, Value* d) {
-  llvm::Type* f32 = WithLanesOf(d->getType(), b.getFloatTy());
-  llvm::Type* i32 = WithLanesOf(d->getType(), b.getInt32Ty());
-  Value* f = b.CreateFPTrunc(d, f32);
-  Value* back = b.CreateFPExt(f, d->getType());
-  Value* bits = b.CreateBitCast(f, i32);
-  Value* even = b.CreateICmpEQ(b.CreateAnd(bits, llvm::ConstantInt::get(i32, 1)),
-                               llvm::ConstantInt::get(i32, 0));
-  Value* away = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(Intrinsic::fabs, back),
-                                b.CreateUnaryIntrinsic(Intrinsic::fabs, d));
-  Value* step =
-      b.CreateSelect(away, llvm::ConstantInt::getSigned(i32, -1), llvm::ConstantInt::get(i32, 1));
-  Value* fix = b.CreateAnd(b.CreateFCmpONE(back, d), even);
-  return b.CreateBitCast(b.CreateSelect(fix, b.CreateAdd(bits, step), bits), f32);
-}
-
-Value* Convert(const Emission& e) {
-  llvm::IRBuilderBase& b = e.b;
-  const PrimitiveType from = e.type(), to = e.result();
-  llvm::Type* type = WithLanesOf(e.x()->getType(), RegisterType(b.getContext(), to));
-  if (to == PrimitiveType::kPred) {
-    if (IsFloat(from)) return b.CreateFCmpUNE(e.x(), e.Float(0));
-    return from == to ? e.x() : b.CreateICmpNE(e.x(), e.Int(0));
-  }
-  if (IsFloat(from)) {
-    if (!IsFloat(to))
-      return b.CreateIntrinsic(IsSigned(to) ? Intrinsic::fptosi_sat : Intrinsic::fptoui_sat,
-                               {type, e.x()->getType()}, {e.x()});
-    if (from == PrimitiveType::kF64 && IsHalf(to)) return TruncateToOdd(b, e.x());
-    return b.CreateFPCast(e.x(), type);
-  }
-  if (IsFloat(to)) {
-    const bool exact_path = IsHalf(to) && BitWidth(from) > 16 && !e.options.excess_precision;
-    llvm::Type* via = exact_path ? WithLanesOf(type, b.getDoubleTy()) : type;
-    Value* f = IsSigned(from) ? b.CreateSIToFP(e.x(), via) : b.CreateUIToFP(e.x(), via);
-    return exact_path ? TruncateToOdd(b, f) : f;
-  }
-  return IsSigned(from) ? b.CreateSExtOrTrunc(e.x(), type) : b.CreateZExtOrTrunc(e.x(), type);
-}
-
-Value* BitcastConvert(const Emission& e) {
-  Value* bits = ToMemory(e.b, e.type(), e.x(), e.options);
-  Value* moved = e.b.CreateBitCast(
-      bits, WithLanesOf(bits->getType(), MemoryType(e.b.getContext(), e.result())));
-  return FromMemory(e.b, e.result(), moved, e.options);
-}
-
-// XLA's reduce-precision: round the mantissa to nearest even, then overflow to infinity and
-// underflow to a signed zero.
-Value* ReducePrecision(const Emission& e) {
-  llvm::IRBuilderBase& b = e.b;
-  const bool f64 = e.type() == PrimitiveType::kF64;
-  const int mantissa = f64 ? 52 : 23, exponent = f64 ? 11 : 8;
-  const int64_t want_m = e.op.attrs().get<int64_t>(Attr::kMantissaBits),
-                want_e = e.op.attrs().get<int64_t>(Attr::kExponentBits);
-  llvm::Type* type = WithLanesOf(e.x()->getType(), b.getIntNTy(f64 ? 64 : 32));
-  auto c = [&](uint64_t v) {
-    return llvm::ConstantInt::get(type, v, false, /*ImplicitTrunc=*/true);
-  };
-  Value* bits = b.CreateBitCast(e.x(), type);
-  Value* original = bits;
-  const uint64_t sign_mask = uint64_t{1} << (f64 ? 63 : 31),
-                 exponent_mask = ((uint64_t{1} << exponent) - 1) << mantissa;
-  if (want_m < mantissa) {
-    const uint64_t last = uint64_t{1} << (mantissa - want_m);
-    Value* odd =
-        b.CreateLShr(b.CreateAnd(bits, c(last)), c(static_cast<uint64_t>(mantissa - want_m)));
-    bits = b.CreateAnd(b.CreateAdd(bits, b.CreateAdd(odd, c((last >> 1) - 1))), c(~(last - 1)));
-  }
-  if (want_e < exponent) {
-    const uint64_t bias = (uint64_t{1} << (exponent - 1)) - 1,
-                   reduced = (uint64_t{1} << (want_e - 1)) - 1;
-    Value* exp = b.CreateAnd(bits, c(exponent_mask));
-    Value* sign = b.CreateAnd(bits, c(sign_mask));
-    Value* over = b.CreateICmpUGT(exp, c((bias + reduced) << mantissa));
-    Value* under = b.CreateICmpULE(exp, c((bias - reduced) << mantissa));
-    bits = b.CreateSelect(over, b.CreateOr(sign, c(exponent_mask)), bits);
-    bits = b.CreateSelect(under, sign, bits);
-  }
-  Value* nan = want_m > 0 ? original : c(exponent_mask);
-  bits = b.CreateSelect(b.CreateFCmpUNO(e.x(), e.x()), nan, bits);
-  return b.CreateBitCast(bits, e.x()->getType());
-}
-
 Value* Rsqrt(const Emission& e) {
   if (math::HasBody(math::Fn::kRsqrt, e.x()->getType())) return e.Math(math::Fn::kRsqrt);
   return e.b.CreateFDiv(e.Float(1), e.Unary(Intrinsic::sqrt));
@@ -327,7 +216,7 @@ std::optional<math::Fn> MathOf(Opcode opcode) {
 }
 
 // Which element types a row takes (of the first data operand).
-enum Takes : int { kBool = 1, kInt = 2, kReal = 4, kAll = 7 };
+enum Takes : int { kBool = 1, kInt = 2, kReal = 4, kAll = 7, kCplx = 8 };
 
 struct Row {
   int takes = 0;
@@ -381,14 +270,17 @@ const Row& RowOf(Opcode opcode) {
     row(Opcode::kShiftRightArithmetic, kInt, 2,
         [](E) { return Shift(e, Opcode::kShiftRightArithmetic); });
     row(Opcode::kCompare, kAll, 1, Compare);
-    row(Opcode::kSelect, kAll, 1,
-        [](E) { return e.b.CreateSelect(e.args[0], e.args[1], e.args[2]); });
+    row(Opcode::kSelect, kAll | kCplx, 1,
+        [](E) { return SelectValue(e.b, e.args[0], e.args[1], e.args[2]); });
     row(Opcode::kClamp, kInt | kReal, 6,
         [](E) { return Minimum(e, Maximum(e, e.args[0], e.args[1]), e.args[2]); });
-    row(Opcode::kConvert, kAll, 2, Convert);
-    row(Opcode::kBitcastConvert, kInt | kReal, 1, BitcastConvert);
-    row(Opcode::kReducePrecision, kReal, 8, ReducePrecision);
+    row(Opcode::kConvert, kAll | kCplx, 2, EmitConvert);
+    row(Opcode::kBitcastConvert, kInt | kReal | kCplx, 1, EmitBitcastConvert);
+    row(Opcode::kReducePrecision, kReal, 8, EmitReducePrecision);
+    row(Opcode::kStochasticConvert, kReal, 8, EmitStochasticConvert);
     row(Opcode::kReal, kReal, 0, [](E) { return e.x(); });
+    row(Opcode::kImag, kReal, 0, [](E) { return e.Float(0); });
+    row(Opcode::kComplex, kReal, 0, [](E) { return MakeComplex(e.b, e.x(), e.y()); });
     for (int o = 0; o < kNumOpcodes; ++o) {
       if (MathOf(static_cast<Opcode>(o)))
         t[o] = {kReal, 25, [](E) { return e.Math(*MathOf(e.op.opcode())); }};
@@ -406,22 +298,58 @@ PrimitiveType DataType(const Instruction& op) {
   return op.operand(op.opcode() == Opcode::kSelect ? 1 : 0)->shape().element_type();
 }
 
+// Complex operands have bodies of their own, but for what treats all types alike.
+Body BodyOf(const Instruction& op) {
+  if (IsComplex(DataType(op))) {
+    if (Body body = ComplexBody(op.opcode())) return body;
+  }
+  const Row& row = RowOf(op.opcode());
+  const PrimitiveType type = DataType(op);
+  const int takes = type == PrimitiveType::kPred ? kBool
+                    : IsFloat(type)              ? kReal
+                    : IsComplex(type)            ? kCplx
+                                                 : kInt;
+  return (row.takes & takes) != 0 ? row.body : nullptr;
+}
+
+// The result is one of the operands, or has its magnitude: nothing to round. (Not so for f8: some
+// have no negative zero, or no sign.)
+bool IsExact(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kSelect:
+    case Opcode::kMaximum:
+    case Opcode::kMinimum:
+    case Opcode::kClamp:
+    case Opcode::kBitcastConvert:
+    case Opcode::kReducePrecision:
+    case Opcode::kNegate:
+    case Opcode::kAbs:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 bool HasElementwiseBody(const Instruction& op) {
-  const Row& row = RowOf(op.opcode());
-  if (row.body == nullptr || op.operand_count() == 0) return false;
+  if (op.operand_count() == 0 || op.operand_count() > 3) return false;
   for (const Instruction* operand : op.operands()) {
-    if (!IsGeneratedType(operand->shape().element_type())) return false;
+    if (!operand->shape().is_array()) return false;
   }
   const PrimitiveType type = DataType(op), result = op.shape().element_type();
-  if (!IsGeneratedType(result)) return false;
-  if (op.opcode() == Opcode::kBitcastConvert) {
-    return result != PrimitiveType::kPred && type != PrimitiveType::kPred &&
-           BitWidth(type) == BitWidth(result);
+  if (BodyOf(op) == nullptr) return false;
+  switch (op.opcode()) {
+    case Opcode::kBitcastConvert:
+      return result != PrimitiveType::kPred && type != PrimitiveType::kPred &&
+             BitWidth(type) == BitWidth(result);
+    case Opcode::kReducePrecision:
+      return HasReducePrecision(type);
+    case Opcode::kStochasticConvert:
+      return IsSigned(result);
+    default:
+      return true;
   }
-  if (type == PrimitiveType::kPred) return (row.takes & kBool) != 0;
-  return (row.takes & (IsFloat(type) ? kReal : kInt)) != 0;
 }
 
 absl::StatusOr<Value*> EmitElementwise(llvm::IRBuilderBase& b, const Instruction& op,
@@ -429,15 +357,22 @@ absl::StatusOr<Value*> EmitElementwise(llvm::IRBuilderBase& b, const Instruction
   if (!HasElementwiseBody(op)) {
     return absl::UnimplementedError(absl::StrCat("code generation of ", op.ToString()));
   }
-  Value* v = RowOf(op.opcode()).body(Emission{b, op, args, options});
+  Value* v = BodyOf(op)(Emission{b, op, args, options});
   const PrimitiveType result = op.shape().element_type();
-  const bool rounds = IsHalf(result) && op.opcode() != Opcode::kSelect &&
-                      op.opcode() != Opcode::kMaximum && op.opcode() != Opcode::kMinimum &&
-                      op.opcode() != Opcode::kClamp && op.opcode() != Opcode::kBitcastConvert &&
-                      op.opcode() != Opcode::kNegate && op.opcode() != Opcode::kAbs;
-  return rounds && !options.excess_precision ? RoundToType(b, result, v, options) : v;
+  if (IsNarrowFloat(result)) {
+    const bool picks = IsExact(op.opcode()) && op.opcode() != Opcode::kNegate &&
+                       op.opcode() != Opcode::kAbs;
+    return picks ? v : RoundToType(b, result, v, options);
+  }
+  const bool rounds = IsHalf(result) && !options.excess_precision && !IsExact(op.opcode());
+  return rounds ? RoundToType(b, result, v, options) : v;
 }
 
-int ElementwiseCost(const Instruction& op) { return RowOf(op.opcode()).cost; }
+int ElementwiseCost(const Instruction& op) {
+  // Rounding, and a call a lane.
+  const PrimitiveType type = op.shape().element_type();
+  const int cost = RowOf(op.opcode()).cost;
+  return IsNarrowFloat(type) ? cost + 20 : IsComplex(type) ? (cost + 1) * 5 : cost;
+}
 
 }  // namespace tenon

@@ -1,5 +1,6 @@
 #include "backends/common/emit_types.h"
 
+#include "backends/common/narrow_float.h"
 #include "hlo/check.h"
 #include "llvm/IR/Intrinsics.h"
 
@@ -69,68 +70,78 @@ Value* F32ToF16(llvm::IRBuilderBase& b, Value* f) {
 }  // namespace
 
 bool IsHalf(PrimitiveType t) { return t == PrimitiveType::kF16 || t == PrimitiveType::kBF16; }
-
-bool IsGeneratedType(PrimitiveType t) {
-  if (t == PrimitiveType::kPred || IsHalf(t) || t == PrimitiveType::kF32 ||
-      t == PrimitiveType::kF64)
-    return true;
-  return IsIntegral(t) && BitWidth(t) >= 8;
-}
+bool IsNarrowFloat(PrimitiveType t) { return IsFloat(t) && BitWidth(t) <= 8; }
+bool IsNarrowInt(PrimitiveType t) { return IsIntegral(t) && BitWidth(t) < 8; }
+bool IsGeneratedType(PrimitiveType t) { return IsArrayType(t); }
 
 llvm::Type* RegisterType(llvm::LLVMContext& c, PrimitiveType t) {
-  if (t == PrimitiveType::kF64) return llvm::Type::getDoubleTy(c);
+  if (IsComplex(t)) {
+    llvm::Type* part = RegisterType(c, ComplexComponent(t));
+    return llvm::StructType::get(part, part);
+  }
+  // A product of two powers of f8e8m0fnu leaves float's range.
+  if (t == PrimitiveType::kF64 || t == PrimitiveType::kF8E8M0FNU) return llvm::Type::getDoubleTy(c);
   if (IsFloat(t)) return llvm::Type::getFloatTy(c);
   return llvm::Type::getIntNTy(c, static_cast<unsigned>(BitWidth(t)));
 }
 
 llvm::Type* MemoryType(llvm::LLVMContext& c, PrimitiveType t) {
-  if (t == PrimitiveType::kF64) return llvm::Type::getDoubleTy(c);
-  if (t == PrimitiveType::kF32) return llvm::Type::getFloatTy(c);
+  if (t == PrimitiveType::kF64 || t == PrimitiveType::kF32 || IsComplex(t))
+    return RegisterType(c, t);
   return llvm::Type::getIntNTy(c, static_cast<unsigned>(8 * ByteWidth(t)));
 }
 
-llvm::Type* WithLanesOf(llvm::Type* like, llvm::Type* element) {
-  auto* v = llvm::dyn_cast<llvm::FixedVectorType>(like);
-  return v ? llvm::FixedVectorType::get(element, v->getNumElements()) : element;
+bool IsStoredAsInMemory(PrimitiveType t) { return t == PrimitiveType::kPred || IsNarrowInt(t); }
+
+llvm::Type* StorageType(llvm::LLVMContext& c, PrimitiveType t) {
+  return IsStoredAsInMemory(t) ? MemoryType(c, t) : RegisterType(c, t);
+}
+
+int64_t StorageBytes(PrimitiveType t) {
+  if (t == PrimitiveType::kF8E8M0FNU) return 8;
+  return IsHalf(t) || IsNarrowFloat(t) ? 4 : ByteWidth(t);
 }
 
 Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
                   const EmitOptions& options) {
-  switch (type) {
-    case PrimitiveType::kPred:
-      return b.CreateICmpNE(v, Int(v, 0));
-    case PrimitiveType::kBF16: {
-      Value* wide = Widen(b, v);
-      return AsF32(b, b.CreateShl(wide, Int(wide, 16)));
-    }
-    case PrimitiveType::kF16:
-      if (!options.has_f16c) return F16ToF32(b, v);
-      return b.CreateFPExt(b.CreateBitCast(v, WithLanesOf(v->getType(), b.getHalfTy())),
-                           WithLanesOf(v->getType(), b.getFloatTy()));
-    default:
-      return v;
+  if (type == PrimitiveType::kPred) return b.CreateICmpNE(v, Int(v, 0));
+  if (IsNarrowInt(type))
+    return b.CreateTrunc(v, WithLanesOf(v->getType(), RegisterType(b.getContext(), type)));
+  if (IsNarrowFloat(type)) return NarrowFloatFromBits(b, type, v);
+  if (type == PrimitiveType::kBF16) {
+    Value* wide = Widen(b, v);
+    return AsF32(b, b.CreateShl(wide, Int(wide, 16)));
   }
+  if (type == PrimitiveType::kF16) {
+    if (!options.has_f16c) return F16ToF32(b, v);
+    return b.CreateFPExt(b.CreateBitCast(v, WithLanesOf(v->getType(), b.getHalfTy())),
+                         WithLanesOf(v->getType(), b.getFloatTy()));
+  }
+  return v;
 }
 
 Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const EmitOptions& options) {
-  switch (type) {
-    case PrimitiveType::kPred:
-      return b.CreateZExt(v, WithLanesOf(v->getType(), b.getInt8Ty()));
-    case PrimitiveType::kBF16: {
-      Value* bits = RoundedBf16Bits(b, v);
-      return Narrow(b, b.CreateLShr(bits, Int(bits, 16)));
-    }
-    case PrimitiveType::kF16:
-      if (!options.has_f16c) return F32ToF16(b, v);
-      return b.CreateBitCast(b.CreateFPTrunc(v, WithLanesOf(v->getType(), b.getHalfTy())),
-                             WithLanesOf(v->getType(), b.getInt16Ty()));
-    default:
-      return v;
+  if (IsStoredAsInMemory(type)) {
+    llvm::Type* byte = WithLanesOf(v->getType(), b.getInt8Ty());
+    return IsSigned(type) ? b.CreateSExt(v, byte) : b.CreateZExt(v, byte);
   }
+  if (IsNarrowFloat(type)) return NarrowFloatToBits(b, type, v, /*quiet=*/false);
+  if (type == PrimitiveType::kBF16) {
+    Value* bits = RoundedBf16Bits(b, v);
+    return Narrow(b, b.CreateLShr(bits, Int(bits, 16)));
+  }
+  if (type == PrimitiveType::kF16) {
+    if (!options.has_f16c) return F32ToF16(b, v);
+    return b.CreateBitCast(b.CreateFPTrunc(v, WithLanesOf(v->getType(), b.getHalfTy())),
+                           WithLanesOf(v->getType(), b.getInt16Ty()));
+  }
+  return v;
 }
 
 Value* RoundToType(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
                    const EmitOptions& options) {
+  if (IsNarrowFloat(type))
+    return NarrowFloatFromBits(b, type, NarrowFloatToBits(b, type, v, /*quiet=*/true));
   if (type == PrimitiveType::kBF16) {
     Value* bits = RoundedBf16Bits(b, v);
     return AsF32(b, b.CreateAnd(bits, Int(bits, 0xffff0000)));
@@ -138,6 +149,78 @@ Value* RoundToType(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
   if (type == PrimitiveType::kF16)
     return FromMemory(b, type, ToMemory(b, type, v, options), options);
   return v;
+}
+
+// ---- values of any type ----
+
+llvm::Type* WithLanes(llvm::Type* element, unsigned lanes) {
+  if (lanes == 1) return element;
+  if (!IsComplexType(element)) return llvm::FixedVectorType::get(element, lanes);
+  llvm::Type* part = WithLanes(element->getStructElementType(0), lanes);
+  return llvm::StructType::get(part, part);
+}
+
+llvm::Type* WithLanesOf(llvm::Type* like, llvm::Type* element) {
+  return IsVectorType(like) ? WithLanes(element, LanesOf(like)) : element;
+}
+
+bool IsVectorType(llvm::Type* type) {
+  return (IsComplexType(type) ? type->getStructElementType(0) : type)->isVectorTy();
+}
+
+unsigned LanesOf(llvm::Type* type) {
+  if (IsComplexType(type)) type = type->getStructElementType(0);
+  auto* v = llvm::dyn_cast<llvm::FixedVectorType>(type);
+  return v ? v->getNumElements() : 1;
+}
+
+unsigned PartBits(llvm::Type* type) {
+  return (IsComplexType(type) ? type->getStructElementType(0) : type)->getScalarSizeInBits();
+}
+
+unsigned ElementBits(llvm::Type* type) { return (IsComplexType(type) ? 2 : 1) * PartBits(type); }
+
+Value* Part(llvm::IRBuilderBase& b, Value* complex, unsigned part) {
+  for (auto* i = llvm::dyn_cast<llvm::InsertValueInst>(complex); i != nullptr;
+       i = llvm::dyn_cast<llvm::InsertValueInst>(i->getAggregateOperand())) {
+    if (i->getIndices()[0] == part) return i->getInsertedValueOperand();
+  }
+  return b.CreateExtractValue(complex, part);
+}
+
+Value* MakeComplex(llvm::IRBuilderBase& b, Value* re, Value* im) {
+  Value* r = llvm::PoisonValue::get(llvm::StructType::get(re->getType(), im->getType()));
+  return b.CreateInsertValue(b.CreateInsertValue(r, re, 0), im, 1);
+}
+
+Value* PerPart(llvm::IRBuilderBase& b, std::span<Value* const> values,
+               llvm::function_ref<Value*(std::span<Value* const>)> f) {
+  if (!IsComplexType(values[0]->getType())) return f(values);
+  Value* parts[2];
+  for (unsigned k = 0; k < 2; ++k) {
+    llvm::SmallVector<Value*, 4> of;
+    for (Value* v : values) of.push_back(Part(b, v, k));
+    parts[k] = f(of);
+  }
+  return MakeComplex(b, parts[0], parts[1]);
+}
+
+Value* SplatValue(llvm::IRBuilderBase& b, unsigned lanes, Value* v) {
+  return PerPart(b, {&v, 1}, [&](auto p) { return b.CreateVectorSplat(lanes, p[0]); });
+}
+
+Value* SelectValue(llvm::IRBuilderBase& b, Value* condition, Value* x, Value* y) {
+  Value* both[] = {x, y};
+  return PerPart(b, both, [&](auto p) { return b.CreateSelect(condition, p[0], p[1]); });
+}
+
+Value* ExtractLane(llvm::IRBuilderBase& b, Value* v, unsigned lane) {
+  return PerPart(b, {&v, 1}, [&](auto p) { return b.CreateExtractElement(p[0], uint64_t{lane}); });
+}
+
+Value* ShuffleValues(llvm::IRBuilderBase& b, Value* x, Value* y, llvm::ArrayRef<int> mask) {
+  Value* both[] = {x, y};
+  return PerPart(b, both, [&](auto p) { return b.CreateShuffleVector(p[0], p[1], mask); });
 }
 
 }  // namespace tenon

@@ -44,6 +44,10 @@ bool IsHoistable(const Instruction& constant) {
   if (!constant.shape().is_scalar() || constant.user_count() == 0) return false;
   const PrimitiveType type = constant.shape().element_type();
   if (type == PrimitiveType::kPred) return false;
+  if (IsComplex(type)) {  // two floats fit one argument
+    const std::complex<double> c = constant.literal().GetAsComplex(0);
+    return type == PrimitiveType::kC64 && std::isfinite(c.real()) && std::isfinite(c.imag());
+  }
   const double value = constant.literal().GetAsDouble(0);
   if (IsFloat(type)) {
     if (value == 0 || value == 1 || !std::isfinite(value)) return false;
@@ -59,12 +63,17 @@ bool IsHoistable(const Instruction& constant) {
   return true;
 }
 
-// The bits that a kernel reads: floats as f32 or f64, integers sign- or zero-extended.
+// The bits of the register type that a kernel reads; integers sign- or zero-extended.
 uint64_t LiteralBits(const Literal& literal) {
   const PrimitiveType type = literal.type();
-  if (type == PrimitiveType::kF64) return std::bit_cast<uint64_t>(literal.GetAsDouble(0));
-  if (IsFloat(type)) return std::bit_cast<uint32_t>(static_cast<float>(literal.GetAsDouble(0)));
-  return static_cast<uint64_t>(literal.GetAsInt64(0));
+  auto f32 = [](double v) { return uint64_t{std::bit_cast<uint32_t>(static_cast<float>(v))}; };
+  if (type == PrimitiveType::kC64) {
+    const std::complex<double> c = literal.GetAsComplex(0);
+    return f32(c.real()) | f32(c.imag()) << 32;
+  }
+  if (!IsFloat(type)) return static_cast<uint64_t>(literal.GetAsInt64(0));
+  const double value = literal.GetAsDouble(0);
+  return StorageBytes(type) == 8 ? std::bit_cast<uint64_t>(value) : f32(value);
 }
 
 class SymbolCollector {
@@ -204,6 +213,13 @@ std::optional<Combine> CombineOf(const Instruction& reduce) {
   if (root.opcode() != Opcode::kTuple && root.operand_count() == 2 &&
       root.operand(0)->opcode() == Opcode::kParameter &&
       root.operand(1)->opcode() == Opcode::kParameter && root.operand(0) != root.operand(1)) {
+    // Rounded to two or three bits after every step, a sum is what its order makes it. Of complex
+    // factors 1 is not neutral: (inf, 0) times (1, 0) is (inf, NaN).
+    const PrimitiveType type = root.shape().element_type();
+    const bool rounded = root.opcode() == Opcode::kAdd || root.opcode() == Opcode::kMultiply;
+    if ((IsNarrowFloat(type) && rounded) ||
+        (IsComplex(type) && root.opcode() != Opcode::kAdd))
+      return std::nullopt;
     switch (root.opcode()) {
       case Opcode::kAdd:
       case Opcode::kMultiply:

@@ -29,7 +29,9 @@ constexpr int64_t kContractionUnroll = 8;  // sums in registers, of 16 on the sm
 
 bool IsOne(Dim d) { return d == Dim(1); }
 
-int RegisterBytes(PrimitiveType t) { return IsHalf(t) ? 4 : static_cast<int>(ByteWidth(t)); }
+int RegisterBytes(PrimitiveType t) { return static_cast<int>(StorageBytes(t)); }
+
+int LoadCost(PrimitiveType t) { return IsNarrowFloat(t) ? 6 : IsHalf(t) ? 3 : 1; }
 
 int CostOf(const Instruction& op) {
   switch (op.family()) {
@@ -44,7 +46,7 @@ int CostOf(const Instruction& op) {
                                      2 * TermsOf(op).value_or(1000), int64_t{1} << 24))
                                : 1;
     default:
-      return op.opcode() == Opcode::kParameter ? (IsHalf(op.shape().element_type()) ? 3 : 1) : 0;
+      return op.opcode() == Opcode::kParameter ? LoadCost(op.shape().element_type()) : 0;
   }
 }
 

@@ -182,7 +182,6 @@ bool CpuCanGenerate(const Instruction& op) {
     case Opcode::kIota:
     case Opcode::kBroadcast:
     case Opcode::kReshape:
-    case Opcode::kBitcast:
     case Opcode::kTranspose:
     case Opcode::kSlice:
     case Opcode::kPad:
@@ -193,6 +192,8 @@ bool CpuCanGenerate(const Instruction& op) {
     case Opcode::kDynamicSlice:
     case Opcode::kDynamicUpdateSlice:
       return true;
+    case Opcode::kBitcast:
+      return op.shape().element_type() == op.operand(0)->shape().element_type();
     case Opcode::kConstant:
       return op.shape().rank() == 0 || op.literal().IsSplat() || op.literal().num_elements() <= 16;
     case Opcode::kDot:

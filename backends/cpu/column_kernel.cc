@@ -85,10 +85,9 @@ class ColumnKernel {
     Accumulator a{reduce};
     for (int64_t k = 0; k < reduce->operand_count() / 2; ++k) {
       const PrimitiveType type = reduce->operand(k)->shape().element_type();
-      llvm::Type* element = type == PrimitiveType::kPred ? llvm::Type::getInt8Ty(e_.context())
-                                                         : RegisterType(e_.context(), type);
+      llvm::Type* element = StorageType(e_.context(), type);
       Value* row = e_.ScratchPointer(scratch_);
-      scratch_ += kChunk * (element->getScalarSizeInBits() / 8);
+      scratch_ += kChunk * StorageBytes(type);
       // Indexed by the column itself.
       Value* base = b().CreateGEP(element, row, b().CreateNeg(lo_));
       a.rows.push_back({base, e_.innermost(), column(), type});

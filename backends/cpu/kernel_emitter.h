@@ -30,7 +30,7 @@ struct Val {
   llvm::SmallVector<llvm::Value*, 4> v;
   int level = 0;
   llvm::Value* at(size_t copy) const { return v.size() == 1 ? v[0] : v[copy]; }
-  bool is_vector() const { return v[0]->getType()->isVectorTy(); }
+  bool is_vector() const { return IsVectorType(v[0]->getType()); }
 };
 
 // Bounds under which a value is wanted: lanes outside are never used, so loads must not touch
@@ -123,7 +123,7 @@ class KernelEmitter {
     llvm::Value* base;
     int level;
     Index offset;
-    PrimitiveType type;  // register type is what is stored
+    PrimitiveType type;  // stored as StorageType says
   };
   void DefineInMemory(const Instruction* op, const IndexTuple& index, int component,
                       InMemory where);
@@ -166,9 +166,7 @@ class KernelEmitter {
   llvm::Value* EmitDim(Dim d);
   llvm::Value* I64(int64_t c) { return llvm::ConstantInt::getSigned(i64_, c); }
   llvm::Type* VectorOf(llvm::Type* element) const {
-    return mode_.lanes == 1
-               ? element
-               : llvm::FixedVectorType::get(element, static_cast<unsigned>(mode_.lanes));
+    return WithLanes(element, static_cast<unsigned>(mode_.lanes));
   }
   llvm::LLVMContext& context() { return function_->getContext(); }
   // `value` as a vector of the mode's lanes.

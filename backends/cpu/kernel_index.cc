@@ -62,10 +62,10 @@ Value* KernelEmitter::EmitDim(Dim d) {
 }
 
 Value* KernelEmitter::Splat(Value* value, int level) {
-  if (mode_.lanes == 1 || value->getType()->isVectorTy()) return value;
+  if (mode_.lanes == 1 || IsVectorType(value->getType())) return value;
   Value*& slot = levels_[static_cast<size_t>(level)].splats[{value, mode_.lanes}];
   if (slot == nullptr)
-    slot = At(level).CreateVectorSplat(static_cast<unsigned>(mode_.lanes), value);
+    slot = SplatValue(At(level), static_cast<unsigned>(mode_.lanes), value);
   return slot;
 }
 

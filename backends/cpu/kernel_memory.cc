@@ -12,22 +12,83 @@ using llvm::Value;
 
 bool KernelEmitter::HasMaskedMemory(llvm::Type* element) const {
   if (specs_.vector_bytes == 64) return true;
-  return specs_.vector_bytes == 32 && element->getScalarSizeInBits() >= 32;
+  return specs_.vector_bytes == 32 && PartBits(element) >= 32;
 }
 
 Value* KernelEmitter::Dummy() {
   llvm::Module* module = function_->getParent();
   const char* name = "tenon.dummy";
   if (llvm::GlobalVariable* g = module->getGlobalVariable(name, true)) return g;
-  return new llvm::GlobalVariable(*module, i64_, /*isConstant=*/true,
+  auto* widest = llvm::ArrayType::get(i64_, 2);
+  return new llvm::GlobalVariable(*module, widest, /*isConstant=*/true,
                                   llvm::GlobalValue::PrivateLinkage,
-                                  llvm::ConstantInt::get(i64_, 0), name);
+                                  llvm::ConstantAggregateZero::get(widest), name);
 }
 
 Value* KernelEmitter::And(llvm::IRBuilder<>& b, Value* a, Value* c) {
   if (a == nullptr || c == nullptr) return a == nullptr ? c : a;
   return b.CreateAnd(a, c);
 }
+
+namespace {
+
+llvm::Align AlignOf(llvm::Type* element) { return llvm::Align(std::max(1u, PartBits(element) / 8)); }
+
+// Lanes of complex values lie as re, im, re, im. Lane l of a part is what `pick` names.
+llvm::SmallVector<int, 32> EveryOther(int lanes, int part, bool reversed) {
+  llvm::SmallVector<int, 32> pick;
+  for (int l = 0; l < lanes; ++l) pick.push_back(2 * (reversed ? lanes - 1 - l : l) + part);
+  return pick;
+}
+llvm::SmallVector<int, 32> Doubled(int lanes) {
+  llvm::SmallVector<int, 32> pick;
+  for (int l = 0; l < 2 * lanes; ++l) pick.push_back(l / 2);
+  return pick;
+}
+llvm::SmallVector<int, 32> Interleaved(int lanes) {
+  llvm::SmallVector<int, 32> pick;
+  for (int l = 0; l < 2 * lanes; ++l) pick.push_back(l / 2 + (l % 2) * lanes);
+  return pick;
+}
+
+// `lanes` elements side by side from `pointer`, the dead ones of `mask` zero.
+Value* LoadVector(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, Value* pointer, Value* mask,
+                  bool reversed) {
+  const bool complex = IsComplexType(element);
+  llvm::Type* part = complex ? element->getStructElementType(0) : element;
+  llvm::Type* type = WithLanes(part, static_cast<unsigned>(complex ? 2 * lanes : lanes));
+  if (complex && mask != nullptr) mask = b.CreateShuffleVector(mask, Doubled(lanes));
+  Value* v = mask == nullptr ? static_cast<Value*>(b.CreateAlignedLoad(type, pointer, AlignOf(part)))
+                             : b.CreateMaskedLoad(type, pointer, AlignOf(part), mask,
+                                                  llvm::Constant::getNullValue(type));
+  if (!complex) return reversed ? b.CreateVectorReverse(v) : v;
+  return MakeComplex(b, b.CreateShuffleVector(v, EveryOther(lanes, 0, reversed)),
+                     b.CreateShuffleVector(v, EveryOther(lanes, 1, reversed)));
+}
+
+void StoreVector(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, Value* v, Value* pointer,
+                 Value* mask) {
+  if (IsComplexType(element)) {
+    v = b.CreateShuffleVector(Part(b, v, 0), Part(b, v, 1), Interleaved(lanes));
+    if (mask != nullptr) mask = b.CreateShuffleVector(mask, Doubled(lanes));
+  }
+  if (mask == nullptr) {
+    b.CreateAlignedStore(v, pointer, AlignOf(element));
+  } else {
+    b.CreateMaskedStore(v, pointer, AlignOf(element), mask);
+  }
+}
+
+// f on the pointers of each part: those of a complex element lie side by side.
+Value* PerPartPointer(llvm::IRBuilder<>& b, llvm::Type* element, Value* pointers,
+                      llvm::function_ref<Value*(unsigned part, llvm::Type*, Value*)> f) {
+  if (!IsComplexType(element)) return f(0, element, pointers);
+  llvm::Type* part = element->getStructElementType(0);
+  Value* re = f(0, part, pointers);
+  return MakeComplex(b, re, f(1, part, b.CreateConstGEP1_64(part, pointers, 1)));
+}
+
+}  // namespace
 
 Value* KernelEmitter::ScratchPointer(int64_t byte_offset) {
   return At(0).CreateConstInBoundsGEP1_64(At(0).getInt8Ty(), function_->getArg(4),
@@ -107,7 +168,7 @@ Val KernelEmitter::ElementPointer(Value* base, int base_level, llvm::Type* eleme
 
 Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element, Index offset,
                                 const Guard* guard) {
-  const llvm::Align align(std::max(1u, element->getScalarSizeInBits() / 8));
+  const llvm::Align align = AlignOf(element);
   std::optional<Val> condition;
   if (guard != nullptr) condition = Condition(guard);
   Val r{.level = condition ? condition->level : 0};
@@ -128,7 +189,6 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
     return r;
   }
   const Access access = AccessAlong(offset, mode_.vector_var);
-  llvm::Type* type = VectorOf(element);
   const bool masked = condition.has_value() || LaneMask() != nullptr;
   const bool contiguous =
       access.kind == Access::Kind::kContiguous && (!masked || HasMaskedMemory(element));
@@ -141,22 +201,16 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
       Value* mask = condition ? Splat(condition->at(c), condition->level) : nullptr;
       llvm::IRBuilder<>& b = At(r.level);
       mask = And(b, mask, LaneMask(static_cast<int>(c)));
-      if (reversed) {
-        Value* first =
-            b.CreateConstGEP1_64(element, p.at(c), static_cast<uint64_t>(1 - mode_.lanes));
-        r.v.push_back(b.CreateVectorReverse(b.CreateAlignedLoad(type, first, align)));
-      } else if (mask != nullptr) {
-        r.v.push_back(
-            b.CreateMaskedLoad(type, p.at(c), align, mask, llvm::Constant::getNullValue(type)));
-      } else {
-        r.v.push_back(b.CreateAlignedLoad(type, p.at(c), align));
-      }
+      Value* first = p.at(c);
+      if (reversed)
+        first = b.CreateConstGEP1_64(element, first, static_cast<uint64_t>(1 - mode_.lanes));
+      r.v.push_back(LoadVector(b, element, mode_.lanes, first, mask, reversed));
     }
     return r;
   }
   Val index = VectorIndex(offset, guard);
   r.level = std::max({r.level, index.level, base_level});
-  const bool native = specs_.vector_bytes == 64 && element->getScalarSizeInBits() >= 32;
+  const bool native = specs_.vector_bytes == 64 && PartBits(element) >= 32;
   for (size_t c = 0; c < std::max(index.v.size(), condition ? condition->v.size() : 1); ++c) {
     Value* mask = condition ? Splat(condition->at(c), condition->level) : nullptr;
     Value* dummy = mask != nullptr ? Dummy() : nullptr;
@@ -167,15 +221,17 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
                                 b.CreateVectorSplat(static_cast<unsigned>(mode_.lanes), dummy));
       mask = nullptr;
     }
-    r.v.push_back(
-        b.CreateMaskedGather(type, pointers, align, mask, llvm::Constant::getNullValue(type)));
+    r.v.push_back(PerPartPointer(b, element, pointers, [&](unsigned, llvm::Type* part, Value* at) {
+      llvm::Type* type = VectorOf(part);
+      return b.CreateMaskedGather(type, at, align, mask, llvm::Constant::getNullValue(type));
+    }));
   }
   return r;
 }
 
 void KernelEmitter::StoreElements(Value* base, int base_level, llvm::Type* element, Index offset,
                                   const Val& value) {
-  const llvm::Align align(std::max(1u, element->getScalarSizeInBits() / 8));
+  const llvm::Align align = AlignOf(element);
   const bool vector = IsVectorIndex(offset);
   const bool contiguous =
       vector && AccessAlong(offset, mode_.vector_var).kind == Access::Kind::kContiguous;
@@ -187,14 +243,17 @@ void KernelEmitter::StoreElements(Value* base, int base_level, llvm::Type* eleme
     llvm::IRBuilder<>& b = Here();
     Value* mask = vector ? LaneMask(static_cast<int>(c)) : nullptr;
     if (!vector) {
-      TENON_CHECK(!v->getType()->isVectorTy(), "a vector stored to one element");
+      TENON_CHECK(!IsVectorType(v->getType()), "a vector stored to one element");
       b.CreateAlignedStore(v, where.at(c), align);
-    } else if (!contiguous) {
-      b.CreateMaskedScatter(v, b.CreateGEP(element, base, where.at(c)), align, mask);
-    } else if (mask != nullptr) {
-      b.CreateMaskedStore(v, where.at(c), align, mask);
+    } else if (contiguous) {
+      StoreVector(b, element, mode_.lanes, v, where.at(c), mask);
     } else {
-      b.CreateAlignedStore(v, where.at(c), align);
+      Value* pointers = b.CreateGEP(element, base, where.at(c));
+      PerPartPointer(b, element, pointers, [&](unsigned k, llvm::Type*, Value* at) {
+        Value* part = IsComplexType(element) ? Part(b, v, k) : v;
+        b.CreateMaskedScatter(part, at, align, mask);
+        return part;
+      });
     }
   }
 }
@@ -223,19 +282,17 @@ void KernelEmitter::StoreResult(int result, Index offset, const Val& value) {
 
 void KernelEmitter::StoreRaw(Value* base, int level, Index offset, PrimitiveType type,
                              const Val& value) {
-  if (type != PrimitiveType::kPred)
-    return StoreElements(base, level, RegisterType(context(), type), offset, value);
+  llvm::Type* element = StorageType(context(), type);
+  if (!IsStoredAsInMemory(type)) return StoreElements(base, level, element, offset, value);
   Val bytes{.level = innermost()};
   for (Value* v : value.v) bytes.v.push_back(ToMemory(Here(), type, v, specs_.types));
-  StoreElements(base, level, llvm::Type::getInt8Ty(context()), offset, bytes);
+  StoreElements(base, level, element, offset, bytes);
 }
 
 Val KernelEmitter::LoadRaw(const InMemory& where) {
-  if (where.type != PrimitiveType::kPred)
-    return LoadElements(where.base, where.level, RegisterType(context(), where.type), where.offset,
-                        nullptr);
-  Val v = LoadElements(where.base, where.level, llvm::Type::getInt8Ty(context()), where.offset,
+  Val v = LoadElements(where.base, where.level, StorageType(context(), where.type), where.offset,
                        nullptr);
+  if (!IsStoredAsInMemory(where.type)) return v;
   for (Value*& x : v.v) x = FromMemory(At(v.level), where.type, x, specs_.types);
   return v;
 }

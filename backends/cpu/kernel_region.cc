@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "backends/common/convert.h"
 #include "backends/common/elementwise.h"
 #include "backends/common/region.h"
 #include "backends/cpu/kernel_emitter.h"
@@ -19,6 +20,13 @@ using llvm::Value;
 
 llvm::Constant* ScalarConstant(llvm::Type* type, PrimitiveType element, const Literal& literal,
                                int64_t i) {
+  if (IsComplex(element)) {
+    const std::complex<double> c = literal.GetAsComplex(i);
+    auto* parts = llvm::cast<llvm::StructType>(type);
+    return llvm::ConstantStruct::get(parts,
+                                     {llvm::ConstantFP::get(parts->getElementType(0), c.real()),
+                                      llvm::ConstantFP::get(parts->getElementType(1), c.imag())});
+  }
   if (IsFloat(element)) return llvm::ConstantFP::get(type, literal.GetAsDouble(i));
   return llvm::ConstantInt::get(type, static_cast<uint64_t>(literal.GetAsInt64(i)), false,
                                 /*ImplicitTrunc=*/true);
@@ -35,9 +43,7 @@ Value* KernelEmitter::Retyped(llvm::IRBuilder<>& b, const Instruction& op, Value
   const PrimitiveType from = op.operand(0)->shape().element_type(),
                       to = op.shape().element_type();
   if (from == to) return v;
-  Value* bits = ToMemory(b, from, v, specs_.types);
-  bits = b.CreateBitCast(bits, WithLanesOf(bits->getType(), MemoryType(context(), to)));
-  return FromMemory(b, to, bits, specs_.types);
+  return FromWords(b, to, ToWords(b, from, v, specs_.types), specs_.types);
 }
 
 std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation& computation,
@@ -62,14 +68,13 @@ std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation
       continue;
     }
     llvm::SmallVector<Value*, 3> operands;
-    unsigned lanes = 0;
+    unsigned lanes = 1;
     for (const Instruction* o : op->operands()) {
       operands.push_back(values[o]);
-      if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(values[o]->getType()))
-        lanes = v->getNumElements();
+      lanes = std::max(lanes, LanesOf(values[o]->getType()));
     }
     for (Value*& o : operands) {
-      if (lanes > 0 && !o->getType()->isVectorTy()) o = b.CreateVectorSplat(lanes, o);
+      if (lanes > 1 && !IsVectorType(o->getType())) o = SplatValue(b, lanes, o);
     }
     if (op->opcode() == Opcode::kMap) {
       values[op] = Apply(b, *op->to_apply(), operands, merging)[0];

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "backends/common/convert.h"
 #include "backends/common/elementwise.h"
 #include "backends/cpu/kernel_emitter.h"
 #include "hlo/check.h"
@@ -142,8 +143,9 @@ Val KernelEmitter::EvalConstant(const Instruction* op, const IndexTuple& index,
   if (auto it = fused_.literal_of.find(op); it != fused_.literal_of.end()) {
     llvm::IRBuilder<>& b = At(0);
     const uint64_t slot = fused_.size_args.size() + static_cast<size_t>(it->second);
-    return {.v = {b.CreateLoad(RegisterType(context(), type),
-                               b.CreateConstInBoundsGEP1_64(i64_, function_->getArg(1), slot))}};
+    Value* v = b.CreateLoad(StorageType(context(), type),
+                            b.CreateConstInBoundsGEP1_64(i64_, function_->getArg(1), slot));
+    return {.v = {IsStoredAsInMemory(type) ? FromMemory(b, type, v, specs_.types) : v}};
   }
   const Literal& literal = op->literal();
   if (literal.num_elements() == 0)
@@ -152,9 +154,7 @@ Val KernelEmitter::EvalConstant(const Instruction* op, const IndexTuple& index,
     return {.v = {ScalarConstant(RegisterType(context(), type), type, literal, 0)}};
   llvm::GlobalVariable*& table = tables_[op];
   if (table == nullptr) {
-    llvm::Type* memory = MemoryType(context(), type);
-    llvm::Type* element =
-        IsHalf(type) ? RegisterType(context(), type) : memory;  // halves are kept widened
+    llvm::Type* element = StorageType(context(), type);
     std::vector<llvm::Constant*> values;
     for (int64_t i = 0; i < literal.num_elements(); ++i)
       values.push_back(ScalarConstant(element, type, literal, i));
@@ -166,7 +166,7 @@ Val KernelEmitter::EvalConstant(const Instruction* op, const IndexTuple& index,
   llvm::Type* element = llvm::cast<llvm::ArrayType>(table->getValueType())->getElementType();
   Val v = LoadElements(table, 0, element, space_.Linear(index, DenseStrides(op->shape().dims())),
                        guard);
-  if (type == PrimitiveType::kPred) {
+  if (IsStoredAsInMemory(type)) {
     for (Value*& x : v.v) x = FromMemory(At(v.level), type, x, specs_.types);
   }
   return v;
@@ -178,9 +178,7 @@ Val KernelEmitter::EvalIota(const Instruction* op, const IndexTuple& index, cons
   Val v = IsVectorIndex(e) ? VectorIndex(e, guard) : ScalarIndex(e, guard);
   for (Value*& x : v.v) {
     llvm::IRBuilder<>& b = At(v.level);
-    llvm::Type* to = WithLanesOf(x->getType(), RegisterType(context(), type));
-    x = IsFloat(type) ? b.CreateSIToFP(x, to) : b.CreateSExtOrTrunc(x, to);
-    if (IsHalf(type) && !specs_.types.excess_precision) x = RoundToType(b, type, x, specs_.types);
+    x = ConvertFromIndex(b, type, x, specs_.types);
   }
   return v;
 }
@@ -195,7 +193,7 @@ Val KernelEmitter::SelectVal(const Val& condition, const Val& a, const Val& b) {
       y = Splat(y, b.level);
       p = Splat(p, condition.level);
     }
-    r.v.push_back(At(r.level).CreateSelect(p, x, y));
+    r.v.push_back(SelectValue(At(r.level), p, x, y));
   }
   return r;
 }
@@ -237,6 +235,10 @@ Value* KernelEmitter::PartialStart(const Instruction& reduce, int component) {
     return Eval(reduce.operand(reduce.operand_count() / 2 + component), {}).v[0];
   }
   llvm::Type* t = RegisterType(context(), type);
+  if (IsComplex(type)) {  // a sum
+    llvm::Constant* zero = llvm::ConstantFP::get(t->getStructElementType(0), -0.0);
+    return llvm::ConstantStruct::get(llvm::cast<llvm::StructType>(t), {zero, zero});
+  }
   const double inf = std::numeric_limits<double>::infinity();
   auto integer = [&](uint64_t v) { return llvm::ConstantInt::get(t, v, false, true); };
   const int bits = BitWidth(type);
@@ -293,8 +295,8 @@ std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, absl::Span<c
         Value* n = next[k];
         if (wanted) {
           Value* p = wanted->at(static_cast<size_t>(c));
-          if (p->getType()->isVectorTy() != n->getType()->isVectorTy()) p = Splat(p, wanted->level);
-          n = Here().CreateSelect(p, n, old[k]);
+          if (IsVectorType(p->getType()) != IsVectorType(n->getType())) p = Splat(p, wanted->level);
+          n = SelectValue(Here(), p, n, old[k]);
         }
         Here().CreateStore(n, slots[k][c]);
       }

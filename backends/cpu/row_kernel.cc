@@ -85,7 +85,7 @@ class RowKernel {
                                   e_.space().Linear(vars, DenseStrides(extents)), type};
     int64_t elements = 1;
     for (Dim d : extents) elements *= d.constant();
-    *scratch += (elements * (IsHalf(type) ? 4 : ByteWidth(type)) + 63) / 64 * 64;
+    *scratch += (elements * StorageBytes(type) + 63) / 64 * 64;
     return where;
   }
 
@@ -94,7 +94,7 @@ class RowKernel {
     for (int64_t k = 0; k < reduce->operand_count() / 2; ++k) {
       Value* start = e_.PartialStart(*reduce, static_cast<int>(k));
       Value* wide = plan_.lanes > 1
-                        ? b().CreateVectorSplat(static_cast<unsigned>(plan_.lanes), start)
+                        ? SplatValue(b(), static_cast<unsigned>(plan_.lanes), start)
                         : start;
       auto slot = [&](Value* v) {
         llvm::AllocaInst* a = e_.Alloca(v->getType());
@@ -126,7 +126,7 @@ class RowKernel {
       std::vector<Value*> next = e_.Apply(b(), *p.reduce->to_apply(), args, /*merging=*/true);
       for (size_t k = 0; k < next.size(); ++k) {
         Value* mask = Planted(Plant::kTailMask) ? nullptr : e_.LaneMask(c);
-        Value* n = mask != nullptr ? b().CreateSelect(mask, next[k], old[k]) : next[k];
+        Value* n = mask != nullptr ? SelectValue(b(), mask, next[k], old[k]) : next[k];
         b().CreateStore(n, scalar_tail ? p.scalars[k] : p.vectors[k][static_cast<size_t>(c)]);
       }
     }
@@ -156,12 +156,12 @@ class RowKernel {
       auto half = [&](Value* v, int from) {
         llvm::SmallVector<int, 32> pick;
         for (int i = 0; i < lanes / 2; ++i) pick.push_back(from + i);
-        return b().CreateShuffleVector(v, pick);
+        return ShuffleValues(b(), v, v, pick);
       };
       std::vector<Value*> low, high;
       for (Value* v : total) {
-        low.push_back(lanes == 2 ? b().CreateExtractElement(v, uint64_t{0}) : half(v, 0));
-        high.push_back(lanes == 2 ? b().CreateExtractElement(v, uint64_t{1}) : half(v, lanes / 2));
+        low.push_back(lanes == 2 ? ExtractLane(b(), v, 0) : half(v, 0));
+        high.push_back(lanes == 2 ? ExtractLane(b(), v, 1) : half(v, lanes / 2));
       }
       total = merge(low, high);
     }

@@ -122,7 +122,7 @@ class SelectAndScatterKernel {
         Value* keep = e_.Apply(b(), *op_.attrs().get<Computation*>(Attr::kSelect), args,
                                /*merging=*/false)[0];
         keep = b().CreateAnd(any, keep);
-        b().CreateStore(b().CreateSelect(keep, old, x), best);
+        b().CreateStore(SelectValue(b(), keep, old, x), best);
         for (size_t r = 0; r < places.size(); ++r) {
           Value* place = b().CreateLoad(b().getInt64Ty(), places[r]);
           b().CreateStore(b().CreateSelect(keep, place, offsets[r]), places[r]);

@@ -127,8 +127,8 @@ class TransposeKernel {
       for (int r = 0; r < tile_; ++r) {
         if (r & half) continue;
         Value *x = m.v[static_cast<size_t>(r)], *y = m.v[static_cast<size_t>(r + half)];
-        m.v[static_cast<size_t>(r)] = b.CreateShuffleVector(x, y, low);
-        m.v[static_cast<size_t>(r + half)] = b.CreateShuffleVector(x, y, high);
+        m.v[static_cast<size_t>(r)] = ShuffleValues(b, x, y, low);
+        m.v[static_cast<size_t>(r + half)] = ShuffleValues(b, x, y, high);
       }
     }
   }

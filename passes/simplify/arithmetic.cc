@@ -59,6 +59,7 @@ Instruction* DivideByPowerOfTwo(Instruction* op, Builder& b, const PassContext&)
 }
 Instruction* Involution(Instruction* op, Builder&, const PassContext&) {
   if (!Is(op, Opcode::kNegate) && !Is(op, Opcode::kNot)) return nullptr;
+  if (op->shape().element_type() == PrimitiveType::kF8E8M0FNU) return nullptr;  // no sign: NaN
   return op->operand(0)->opcode() == op->opcode() ? op->operand(0)->operand(0) : nullptr;
 }
 Instruction* Idempotent(Instruction* op, Builder&, const PassContext&) {

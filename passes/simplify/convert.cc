@@ -6,7 +6,9 @@ namespace {
 // Every value of `narrow` is a value of `wide`.
 bool Holds(PrimitiveType wide, PrimitiveType narrow) {
   using T = PrimitiveType;
-  if (wide == narrow || narrow == T::kPred) return true;
+  if (wide == narrow) return true;
+  // f8e8m0fnu has no zero; true is -1 in s1.
+  if (narrow == T::kPred) return wide != T::kF8E8M0FNU && wide != T::kS1;
   if (IsFloat(narrow)) {
     if (wide == T::kF64) return true;
     return wide == T::kF32 && narrow != T::kF64;
