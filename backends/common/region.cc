@@ -28,7 +28,7 @@ bool IsFlat(const Instruction& op, const Shape* slab) {
   if (KeepsScalar(op.opcode())) {
     // Between slabs only what keeps each element in its place.
     const Shape& from = op.operand(0)->shape();
-    if (from.is_scalar()) return op.opcode() != Opcode::kBitcast || ByteWidth(from.element_type()) == ByteWidth(op.shape().element_type());
+    if (from.is_scalar()) return op.opcode() != Opcode::kBitcast || BitWidth(from.element_type()) == BitWidth(op.shape().element_type());
     return op.opcode() == Opcode::kCopy || op.opcode() == Opcode::kOptBarrier ||
            (op.opcode() == Opcode::kReshape && Shape::SameDims(from, op.shape()));
   }
