@@ -14,6 +14,7 @@ namespace tenon {
 const std::vector<std::string>& DefaultPipeline() {
   static const std::vector<std::string> pipeline = {
       "inline-calls",
+      "expand-scan",
       "expand-composites",
       "expand-contractions",
       "dce",
