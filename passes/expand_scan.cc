@@ -154,8 +154,7 @@ bool MayExpand(const Instruction& op, const PassContext& context) {
 absl::StatusOr<bool> ExpandScan(Module& module, PassContext& context) {
   bool changed = false;
   // A scan inside of a scan's body is expanded first: computations come callees first.
-  const std::vector<Computation*> computations(module.computations().begin(), module.computations().end());
-  for (Computation* c : computations) {
+  for (Computation* c : module.computations()) {
     for (Instruction* op : c->PostOrder()) {
       if (!MayExpand(*op, context)) continue;
       c->ReplaceAndRemove(op, Expansion(op).Run());
