@@ -74,8 +74,11 @@ class Compilation {
   absl::Status Setup() {
     TENON_ASSIGN_OR_RETURN(target_, MakeCpuTarget(options_.isa));
     if (options_.verify_passes) TENON_RETURN_IF_ERROR(Verify(module_));
-    if (reports()) report_.Input(module_, InfoOfTarget(target_, options_));
     timer_.Done("setup");
+    if (reports()) {
+      report_.Input(module_, InfoOfTarget(target_, options_));
+      timer_.Done("report");
+    }
     return absl::OkStatus();
   }
 

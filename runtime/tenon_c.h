@@ -131,6 +131,11 @@ TENON_API char* tenon_executable_text(const TenonExecutable*);
 /* JSON: counters of calls, per framework step {op, count, ns, reason}, kernels' ns when profiling
  * is on. */
 TENON_API char* tenon_executable_stats(const TenonExecutable*, int reset);
+/* JSON of one graph for a report's `graphs` (docs/architecture/report.md): with the compiler's half if it was compiled with the
+ * option "report", and with what profiled runs cost. */
+TENON_API char* tenon_executable_report(const TenonExecutable*);
+/* The page that shows a report, one self-contained HTML text. NULL and *error: `document` is no report. */
+TENON_API char* tenon_report_html(const char* document, size_t size, char** error);
 TENON_API void tenon_set_profiling(
     int on); /* per-step timing of kernels too (framework steps are always timed) */
 
@@ -199,6 +204,10 @@ TENON_API char* tenon_hlo_signature(const TenonHlo*);
 TENON_API char* tenon_hlo_cost(const TenonHlo*, char** error);
 /* `passes`, `disable`: names with commas between; no passes: the default list. 1: changed, 0: not, -1: error. */
 TENON_API int tenon_hlo_run_passes(TenonHlo*, const char* passes, const char* disable, char** error);
+
+/* A whole report of one graph: the module compiled for the CPU with `options` (as in tenon_compile), or, where that is refused, as
+ * it is, with the reason. Does not touch what tenon_hlo_compile made. */
+TENON_API char* tenon_hlo_report(const TenonHlo*, const char* options, size_t options_size, char** error);
 
 typedef struct TenonHloResult TenonHloResult;
 TENON_API TenonHloResult* tenon_hlo_evaluate(const TenonHlo*, const TenonTensor* inputs, int64_t num_inputs,

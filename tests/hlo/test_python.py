@@ -350,3 +350,16 @@ def test_torch_is_not_needed(hlo):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 21
+
+
+def test_to_html(hlo, tmp_path):
+    text = "HloModule page\nENTRY e { x = f32[4] parameter(0)\n ROOT y = f32[4] sine(x) }"
+    page = hlo.Module(text).to_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
+    for wanted in ("<title>page</title>", '"tier":"native"', "define void @k0"):
+        assert wanted in page
+    refused = hlo.Module("HloModule m\nENTRY e { x = f32[4] parameter(0)\n ROOT t = token[] after-all() }").to_html()
+    assert '"program":null' in refused and '"error":"' in refused
+    with pytest.raises(ValueError, match="isa"):
+        hlo.Module(text).to_html(isa=7)
+    assert hlo.Module(text)._repr_html_().startswith("<iframe")

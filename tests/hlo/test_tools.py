@@ -1,5 +1,6 @@
 """hlo-opt and hlo-run from the command line: exit codes, messages, NumPy files."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -118,3 +119,92 @@ def test_run_compares_the_backends(module):
     done = _run("hlo-run", "--seed=7", module)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "cpu output 0 f32[2,3]:" in done.stdout
+
+
+# ---- hlo-opt: stages, cases, JSON
+STAGES = ["hlo", "plans", "buffers", "program", "llvm", "optimized-llvm", "assembly"]
+
+
+def _json_lines(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_opt_lists_stages_and_passes():
+    assert [line.split()[0] for line in _run("hlo-opt", "--list-stages").stdout.splitlines()] == STAGES
+    assert [s["name"] for s in json.loads(_run("hlo-opt", "--list-stages", "--json").stdout)["stages"]] == STAGES
+    passes = json.loads(_run("hlo-opt", "--list-passes", "--json").stdout)
+    assert set(passes["default_pipeline"]) <= {p["name"] for p in passes["passes"]}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_opt_shows_a_stage_alone(stage, module):
+    says = {"hlo": "HloModule", "plans": "loop loops=", "buffers": "arena", "program": 'program "m" native',
+            "llvm": "define void @k0", "optimized-llvm": "define void @k0", "assembly": "k0:"}  # fmt: skip
+    done = _run("hlo-opt", f"--stage={stage}", module)
+    assert done.returncode == 0 and says[stage] in done.stdout
+    (line,) = _json_lines(_run("hlo-opt", f"--stage={stage}", "--json", module))
+    assert line["ok"] and {s["stage"] for s in line["stages"]} == {stage}
+
+
+def test_opt_stages_of_an_isa(module):
+    assert "zmm" not in _run("hlo-opt", "--stage=assembly", "--isa=avx2", module).stdout
+    assert "ymm" not in _run("hlo-opt", "--stage=assembly", "--isa=sse4", module).stdout
+    done = _run("hlo-opt", "--stage=plans", "--isa=mmx", module)
+    assert done.returncode == 1 and "mmx" in done.stderr
+
+
+def test_opt_diffs_between_passes(module):
+    module.write_text(MODULE.replace("ROOT", "dead = f32[2,3] cosine(x)\n  ROOT"))
+    done = _run("hlo-opt", "--diff", "--passes=dce", module)
+    assert "--- 00.input.hlo\n+++ 01.dce.hlo\n" in done.stdout
+    assert [line for line in done.stdout.splitlines() if line.startswith(("+", "-")) and line[1:3] not in ("--", "++")] == [
+        "-  dead = f32[2,3] cosine(x)"
+    ]
+
+
+def test_opt_dumps_stages_to_files(module, tmp_path):
+    done = _run("hlo-opt", f"--dump-to={tmp_path / 'out'}", module)
+    assert done.returncode == 0 and done.stdout == ""
+    names = {p.name for p in (tmp_path / "out").iterdir()}
+    assert {"00.input.hlo", "plans.txt", "buffers.txt", "program.txt", "llvm.0.emitted.ll", "llvm.0.ll", "llvm.0.s"} <= names
+
+
+CASES = f"""{MODULE}
+// -----
+HloModule bad
+ENTRY e {{
+  x = f32[2] parameter(0)
+  ROOT y = f32[2] sine(z)
+}}
+// -----
+
+// -----
+{MODULE}"""
+
+
+def test_opt_splits_input(module):
+    module.write_text(CASES)
+    done = _run("hlo-opt", "--split-input", module)
+    assert done.returncode == 1 and done.stdout.count("HloModule m") == 2
+    line = CASES[: CASES.index("sine(z)")].count("\n") + 1
+    assert done.stderr == f"{module}:10: line {line}, column 24: wanted an instruction defined before, got 'z'\n"
+    # Without the bad one all is well, and what is printed can be read again.
+    module.write_text("// -----\n".join(part for part in CASES.split("// -----\n") if "bad" not in part))
+    done = _run("hlo-opt", "--split-input", module)
+    assert done.returncode == 0 and _run("hlo-opt", "--split-input", "-", stdin=done.stdout).stdout == done.stdout
+
+
+def test_opt_json_has_everything(module):
+    module.write_text(CASES)
+    done = _run("hlo-opt", "--split-input", "--json", "--pipeline", "--remarks", "--timing", "--plan", module)
+    first, bad, last = _json_lines(done)
+    assert done.returncode == 1 and first["ok"] and last["ok"] and (first["case"], last["case"]) == (0, 2)
+    assert not bad["ok"] and bad["error"]["code"] == "INVALID_ARGUMENT" and (bad["error"]["line"], bad["error"]["column"]) == (13, 24)
+    assert {"pass", "ms", "changed"} <= set(first["timings"][0]) and isinstance(first["remarks"], list)
+    names = {name for a in first["plan"]["allocations"] for name in a["values"]}
+    assert "x" in names and first["plan"]["arena_bytes"] == "64"
+    (line,) = _json_lines(_run("hlo-opt", "--json", "--cost", module.with_name("m.hlo"), "--split-input"))[:1]
+    assert line["cost"]["total"]["transcendentals"] == 6
+    missing = _run("hlo-opt", "--json", module.with_name("missing.hlo"))
+    assert missing.returncode == 1 and json.loads(missing.stdout)["error"]["code"] == "NOT_FOUND"
+    assert _run("hlo-opt", "--stage=nonsense", module).returncode == 2

@@ -46,6 +46,9 @@ PyObject* Info(PyObject* self, PyObject*) {
 PyObject* Text(PyObject* self, PyObject*) {
   return TakeText(tenon_executable_text(Cast(self)->callee->executable));
 }
+PyObject* Report(PyObject* self, PyObject*) {
+  return TakeText(tenon_executable_report(Cast(self)->callee->executable));
+}
 PyObject* Stats(PyObject* self, PyObject* reset) {
   const int flag = PyObject_IsTrue(reset);
   if (flag < 0) return nullptr;
@@ -151,6 +154,7 @@ PyMethodDef kMethods[] = {
      "for a view."},
     {"info", Info, METH_NOARGS,
      "JSON: tier, reason, inputs, outputs, kernels, steps, memory, compile_ms, remarks."},
+    {"report", Report, METH_NOARGS, "JSON: this graph's part of a report."},
     {"text", Text, METH_NOARGS, "The program as text."},
     {"stats", Stats, METH_O, "stats(reset) -> JSON: counts and times of the runs so far."},
     {"allow_early_release", AllowEarlyRelease, METH_NOARGS,

@@ -35,6 +35,17 @@ PyObject* Profiling(PyObject*, PyObject* on) {
   tenon_set_profiling(flag);
   Py_RETURN_NONE;
 }
+PyObject* ReportHtml(PyObject*, PyObject* document) {
+  Py_ssize_t size;
+  const char* text = PyUnicode_AsUTF8AndSize(document, &size);
+  if (text == nullptr) return nullptr;
+  char* error = nullptr;
+  char* html = tenon_report_html(text, static_cast<size_t>(size), &error);
+  if (html != nullptr) return TakeText(html);
+  PyErr_SetString(PyExc_ValueError, error);
+  tenon_string_free(error);
+  return nullptr;
+}
 PyObject* CacheStats(PyObject*, PyObject*) { return TakeText(tenon_cache_stats()); }
 PyObject* CacheClear(PyObject*, PyObject*) {
   tenon_cache_clear();
@@ -51,6 +62,7 @@ PyMethodDef kMethods[] = {
      "Forgets an id; executables that use it keep their callable."},
     {"set_logger", Logger, METH_O, "set_logger(callable(level, text) or None)"},
     {"set_profiling", Profiling, METH_O, "Times kernels and copies too."},
+    {"report_html", ReportHtml, METH_O, "report_html(document) -> the page that shows a report (JSON)."},
     {"cache_stats", CacheStats, METH_NOARGS, "JSON: the in-memory cache."},
     {"cache_clear", CacheClear, METH_NOARGS, "Drops cached executables that aren't in use."},
     {"build_id", BuildId, METH_NOARGS, "What every cache key starts with."},

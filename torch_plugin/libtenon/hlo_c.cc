@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "backends/literal_executable.h"
+#include "backends/report/document.h"
 #include "hlo/cost.h"
 #include "hlo/eval/custom_calls.h"
 #include "hlo/eval/lapack_library.h"
@@ -280,6 +281,23 @@ int tenon_hlo_compile(TenonHlo* hlo, const char* options, size_t options_size, c
   if (!made.ok()) return 1;
   hlo->executable = *std::move(made);
   return 0;
+}
+
+char* tenon_hlo_report(const TenonHlo* hlo, const char* options, size_t options_size, char** error) {
+  auto text = tenon::Guarded(
+      [&]() -> absl::StatusOr<std::string> {
+        TENON_ASSIGN_OR_RETURN(tenon::RequestOptions request, tenon::ParseRequestOptions({options, options_size}));
+        if (request.compile.report == tenon::CompileOptions::Report::kNone) {
+          request.compile.report = tenon::CompileOptions::Report::kCode;
+        }
+        const tenon::Module& module = *hlo->module;
+        auto program = tenon::CompileToProgram(module.Clone(), tenon::BindingOf(module), request.compile);
+        return tenon::ReportDocument(
+            module.name(), {program.ok() ? tenon::GraphReport(*program, "")
+                                         : tenon::GraphReport(module, std::string(program.status().message()))});
+      },
+      error);
+  return text.ok() ? tenon::NewString(*text) : nullptr;
 }
 
 TenonHloResult* tenon_hlo_run(TenonHlo* hlo, const TenonTensor* inputs, int64_t num_inputs, char** error) {

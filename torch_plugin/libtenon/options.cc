@@ -72,6 +72,13 @@ std::map<std::string, Option> Options(RequestOptions* o) {
       {"compile_threads", Int(&o->compile.compile_threads)},
       {"dump_dir", String(&o->compile.dump_dir)},
       {"dump_prefix", String(&o->compile.dump_prefix)},
+      {"report",
+       {"\"none\", \"module\" or \"code\"",
+        [o](const Json& v) {
+          using Report = CompileOptions::Report;
+          o->compile.report = v == "module" ? Report::kModule : v == "code" ? Report::kCode : Report::kNone;
+          return v == "none" || v == "module" || v == "code";
+        }}},
       {"inject_fault", String(&o->compile.inject_fault)},
   };
 }

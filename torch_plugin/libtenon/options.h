@@ -22,7 +22,7 @@ struct RequestOptions {
   aten::LowerOptions lower;  // "disable_lowering": [overloads], "excess_precision"
   CompileOptions
       compile;  // "isa", "passes", "disable_passes", "stop_after", "verify_passes", "threads",
-                // "compile_threads", "dump_dir", "dump_prefix", "inject_fault", "excess_precision"
+                // "compile_threads", "dump_dir", "dump_prefix", "inject_fault", "excess_precision", "report"
 };
 
 // Errors: not a JSON object, an unknown key (the message lists the known ones), a value of the

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "backends/report/document.h"
 #include "runtime/cache/memory_cache.h"
 #include "runtime/fork.h"
 #include "torch_plugin/libtenon/build_id.h"
@@ -79,6 +80,23 @@ char* tenon_executable_text(const TenonExecutable* e) {
 }
 char* tenon_executable_stats(const TenonExecutable* e, int reset) {
   return tenon::Text([&] { return e->executable->StatsJson(reset != 0, e->counters.get()); });
+}
+char* tenon_executable_report(const TenonExecutable* e) {
+  return tenon::Text([&] {
+    return tenon::GraphReport(e->executable->program(), e->executable->ProfileJson(e->counters.get()));
+  });
+}
+char* tenon_report_html(const char* document, size_t size, char** error) {
+  std::string message;
+  try {
+    auto html = tenon::ReportHtml({document, size});
+    if (html.ok()) return tenon::NewString(*html);
+    message = std::string(html.status().message());
+  } catch (const std::exception& e) {
+    message = e.what();
+  }
+  if (error != nullptr) *error = tenon::NewString(message);
+  return nullptr;
 }
 void tenon_set_profiling(int on) { tenon::Executable::SetProfiling(on != 0); }
 

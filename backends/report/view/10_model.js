@@ -58,6 +58,15 @@ class Graph {
 
   // Of an instruction: its steps' part of a run.
   shareOf(name) { return sum(this.stepsOf ? this.stepsOf.get(name) || [] : [], (s) => s.control ? 0 : s.share); }
+  // Of a run: the steps know more than the module (what a framework's operator computes), where there are steps.
+  flops() {
+    const module = this.modules[0];
+    return this.steps.length ? sum(this.steps, (s) => s.flops * (s.executions || 1)) : module && module.cost ? module.cost.flops : undefined;
+  }
+  bytes() {
+    const module = this.modules[0];
+    return this.steps.length ? sum(this.steps, (s) => s.bytes * (s.executions || 1)) : module && module.cost ? module.cost.bytes : undefined;
+  }
   remarksOf(name) { return this.remarks.filter((r) => r.instruction === name); }
 }
 

@@ -54,10 +54,14 @@ function ranksOf(n, edges) {
   for (const [u, v] of edges) down[u].push(v), up[v].push(u);
   const ranks = new Array(n).fill(0);
   for (let v = 0; v < n; ++v) for (const u of up[v]) ranks[v] = Math.max(ranks[v], ranks[u] + 1);
-  // What has fewer operands than users sits just above its first user: parameters stand where they are needed.
+  // Down to just above the first user, where that makes no line longer in sum: what an operand tree of its own feeds (a parameter, a
+  // transposed weight) stands where it is needed. The operands follow.
+  const tree = new Array(n).fill(false);
+  for (let v = 0; v < n; ++v) tree[v] = down[v].length <= 1 && up[v].every((u) => tree[u]);
   for (let v = n - 1; v >= 0; --v) {
-    if (down[v].length === 0 || up[v].length >= down[v].length && up[v].length > 0) continue;
-    ranks[v] = Math.max(ranks[v], Math.min(...down[v].map((w) => ranks[w])) - 1);
+    if (down[v].length === 0) continue;
+    const held = up[v].filter((u) => !tree[u]).length;
+    if (held <= down[v].length) ranks[v] = Math.max(ranks[v], Math.min(...down[v].map((w) => ranks[w])) - 1);
   }
   return ranks;
 }

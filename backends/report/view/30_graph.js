@@ -13,6 +13,7 @@ function roleOf(instruction, k) {
 }
 // What a box is about: the first of these that something in it belongs to.
 function familyOf(module, i) {
+  if (i.opcode === 'custom-call') return /conv|mm|matmul|attention|linear/.test(i.target || '') ? 'contraction' : 'framework';
   if (i.opcode !== 'fusion') return i.family;
   const inside = new Set(module.computations[i.calls[0]].instructions.map((k) => module.instructions[k]).filter((o) => o.operands.length).map((o) => o.family));
   return ['contraction', 'reduction', 'indexing', 'linalg', 'random', 'elementwise', 'movement'].find((f) => inside.has(f)) || i.family;
@@ -161,13 +162,13 @@ class GraphPane {
   }
 
   groupNode(g) {
-    const first = g.members[0], last = g.members[g.members.length - 1];
+    const named = g.members.filter((i) => !isPill(i)), [first, last] = named.length ? [named[0], named[named.length - 1]] : [g.members[0], g.members[g.members.length - 1]];
     const heading = g.scope ? cut(g.scope, 40) : `${cut(first.name, 18)} … ${cut(last.name, 18)}`;
     const kinds = groupBy(g.members.filter((i) => !isPill(i)), (i) => i.opcode);
     const text = [...kinds].sort((a, b) => b[1].length - a[1].length).slice(0, 4).map(([op, l]) => `${op}×${l.length}`).join(' ');
     const lines = [heading, cut(text, 44), `${g.members.length} instructions`];
     const share = this.module === this.graph.modules[0] ? sum(g.members, (i) => this.graph.shareOf(i.name)) : 0;
-    return {key: g.key, group: g, lines, share, w: Math.max(...lines.map((l) => l.length * CHAR)) + 60, h: 52};
+    return {key: g.key, group: g, lines, share, w: Math.max(lines[0].length * CHAR + 86, lines[1].length * 6.1 + 30), h: 52};
   }
 
   // ---- drawing
@@ -255,9 +256,9 @@ class GraphPane {
     let k = Math.min(1.25, (box.width - 2 * margin) / w, (box.height - 2 * margin - bottom) / h);
     if (k < 0.55) k = Math.min(1, Math.max(0.55, (box.width - 2 * margin) / w));
     const shown = h * k + 2 * margin + bottom <= box.height;
-    const roots = this.places.get(`i${this.module.computations[this.module.entry].instructions[0]}`);
-    const wide = w * k > box.width - 2 * margin;
-    const middle = wide && roots ? roots[0] + roots[2] / 2 : w / 2;
+    // Wider than the window: where most of what is seen first stands.
+    const centers = this.entry.nodes.filter((n) => n.y < box.height / k).map((n) => n.x + n.w / 2).sort((a, b) => a - b);
+    const middle = w * k > box.width - 2 * margin ? centers[centers.length >> 1] : w / 2;
     this.view = {k, x: box.width / 2 - middle * k, y: shown ? (box.height - bottom - h * k) / 2 : margin + 10};
     this.moved();
   }
@@ -393,7 +394,7 @@ class GraphPane {
   }
 
   legend() {
-    const families = [...new Set(this.module.instructions.filter((i) => i.operands.length && i.opcode !== 'fusion').map((i) => i.family))];
+    const families = [...new Set(this.module.instructions.filter((i) => i.operands.length && i.opcode !== 'fusion' && !isPill(i)).map((i) => familyOf(this.module, i)))];
     return el('div', {id: 'legend'}, families.map((f) => el('span', {}, el('i', {style: `background: var(--${f})`}), f)),
       this.graph.total || this.graph.totalEstimate ? el('span', {}, el('i', {style: 'background: var(--hot)'}),
         this.graph.measured ? 'share of the run time' : 'share of the estimated time') : null);

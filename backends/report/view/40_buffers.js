@@ -1,6 +1,8 @@
 'use strict';
 // Memory over time: x = position in the order of the steps, y = offset in the arena, a rectangle per live range.
 
+const LANES = ['output', 'slot', 'constant', 'input'];
+
 class BuffersPane {
   constructor(graph, app) {
     Object.assign(this, {graph, app, from: 0, to: Math.max(1, graph.steps.length)});
@@ -77,6 +79,23 @@ class BuffersPane {
     return picture;
   }
 
+  // What has memory of its own beside the arena: a lane each.
+  lanes() {
+    const rows = this.graph.values.filter((v) => ['output', 'slot', 'input', 'constant'].includes(v.kind) && v.first >= 0);
+    const most = 40, shown = rows.sort((a, b) => LANES.indexOf(a.kind) - LANES.indexOf(b.kind) || a.first - b.first || b.bytes - a.bytes).slice(0, most);
+    if (shown.length === 0) return null;
+    const W = 1180, left = 210, right = 12, row = 15, n = Math.max(1, this.graph.steps.length), x = (p) => left + p / n * (W - left - right);
+    const picture = svg('svg', {class: 'chart', viewBox: `0 0 ${W} ${shown.length * row + 12}`, id: 'lanes'});
+    shown.forEach((v, k) => {
+      const y = 6 + k * row;
+      picture.append(svg('text', {x: left - 8, y: y + 11, 'text-anchor': 'end'}, cut(`${v.kind === 'slot' ? 'tensor' : v.kind} ${v.kind === 'output' ? v.name.replace(/^output /, '') : v.name}`, 34)),
+        hover(svg('rect', {class: 'live' + (this.app.value === v.number ? ' selected' : ''), x: x(v.first), y: y + 2, width: Math.max(2, x(v.last + 1) - x(v.first)), height: row - 4, rx: 2,
+          fill: `var(--${v.kind === 'output' ? 'indexing' : v.kind === 'slot' ? 'framework' : 'data'})`, 'data-value': v.number, onclick: () => this.app.selectValue(v)}), () => this.describe(v)));
+    });
+    return [el('h3', {}, 'beside the arena: outputs, framework tensors, inputs, constants'), picture,
+      rows.length > most ? el('p', {class: 'dim'}, `${rows.length - most} more are in the table.`) : null];
+  }
+
   show(main) {
     const graph = this.graph, kinds = groupBy(graph.values, (v) => v.kind);
     const total = (kind) => sum(kinds.get(kind) || [], (v) => typeof v.bytes === 'number' ? v.bytes : 0);
@@ -89,6 +108,7 @@ class BuffersPane {
         number(`in ${(kinds.get('slot') || []).length} framework tensors`, bytesText(total('slot')))),
       this.arena.length ? [el('h3', {}, 'arena: offset over steps'), this.chart(), el('p', {class: 'dim'}, 'The wheel zooms in time; a click selects what writes the buffer.')]
         : el('p', {class: 'dim'}, 'No value lives in the arena.'),
+      this.lanes(),
       el('h3', {}, 'all values'),
       table([
         {title: 'value', cell: (v) => 'v' + v.number, key: (v) => v.number, number: true},

@@ -42,6 +42,16 @@ class TimelinePane {
   show(main) {
     const busy = sum(this.events.filter((e) => e.step.depth === 0), (e) => e.end - e.begin);
     main.replaceChildren(el('div', {class: 'pane'}, el('h3', {}, 'the last profiled run'), this.chart(),
-      el('p', {class: 'dim'}, `${this.events.length} steps in ${timeText(this.end)}; between them ${shareText(1 - busy / this.end)}. The wheel zooms.`, this.events.length >= 20000 ? ' Only the first 20,000 are kept.' : '')));
+      el('p', {class: 'dim'}, `${this.events.length} steps in ${timeText(this.end)}; between them ${shareText(1 - busy / this.end)}. The wheel zooms.`, this.events.length >= 20000 ? ' Only the first 20,000 are kept.' : ''),
+      el('h3', {}, 'the longest'),
+      table([
+        {title: 'step', cell: (e) => e.step.position, number: true, key: (e) => e.step.position},
+        {title: 'name', cell: (e) => nameLink(this.app, e.step.name), key: (e) => e.step.name},
+        {title: 'what', cell: (e) => e.step.op || e.step.kind, key: (e) => e.step.op || e.step.kind},
+        {title: 'began', cell: (e) => timeText(e.begin) || '0', number: true, key: (e) => e.begin},
+        {title: 'took', cell: (e) => timeText(e.end - e.begin), number: true, key: (e) => e.end - e.begin},
+        {title: 'share', class: 'barcell', cell: (e) => [el('span', {class: 'bar', style: `width:${(90 * (e.end - e.begin) / this.end).toFixed(1)}px`}), ' ' + shareText((e.end - e.begin) / this.end)], key: (e) => e.end - e.begin},
+        {title: 'source', cell: (e) => el('span', {class: 'dim'}, sourceText(e.step.source)), key: (e) => e.step.source},
+      ], this.events.filter((e) => !e.step.control), {sortedBy: 4, limit: 20, row: (tr, e) => this.app.stepRow(tr, e.step)})));
   }
 }

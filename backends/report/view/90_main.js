@@ -24,7 +24,7 @@ class App {
     this.search = el('input', {id: 'search', placeholder: 'search  ( / )', autocomplete: 'off'});
     this.found = el('div', {id: 'found'});
     const pick = graphs.length > 1 ? el('select', {id: 'graphs', onchange: (e) => this.showGraph(Number(e.target.value))},
-      graphs.map((g, k) => el('option', {value: k}, `${k}: ${g.name}${g.json.kind ? ` (${g.json.kind})` : ''}${g.native ? '' : ', eager'}`))) : null;
+      graphs.map((g, k) => el('option', {value: k}, `${g.name}${g.native ? '' : ' (eager program)'}`))) : null;
     this.pick = pick;
     document.body.append(el('header', {}, el('h1', {title: report.title}, report.title), pick, this.facts, el('div', {id: 'searchbox'}, this.search, this.found),
       el('button', {title: 'light or dark', onclick: () => this.theme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark')}, '◐')), this.tabs, this.main, this.side, tip);

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import json
+import linecache
+import os
+import pathlib
+import sys
 import time
 from typing import Any, Callable
 
@@ -22,9 +28,23 @@ class Explanation:
     graphs: list[dict[str, Any]]
     breaks: list[str]
     run_ms: float  # one warm call of the model, as its caller sees it
+    report: dict[str, Any] = dataclasses.field(repr=False, default_factory=dict)  # docs/architecture/report.md
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "report"}
+
+    def to_html(self, path: str | os.PathLike | None = None) -> str:
+        """All graphs as one self-contained page (no network): graph with fusions, buffers over time, costs, timeline, remarks,
+        source lines. Written to `path` if given. options={"report": "code"} adds LLVM IR and assembly of the kernels."""
+        html = _C.report_html(json.dumps(self.report))
+        if path is not None:
+            pathlib.Path(path).write_text(html, encoding="utf-8")
+        return html
+
+    def _repr_html_(self) -> str:
+        from .hlo import notebook_frame
+
+        return notebook_frame(self.to_html())
 
     def __str__(self) -> str:
         return self.text()
@@ -40,6 +60,7 @@ class Explanation:
 def explain(model: Callable, *inputs: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> Explanation:
     """Compiles `model` anew for these inputs, runs it, and reports clusters, kernels, library calls,
     ATen steps with reason, source line and share of run time, the memory plan, compile time by phase."""
+    options = {"report": "module", **(options or {})}
     before = {record.id for record in registry.records()}
     breaks = _BreakCounter()
 
@@ -60,7 +81,67 @@ def explain(model: Callable, *inputs: Any, options: dict[str, Any] | None = None
         run_ms = 1e3 * (time.perf_counter() - began) / _TIMED_RUNS
     finally:
         _C.set_profiling(False)
-    return Explanation([_describe(r) for r in records], breaks.reasons, run_ms)
+    return Explanation([_describe(r) for r in records], breaks.reasons, run_ms, _report(model, records, breaks.reasons, run_ms))
+
+
+def _report(model: Callable, records: list[registry.GraphRecord], breaks: list[str], run_ms: float) -> dict[str, Any]:
+    return {
+        "schema": "tenon-report",
+        "version": 1,
+        "title": getattr(model, "__name__", None) or type(model).__name__,
+        "generator": "torch_tenon.explain",
+        "model": {"breaks": breaks, "run_ms": run_ms},
+        "graphs": [_graph_report(r) for r in records],
+    }
+
+
+def _graph_report(record: registry.GraphRecord) -> dict[str, Any]:
+    graph = record.report() or _python_program(record)
+    graph.update(name=f"{record.kind} {record.id}", kind=record.kind)
+    if graph["program"]:
+        phases = {name for name, _ in graph["program"]["compile_ms"]}
+        graph["program"]["compile_ms"] += [[p, ms] for p, ms in record.compile_ms.items() if p not in phases and p != "total"]
+    graph["source_lines"] = _source_lines(graph)
+    return graph
+
+
+def _python_program(record: registry.GraphRecord) -> dict[str, Any]:
+    """A graph that runs node by node from Python, in the form of a program: a step per operator."""
+    steps = [
+        {"kind": "call", "name": f"{op} ×{count}", "source": "", "op": op, "reason": record.reason, "reads": [], "writes": [],
+         "bytes": 0, "flops": 0, "estimated_ns": 0}
+        for op, count in record.nodes.items()
+    ]  # fmt: skip
+    return {
+        "profile": None,
+        "program": {
+            "tier": "eager_program", "reason": f"run from Python: {record.reason}", "inputs": [], "outputs": [], "kernels": [],
+            "regions": [{"name": "main", "steps": steps}], "order": [[0, k] for k in range(len(steps))], "values": [],
+            "memory": {"arena": 0, "code": 0}, "compile_ms": [], "remarks": [],
+        },
+    }  # fmt: skip
+
+
+def _source_lines(graph: dict[str, Any]) -> dict[str, str]:
+    """The text of the lines that the graph came from, where the files can be read."""
+    places = {i["source"] for i in graph.get("module", {}).get("instructions", ()) if "source" in i}
+    places |= {step["source"].split(" @ ")[-1] for region in graph["program"]["regions"] for step in region["steps"]}
+    files = _loaded_files()
+    lines = {}
+    for place in places:
+        file, _, number = place.rpartition(":")
+        if text := linecache.getline(files.get(file, file), int(number)).strip() if number.isdigit() else "":
+            lines[place] = text[:200]
+    return lines
+
+
+def _loaded_files() -> dict[str, str]:
+    """Name of a file -> its path, of the modules that are loaded, where the name says which: metadata has names only."""
+    paths = collections.defaultdict(set)
+    for module in list(sys.modules.values()):
+        if path := getattr(module, "__file__", None):
+            paths[os.path.basename(path)].add(path)
+    return {name: found.pop() for name, found in paths.items() if len(found) == 1}
 
 
 class _BreakCounter:

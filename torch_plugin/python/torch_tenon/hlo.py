@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import html as html_module
 import importlib.util
 import json
 import os
@@ -81,6 +82,8 @@ _SIGNATURES = {
     "tenon_hlo_signature": (ctypes.c_void_p, [ctypes.c_void_p]),
     "tenon_hlo_cost": (ctypes.c_void_p, [ctypes.c_void_p, _ERROR]),
     "tenon_hlo_run_passes": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, _ERROR]),
+    "tenon_hlo_report": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, _ERROR]),
+    "tenon_report_html": (ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_size_t, _ERROR]),
     "tenon_hlo_evaluate": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.POINTER(_Tensor), ctypes.c_int64, _ERROR]),
     "tenon_hlo_compile": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, _ERROR]),
     "tenon_hlo_run": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.POINTER(_Tensor), ctypes.c_int64, _ERROR]),
@@ -263,6 +266,19 @@ class Module:
         data = json.dumps(options).encode()
         _call("tenon_hlo_compile", self._handle, data, len(data), failed=bool)
 
+    def to_html(self, path: str | os.PathLike | None = None, **options: Any) -> str:
+        """A page of the module compiled for the CPU: graph, buffers, costs, remarks, code. One self-contained text, written to
+        `path` if given. What the backend refuses is shown as it is, with the reason. `options` as in compile()."""
+        data = json.dumps(options).encode()
+        document = _take(_call("tenon_hlo_report", self._handle, data, len(data))).encode()
+        html = _take(_call("tenon_report_html", document, len(document)))
+        if path is not None:
+            pathlib.Path(path).write_text(html, encoding="utf-8")
+        return html
+
+    def _repr_html_(self) -> str:
+        return notebook_frame(self.to_html())
+
     def evaluate(self, inputs: Sequence[Any] = ()) -> list[np.ndarray]:
         return self._execute("tenon_hlo_evaluate", inputs)
 
@@ -287,6 +303,11 @@ class Module:
             return [_to_public(array.copy(), name) for array, name in views]
         finally:
             lib.tenon_hlo_result_release(result)
+
+
+def notebook_frame(page: str, height: int = 640) -> str:
+    """A page inside of a notebook's: in a frame of its own, so that neither's names and styles touch the other's."""
+    return f'<iframe style="width:100%;height:{height}px;border:0" srcdoc="{html_module.escape(page)}"></iframe>'
 
 
 def evaluate(text: str, inputs: Sequence[Any] = ()) -> list[np.ndarray]:

@@ -12,6 +12,7 @@
     repro_dir         where repros of failed compiles go (default ~/.cache/tenon/repro)
     disable_lowering  ATen overloads to leave to ATen ("*": all), for bisection
     disable_passes, passes, stop_after, verify_passes     the pass pipeline, for bisection
+    report            what explain().to_html() shows besides the program: "none" (default), "module", "code"
     inject_fault      tests: the failure to inject into the compiler
 
 The environment gives defaults: TENON_FALLBACK, TENON_TIER, TENON_ISA, TENON_DUMP, TENON_REPRO_DIR.
@@ -30,6 +31,7 @@ _CHOICES = {
     "fallback": ("allow", "warn", "error"),
     "tier": ("native", "eager_program"),
     "isa": ("", "avx512", "avx2", "sse4"),
+    "report": ("none", "module", "code"),
 }
 
 
@@ -49,6 +51,7 @@ class Options:
     passes: tuple[str, ...] = ()
     stop_after: str = ""
     verify_passes: bool = False
+    report: str = "none"
     inject_fault: str = ""
 
     @staticmethod

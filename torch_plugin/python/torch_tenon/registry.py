@@ -63,6 +63,11 @@ class GraphRecord:
             self._python_runs.clear()
         return stats
 
+    def report(self) -> dict[str, Any] | None:
+        """This graph's part of a report; None if no executable is alive."""
+        executable = self._executable() if self._executable is not None else None
+        return None if executable is None else json.loads(executable.report())
+
     def stats(self) -> dict[str, Any]:
         raw = self.raw_stats()
         steps: dict[str, dict[str, Any]] = {}
