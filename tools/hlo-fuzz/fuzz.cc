@@ -7,6 +7,8 @@
 #include "absl/strings/str_split.h"
 #include "hlo/check.h"
 #include "tools/lab/random_inputs.h"
+#include "tools/lab/reduce.h"
+#include "tools/lab/regress.h"
 
 namespace tenon::lab {
 namespace {
@@ -36,6 +38,21 @@ std::map<std::string, int64_t> DecodeCounts(const std::string& text) {
     counts[parts.first] = std::atoll(parts.second.c_str());
   }
   return counts;
+}
+
+// The module and its arguments, cut down to what fails for the same reason.
+std::string Reduced(const FuzzOptions& options, const Module& module, const std::vector<Literal>& inputs, const RunOptions& run,
+                    const Verdict& verdict, const Record& r) {
+  const std::string comment = absl::StrCat("found by hlo-fuzz --seed=", options.seed, " --module=", r.k, ": ",
+                                           std::string(OutcomeName(r.outcome)), " (", r.configuration, ")\n", r.text);
+  if (options.reduce_seconds > 0) {
+    const auto fails = [&](const Module& m, absl::Span<const Literal> arguments) {
+      return SameFailure(Judge(m, arguments, run), verdict);
+    };
+    absl::StatusOr<ReduceResult> reduced = Reduce(module, inputs, StillFails(fails), {.max_seconds = options.reduce_seconds});
+    if (reduced.ok()) return PrintRegress(*reduced->module, reduced->arguments, comment);
+  }
+  return PrintRegress(module, inputs, comment);
 }
 
 }  // namespace
@@ -93,6 +110,7 @@ Record FuzzOne(const FuzzOptions& options, int64_t k) {
     r.outcome = v.outcome;
     r.configuration = run.ToString();
     r.text = v.text;
+    if (v.outcome != Outcome::kRefused) r.file = Reduced(options, *module, inputs, run, v, r);
     break;
   }
   return r;
@@ -101,12 +119,12 @@ Record FuzzOne(const FuzzOptions& options, int64_t k) {
 std::string Encode(const Record& r) {
   return absl::StrCat(r.k, "\t", static_cast<int>(r.outcome), "\t", r.configuration, "\t", absl::CEscape(r.text), "\t",
                       r.instructions, "\t", r.elements, "\t", r.bounded, "\t", r.unjudged, "\t", EncodeCounts(r.opcodes), "\t",
-                      EncodeCounts(r.types));
+                      EncodeCounts(r.types), "\t", absl::CEscape(r.file));
 }
 
 Record Decode(const std::string& line) {
   const std::vector<std::string> f = absl::StrSplit(line, '\t');
-  TENON_CHECK(f.size() == 10, line);
+  TENON_CHECK(f.size() == 11, line);
   Record r;
   r.k = std::atoll(f[0].c_str());
   r.outcome = static_cast<Outcome>(std::atoi(f[1].c_str()));
@@ -118,6 +136,7 @@ Record Decode(const std::string& line) {
   r.unjudged = std::atoll(f[7].c_str());
   r.opcodes = DecodeCounts(f[8]);
   r.types = DecodeCounts(f[9]);
+  absl::CUnescape(f[10], &r.file);
   return r;
 }
 

@@ -18,6 +18,7 @@ struct FuzzOptions {
   std::vector<int> threads = {1, 3};
   int runs = 2;                     // configurations a module runs under, drawn from isas x threads
   RunOptions run;                   // the rest of each configuration
+  double reduce_seconds = 20;       // spent on cutting a failing module down; 0: it is kept as it is
 };
 
 // Seed of module k: of its generator and of its inputs.
@@ -29,6 +30,7 @@ struct Record {
   int64_t k = -1;
   Outcome outcome = Outcome::kSame;  // of the first configuration that isn't the same
   std::string configuration, text;
+  std::string file;  // of a failure: module and arguments, reduced, as tests/regress holds them
   int64_t instructions = 0, elements = 0, bounded = 0, unjudged = 0;
   std::map<std::string, int64_t> opcodes, types;  // instructions of each opcode; arrays of each element type
 };

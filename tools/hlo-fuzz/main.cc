@@ -34,7 +34,8 @@ Makes random HLO modules and runs each on the evaluator and on the CPU backend. 
   --types=a,b           element types to draw from where an op leaves a choice
   --size=N              size of a module (default 20)
   --disable=a,b         passes the backend leaves out; --verify-passes: verify after each pass
-  --save=DIR            write the module of each failure to DIR
+  --save=DIR            write the module of each failure, reduced, with its arguments to DIR (as tests/regress holds them)
+  --reduce-seconds=T    spent on reducing a failure (default 20; 0: not at all)
   --print-module        with --module: print it
   --json[=FILE]         the table as JSON (FILE: beside the text)
   --quiet               no progress
@@ -80,6 +81,7 @@ bool SetFlag(const std::string& name, const std::string& value, Flags* f) {
   if (name == "--size") return Integer(value, 1, &f->fuzz.generator.size);
   if (name == "--disable") return f->fuzz.run.disable_passes = List(value), true;
   if (name == "--save") return f->save = value, !value.empty();
+  if (name == "--reduce-seconds") return absl::SimpleAtod(value, &f->fuzz.reduce_seconds);
   if (name == "--verify-passes") return f->fuzz.run.verify_passes = true;
   if (name == "--print-module") return f->print_module = true;
   if (name == "--json") return f->json = value.empty(), f->json_file = value, true;
@@ -113,6 +115,10 @@ std::string ParseFlags(int argc, char** argv, Flags* f) {
 void Save(const Flags& f, const Record& r) {
   if (f.save.empty()) return;
   std::filesystem::create_directories(f.save);
+  if (!r.file.empty()) {
+    std::ofstream(absl::StrCat(f.save, "/seed", f.fuzz.seed, "_", r.k, ".hlo")) << r.file;
+    return;
+  }
   std::ofstream out(absl::StrCat(f.save, "/seed", f.fuzz.seed, "_", r.k, ".hlo"));
   out << "// hlo-fuzz --seed=" << f.fuzz.seed << " --module=" << r.k << ": " << OutcomeName(r.outcome) << " (" << r.configuration
       << ")\n// inputs: " << ModuleSeed(f.fuzz.seed, r.k) << "\n";
@@ -175,6 +181,7 @@ int Main(int argc, char** argv) {
     std::cerr << "hlo-fuzz: " << wrong << " (--help tells more)\n";
     return 2;
   }
+  flags.workers.seconds_per_number = 60 + 2 * flags.fuzz.reduce_seconds;
   return flags.module >= 0 ? RunModule(flags) : RunMany(flags);
 }
 

@@ -152,8 +152,9 @@ Instruction* NextState(Scope& body, const std::vector<Value>& state, size_t k) {
 }
 
 bool While(Scope& s, Opcode opcode) {
-  if (!MayNest(s)) return false;
   Random& random = s.random();
+  if (!MayNest(s)) return false;
+  if (s.g().runs * 4 > kMaxRuns) return false;
   constexpr PrimitiveType kCounters[] = {PrimitiveType::kS32, PrimitiveType::kS32, PrimitiveType::kS64, PrimitiveType::kU8};
   const PrimitiveType type = random.Pick(kCounters);
   const int64_t trips = random.OneIn(8) ? 0 : random.Between(1, 4);
@@ -175,6 +176,7 @@ bool While(Scope& s, Opcode opcode) {
   }
   condition->set_root(go_on);
 
+  const Repeated repeated(s, std::max<int64_t>(1, trips));
   Computation* c = s.module()->AddComputation("body");
   Scope body(s.g(), c, s.depth() + 1);
   Instruction* p = body.b().Parameter(0, state->shape());

@@ -139,7 +139,8 @@ bool SelectAndScatter(Scope& s, Opcode opcode) {
 bool Scan(Scope& s, Opcode opcode) {
   const Value x = s.OfRank(1, 3, [](PrimitiveType) { return true; });
   const int64_t dim = s.random().Below(x.rank());
-  if (x.dim(dim) > 40) return false;  // the evaluator calls the body so often
+  const Repeated repeated(s, std::max<int64_t>(1, x.dim(dim)));
+  if (s.depth() >= s.g().options.max_depth || s.g().runs > kMaxRuns) return false;
   std::vector<int64_t> slice = x.dims();
   slice.erase(slice.begin() + dim);
   Computation* body = s.module()->AddComputation("scan");

@@ -59,7 +59,8 @@ struct Generation {
   std::vector<Row> menu;             // this module's part of the table
   std::vector<PrimitiveType> types;  // its favourite element types
   std::vector<int64_t> sizes;        // and dimensions
-  int64_t budget = 0;                // instructions that nested computations may still add
+  int64_t budget = 0;                // rows that nested computations may still apply
+  int64_t runs = 1;                  // how often the computation being built runs, loops around it counted
 };
 
 using TypePredicate = std::function<bool(PrimitiveType)>;
@@ -120,6 +121,19 @@ class Scope {
   int depth_;
   std::vector<Value> values_;
 };
+
+// While it lives, what is built runs `times` times as often.
+class Repeated {
+ public:
+  Repeated(Scope& s, int64_t times) : g_(s.g()), before_(g_.runs) { g_.runs *= times; }
+  ~Repeated() { g_.runs = before_; }
+  Repeated(const Repeated&) = delete;
+
+ private:
+  Generation& g_;
+  int64_t before_;
+};
+inline constexpr int64_t kMaxRuns = 100;  // the evaluator is slow
 
 // Largest integer up to which every integer is a value of the type; 0 for types that aren't floats.
 double ExactIntegers(PrimitiveType type);

@@ -31,7 +31,8 @@ struct RunOptions {
 // What the evaluator says: the leaves of the root, and how far each element may be off.
 struct Expectation {
   std::vector<Literal> values;
-  // Per leaf: f64 of the leaf's dims (complex: two per element, last), infinity where nothing can be said. None: exact.
+  // Per leaf: f64 of the leaf's dims (each part of a complex number may be off by it), infinity where nothing can be said.
+  // None: exact.
   std::vector<std::optional<Literal>> bounds;
 };
 // The Status is the evaluator's.
