@@ -149,7 +149,7 @@ void KernelEmitter::Accumulate(const Contraction& c, const Guard* inside, const 
     if (wanted != nullptr) {
       Value* p = wanted->at(i);
       if (c.vector) p = Splat(p, wanted->level);
-      sum = Here().CreateSelect(p, sum, old);
+      sum = SelectValue(Here(), p, sum, old);
     }
     Here().CreateStore(sum, c.sums[i]);
   }

@@ -1,0 +1,219 @@
+// Random dots and convolutions through the whole backend against the evaluator: dimension numbers, layouts, windows, groups and
+// types of every kind. Arguments are small integers (infinities and NaN now and then), so that sums are exact in every type and
+// order: results must be equal, not close.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "backends/common/target.h"
+#include "backends/literal_executable.h"
+#include "hlo/builder.h"
+#include "hlo/eval/evaluator.h"
+#include "hlo/text/text.h"
+#include "hlo/tolerance.h"
+
+namespace tenon {
+namespace {
+
+using Ints = std::vector<int64_t>;
+using P = PrimitiveType;
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  int64_t Below(int64_t n) { return static_cast<int64_t>(engine_() % static_cast<uint64_t>(n)); }
+  int64_t In(int64_t low, int64_t high) { return low + Below(high - low + 1); }
+  bool OneIn(int64_t n) { return Below(n) == 0; }
+  Ints Permutation(int64_t n) {
+    Ints p(n);
+    for (int64_t i = 0; i < n; ++i) p[i] = i;
+    std::shuffle(p.begin(), p.end(), engine_);
+    return p;
+  }
+  // Mostly small, now and then more than a vector, seldom nothing.
+  int64_t Size() { return OneIn(40) ? 0 : OneIn(5) ? In(15, 35) : In(1, 5); }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+Shape WithRandomLayout(Random& r, PrimitiveType type, const Ints& dims) {
+  Shape s = Shape::Array(type, dims);
+  if (r.OneIn(2)) return s;
+  const Ints p = r.Permutation(static_cast<int64_t>(dims.size()));
+  s.set_layout(Permutation(p.begin(), p.end()));
+  return s;
+}
+
+// Operand and result types: one for all, or a mixture.
+std::array<PrimitiveType, 3> Types(Random& r) {
+  static constexpr P kOne[] = {P::kF32, P::kF32, P::kF64, P::kBF16, P::kF16, P::kS32,      P::kS8,
+                               P::kU16, P::kS64, P::kU8,  P::kS4,   P::kPred, P::kF8E4M3FN, P::kC64};
+  static constexpr std::array<P, 3> kMixed[] = {{P::kBF16, P::kBF16, P::kF32}, {P::kS8, P::kS8, P::kS32}, {P::kU8, P::kS8, P::kS32},
+                                                {P::kF32, P::kBF16, P::kF16},  {P::kS32, P::kF32, P::kF32}, {P::kPred, P::kPred, P::kPred},
+                                                {P::kF32, P::kS16, P::kS8},    {P::kF16, P::kF64, P::kF32}, {P::kPred, P::kS8, P::kU32},
+                                                {P::kF8E5M2, P::kF8E4M3FN, P::kF32}};
+  if (r.OneIn(3)) return kMixed[r.Below(std::size(kMixed))];
+  const P type = kOne[r.Below(std::size(kOne))];
+  return {type, type, type};
+}
+
+Literal SmallIntegers(Random& r, const Shape& shape) {
+  Literal l(Shape::Array(shape.element_type(), shape.constant_dims()));
+  const PrimitiveType type = shape.element_type();
+  const bool specials = IsFloat(type) && BitWidth(type) > 8 && r.OneIn(3);
+  const int64_t low = IsSigned(type) || IsFloat(type) ? -2 : 0;
+  for (int64_t i = 0; i < l.num_elements(); ++i) {
+    if (IsComplex(type)) {
+      const float parts[2] = {static_cast<float>(r.In(-2, 2)), static_cast<float>(r.In(-2, 2))};
+      std::memcpy(l.mutable_bytes() + i * 8, parts, 8);
+    } else if (IsFloat(type)) {
+      const double special = r.OneIn(3) ? std::nan("") : r.OneIn(2) ? INFINITY : -INFINITY;
+      l.SetFromDouble(i, specials && r.OneIn(20) ? special : static_cast<double>(r.In(-2, 2)));
+    } else {
+      l.SetFromInt64(i, r.In(low, type == P::kPred ? 1 : 2));
+    }
+  }
+  return l;
+}
+
+Instruction* RandomDot(Random& r, Computation* c) {
+  const auto [lhs_type, rhs_type, type] = Types(r);
+  Ints sizes[4];  // batch, contracting, lhs free, rhs free
+  const int64_t most[4] = {2, 2, 2, 2};
+  for (int g = 0; g < 4; ++g) {
+    for (int64_t n = r.Below(most[g] + 1); n > 0; --n) sizes[g].push_back(r.Size());
+  }
+  Ints batch[2], contracting[2], dims[2];
+  for (int side : {0, 1}) {
+    const Ints& free = sizes[2 + side];
+    const int64_t rank = static_cast<int64_t>(sizes[0].size() + sizes[1].size() + free.size());
+    const Ints place = r.Permutation(rank);
+    dims[side].resize(rank);
+    int64_t next = 0;
+    for (int64_t s : sizes[0]) dims[side][place[next]] = s, batch[side].push_back(place[next++]);
+    for (int64_t s : sizes[1]) dims[side][place[next]] = s, contracting[side].push_back(place[next++]);
+    for (int64_t s : free) dims[side][place[next++]] = s;
+  }
+  Ints result = sizes[0];
+  for (int side : {0, 1}) {
+    for (int64_t d = 0; d < static_cast<int64_t>(dims[side].size()); ++d) {
+      auto has = [d](const Ints& list) { return std::find(list.begin(), list.end(), d) != list.end(); };
+      if (!has(batch[side]) && !has(contracting[side])) result.push_back(dims[side][d]);
+    }
+  }
+  Builder b(c);
+  Attributes attrs;
+  attrs.set(Attr::kLhsBatchDims, batch[0]);
+  attrs.set(Attr::kRhsBatchDims, batch[1]);
+  attrs.set(Attr::kLhsContractingDims, contracting[0]);
+  attrs.set(Attr::kRhsContractingDims, contracting[1]);
+  Instruction* x = b.Parameter(0, WithRandomLayout(r, lhs_type, dims[0]));
+  Instruction* y = b.Parameter(1, WithRandomLayout(r, rhs_type, dims[1]));
+  return b.Make(Opcode::kDot, {x, y}, attrs, WithRandomLayout(r, type, result));
+}
+
+int64_t Windowed(int64_t size, const WindowDim& w) {
+  const int64_t base = size == 0 ? 0 : (size - 1) * w.base_dilation + 1;
+  const int64_t room = base + w.padding_low + w.padding_high - ((w.size - 1) * w.window_dilation + 1);
+  return room < 0 ? 0 : room / w.stride + 1;
+}
+
+WindowDim RandomWindow(Random& r) {
+  WindowDim w;
+  w.size = r.In(1, 4);
+  if (r.OneIn(3)) w.stride = r.In(1, 3);
+  if (r.OneIn(2)) w.padding_low = r.In(-2, 3);
+  if (r.OneIn(2)) w.padding_high = r.In(-2, 3);
+  if (r.OneIn(4)) w.base_dilation = r.In(2, 3);
+  if (r.OneIn(4)) w.window_dilation = r.In(2, 3);
+  w.reversed = r.OneIn(4);
+  return w;
+}
+
+Instruction* RandomConvolution(Random& r, Computation* c) {
+  const auto [lhs_type, rhs_type, type] = Types(r);
+  const int64_t rank = r.OneIn(10) ? 0 : r.In(1, 3);
+  const Ints in = r.Permutation(rank + 2), kernel = r.Permutation(rank + 2), out = r.Permutation(rank + 2);
+  DimLabels l{.input_batch = in[0], .input_feature = in[1], .kernel_input_feature = kernel[0], .kernel_output_feature = kernel[1],
+              .output_batch = out[0], .output_feature = out[1]};
+  const int64_t groups = r.OneIn(3) ? r.In(2, 3) : 1;
+  const bool by_feature = r.OneIn(2);
+  const int64_t feature_groups = by_feature ? groups : 1, batch_groups = by_feature ? 1 : groups;
+  const int64_t batch = r.In(1, 3), features = r.OneIn(20) ? 0 : r.In(1, 6);
+  const int64_t out_features = groups * (r.OneIn(3) ? r.In(8, 20) : r.In(1, 4));
+  Ints x(rank + 2), k(rank + 2), y(rank + 2);
+  x[l.input_batch] = batch * batch_groups, y[l.output_batch] = batch;
+  x[l.input_feature] = features * feature_groups, k[l.kernel_input_feature] = features;
+  k[l.kernel_output_feature] = y[l.output_feature] = out_features;
+  Window window;
+  const bool whole = r.OneIn(6), taps = !whole && r.OneIn(6);  // what becomes a dot
+  for (int64_t d = 0; d < rank; ++d) {
+    l.input_spatial.push_back(in[d + 2]);
+    l.kernel_spatial.push_back(kernel[d + 2]);
+    l.output_spatial.push_back(out[d + 2]);
+    const int64_t size = r.OneIn(4) ? r.In(16, 24) : r.In(rank == 3 ? 1 : 0, 9);
+    WindowDim w = RandomWindow(r);
+    if (whole || taps) w = {.size = whole ? std::max<int64_t>(1, size) : 1, .stride = r.In(1, 3)};
+    window.dims.push_back(w);
+    x[in[d + 2]] = size, k[kernel[d + 2]] = w.size, y[out[d + 2]] = Windowed(size, w);
+  }
+  Builder b(c);
+  Attributes attrs;
+  attrs.set(Attr::kDimLabels, l);
+  attrs.set(Attr::kWindow, window);
+  attrs.set(Attr::kFeatureGroupCount, feature_groups);
+  attrs.set(Attr::kBatchGroupCount, batch_groups);
+  Instruction* input = b.Parameter(0, WithRandomLayout(r, lhs_type, x));
+  Instruction* weights = b.Parameter(1, WithRandomLayout(r, rhs_type, k));
+  return b.Make(Opcode::kConvolution, {input, weights}, attrs, WithRandomLayout(r, type, y));
+}
+
+std::vector<std::string> Isas() {
+  std::vector<std::string> isas;
+  for (const char* isa : {"sse4", "avx2", "avx512"}) {
+    if (MakeCpuTarget(isa).ok()) isas.push_back(isa);
+  }
+  return isas;
+}
+
+void CheckRandom(uint64_t seed, Instruction* (*make)(Random&, Computation*), const std::string& isa) {
+  Random r(seed);
+  Module module("random");
+  Computation* entry = module.AddComputation("main");
+  module.set_entry(entry);
+  Instruction* root = make(r, entry);
+  if (r.OneIn(2)) {  // the contraction is not what the caller gets
+    Builder b(entry);
+    root = b.Binary(root->shape().element_type() == P::kPred ? Opcode::kOr : Opcode::kAdd, root, root);
+  }
+  entry->set_root(root);
+  std::vector<Literal> args;
+  for (const Instruction* p : entry->parameters()) args.push_back(SmallIntegers(r, p->shape()));
+  const absl::StatusOr<Literal> want = Evaluate(module, args);
+  ASSERT_TRUE(want.ok()) << want.status() << "\n" << Print(module);
+  const auto compiled = LiteralExecutable::Compile(module, {.isa = isa, .excess_precision = false, .verify_passes = true});
+  ASSERT_TRUE(compiled.ok()) << compiled.status() << "\n" << Print(module);
+  const absl::StatusOr<std::vector<Literal>> got = (*compiled)->Run(args);
+  ASSERT_TRUE(got.ok()) << got.status() << "\n" << Print(module);
+  const LiteralDifference d = CompareLiterals((*got)[0], *want);
+  EXPECT_TRUE(d.within) << "seed " << seed << " " << isa << ": " << d.what << "\n" << Print(module);
+}
+
+constexpr int kModules = 150;
+
+TEST(RandomContractions, DotsEqualTheEvaluator) {
+  const std::vector<std::string> isas = Isas();
+  for (int i = 0; i < kModules; ++i) CheckRandom(1000 + i, RandomDot, isas[i % isas.size()]);
+}
+
+TEST(RandomContractions, ConvolutionsEqualTheEvaluator) {
+  const std::vector<std::string> isas = Isas();
+  for (int i = 0; i < kModules; ++i) CheckRandom(5000 + i, RandomConvolution, isas[i % isas.size()]);
+}
+
+}  // namespace
+}  // namespace tenon
