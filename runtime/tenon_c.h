@@ -220,7 +220,7 @@ TENON_API int64_t tenon_hlo_result_count(const TenonHloResult*);
 TENON_API const TenonTensor* tenon_hlo_result_leaves(const TenonHloResult*);
 TENON_API void tenon_hlo_result_release(TenonHloResult*);
 
-/* A custom-call target of the evaluator, for the whole process. `results` point at memory to write. Return 0, or
+/* A custom-call target of the evaluator and the CPU backend, for the whole process. `results` point at memory to write. Return 0, or
  * write a message (at most TENON_HLO_MESSAGE bytes with its 0) and return 1. */
 enum { TENON_HLO_MESSAGE = 4096 };
 typedef struct TenonHloCall {

@@ -67,28 +67,6 @@ absl::StatusOr<Literal> Zero(Context&, const Instruction& i, Operands) {
   return Literal(i.shape());
 }
 
-// (input, output, input_offsets, send_sizes, output_offsets, recv_sizes): rows of the major dim, from this replica to itself.
-absl::StatusOr<Literal> RaggedAllToAll(Context&, const Instruction& i, Operands operands) {
-  const Literal& input = operands[0];
-  Literal result = operands[1];
-  if (input.shape().rank() == 0) return Invalid(i, "wanted an input with a ragged dimension");
-  auto row_bytes = [](const Literal& l) {
-    const int64_t rows = l.shape().constant_dim(0);
-    return rows == 0 ? int64_t{0} : l.size_bytes() / rows;
-  };
-  const int64_t row = row_bytes(input);
-  const int64_t input_rows = input.shape().constant_dim(0), output_rows = result.shape().constant_dim(0);
-  for (int64_t k = 0; k < operands[2].num_elements(); ++k) {
-    const int64_t from = operands[2].GetAsInt64(k), count = operands[3].GetAsInt64(k), to = operands[4].GetAsInt64(k);
-    if (count != operands[5].GetAsInt64(k)) return Invalid(i, "send and receive sizes of one replica differ");
-    if (from < 0 || to < 0 || count < 0 || from > input_rows - count || to > output_rows - count) {
-      return Invalid(i, "offsets and sizes reach outside of the operands");
-    }
-    if (count > 0) std::copy_n(input.bytes() + from * row, count * row, result.mutable_bytes() + to * row);
-  }
-  return result;
-}
-
 constexpr HandlerRow kRows[] = {
     {Opcode::kAllGather, Same},
     {Opcode::kAllGatherStart, AllGatherStart},
@@ -103,7 +81,6 @@ constexpr HandlerRow kRows[] = {
     {Opcode::kCollectivePermuteDone, SecondElement},
     {Opcode::kCollectiveReduce, Same},
     {Opcode::kPartitionId, Zero},
-    {Opcode::kRaggedAllToAll, RaggedAllToAll},
     {Opcode::kReduceScatter, Same},
     {Opcode::kReplicaId, Zero},
 };

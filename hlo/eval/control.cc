@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
-#include "hlo/eval/custom_calls.h"
 #include "hlo/eval/internal.h"
+#include "hlo/library/describe.h"
 
 namespace tenon::eval {
 namespace {
@@ -45,14 +45,35 @@ absl::StatusOr<Literal> Conditional(Context& context, const Instruction& i, Oper
   return context.Call(*branches[chosen], {operands[chosen + 1]});
 }
 
-absl::StatusOr<Literal> CustomCall(Context& context, const Instruction& i, Operands operands) {
-  const auto& targets = context.options().custom_calls;
-  auto it = targets.find(i.custom_call_target());
-  const EvalOptions::CustomCall call = it != targets.end() ? it->second : FindCustomCall(i.custom_call_target());
-  if (!call) {
-    return Unimplemented(i, absl::StrCat("custom-call target \"", i.custom_call_target(), "\" is not registered"));
+// (values, positions) of the k first by the comparison that the call names; the greater ones without one.
+absl::StatusOr<Literal> TopKCall(const Instruction& i, Operands operands) {
+  if (operands.size() != 1) return Invalid(i, "wanted one operand");
+  const Shape& x = operands[0].shape();
+  if (!i.shape().is_tuple() || i.shape().elements().size() != 2 || !x.is_array() || x.rank() < 1) {
+    return Invalid(i, "wanted one array and (values, positions)");
   }
-  TENON_ASSIGN_OR_RETURN(Literal result, call(i, operands));
+  const Shape& values = i.shape().element(0);
+  if (values.rank() != x.rank() || values.dims().back().constant() > x.dims().back().constant() ||
+      !Shape::SameDims(values, i.shape().element(1))) {
+    return Invalid(i, absl::StrCat("result ", i.shape().ToString()));
+  }
+  return TopKOf(operands[0], values.dims().back().constant(), library::TopKLargest(i), i.shape());
+}
+
+absl::StatusOr<Literal> CallTarget(Context& context, const Instruction& i, Operands operands) {
+  const auto& targets = context.options().custom_calls;
+  if (auto it = targets.find(i.custom_call_target()); it != targets.end()) return it->second(i, operands);
+  if (library::IsMarker(i)) {
+    if (operands.size() != 1) return Invalid(i, "wanted one operand");
+    return operands[0];
+  }
+  if (library::IsTopKCall(i)) return TopKCall(i, operands);
+  if (library::IsLibraryCall(i)) return CallLibrary(context, i, operands);
+  return Unimplemented(i, absl::StrCat("custom-call target \"", i.custom_call_target(), "\" is not registered"));
+}
+
+absl::StatusOr<Literal> CustomCall(Context& context, const Instruction& i, Operands operands) {
+  TENON_ASSIGN_OR_RETURN(Literal result, CallTarget(context, i, operands));
   if (!Shape::Compatible(result.shape(), i.shape())) {
     return Invalid(i, absl::StrCat("target \"", i.custom_call_target(), "\" gave ",
                                    result.shape().ToString(), ", wanted ", i.shape().ToString()));

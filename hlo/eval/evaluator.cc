@@ -87,11 +87,11 @@ absl::Status CheckArguments(const Computation& c, absl::Span<const Literal> args
   return absl::OkStatus();
 }
 
+}  // namespace
+
 std::string Describe(const Instruction& i) {
   return absl::StrCat(std::string(OpcodeName(i.opcode())), " ", i.name());
 }
-
-}  // namespace
 
 absl::Status Unimplemented(const Instruction& i, std::string_view what) {
   return absl::UnimplementedError(absl::StrCat(Describe(i), ": ", std::string(what)));
@@ -106,7 +106,7 @@ Handler HandlerOf(Opcode opcode) {
     auto* handlers = new std::array<Handler, kNumOpcodes>{};
     for (absl::Span<const HandlerRow> family :
          {ElementwiseHandlers(), MovementHandlers(), ReductionHandlers(), ContractionHandlers(),
-          IndexingHandlers(), ControlHandlers(), RandomHandlers(), LinalgHandlers(),
+          IndexingHandlers(), ControlHandlers(), LibraryHandlers(),
           CollectiveHandlers()}) {
       for (const HandlerRow& row : family) {
         Handler& slot = (*handlers)[static_cast<int>(row.opcode)];

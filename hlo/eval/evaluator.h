@@ -2,7 +2,7 @@
 //
 // Dims must be static (or bounded: the bound is used unless set-dimension-size says otherwise). Results of floats are
 // rounded to their type after every instruction. Custom-call targets are looked up in `custom_calls`,
-// then in the process's registry (custom_calls.h).
+// then in the process's registry (hlo/library/custom_calls.h).
 #pragma once
 
 #include <functional>

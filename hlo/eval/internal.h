@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/instruction.h"
+#include "hlo/library/call.h"
 
 namespace tenon::eval {
 
@@ -23,8 +24,7 @@ class Context {
   void Release(int64_t bytes) { live_bytes_ -= bytes; }
   absl::StatusOr<Literal> Call(const Computation& computation, absl::Span<const Literal> args);
 
-  uint64_t rng_draws = 0;                    // of rng
-  uint64_t rng_state[2] = {0x7012395, 0};  // of rng-get-and-update-state
+  library::RunState library_state;
 
  private:
   absl::StatusOr<const Plan*> PlanOf(const Computation& computation);
@@ -49,16 +49,19 @@ absl::Span<const HandlerRow> ReductionHandlers();
 absl::Span<const HandlerRow> ContractionHandlers();
 absl::Span<const HandlerRow> IndexingHandlers();
 absl::Span<const HandlerRow> ControlHandlers();
-absl::Span<const HandlerRow> RandomHandlers();
-absl::Span<const HandlerRow> LinalgHandlers();
+absl::Span<const HandlerRow> LibraryHandlers();
 absl::Span<const HandlerRow> CollectiveHandlers();
 
 // nullptr: the opcode has no meaning on one device (send, infeed, ...).
 Handler HandlerOf(Opcode opcode);
 
+// A call of hlo/library (library::IsLibraryCall).
+absl::StatusOr<Literal> CallLibrary(Context& context, const Instruction& i, Operands operands);
+
 // (values, positions) along the last dimension; NaN counts as greater than any number, the first of equals first.
 Literal TopKOf(const Literal& x, int64_t k, bool largest, const Shape& result);
 
+std::string Describe(const Instruction& i);  // "add x"
 absl::Status Unimplemented(const Instruction& i, std::string_view what);
 absl::Status Invalid(const Instruction& i, std::string_view what);
 

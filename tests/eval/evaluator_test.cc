@@ -5,8 +5,8 @@
 
 #include "gtest/gtest.h"
 #include "hlo/builder.h"
-#include "hlo/eval/custom_calls.h"
 #include "hlo/eval/evaluator.h"
+#include "hlo/library/custom_calls.h"
 #include "hlo/numeric_types.h"
 #include "hlo/text/text.h"
 #include "hlo/tolerance.h"
@@ -143,7 +143,7 @@ TEST(Evaluator, CustomCallsComeFromTheRegistry) {
   const Literal x = Random(PrimitiveType::kF32, {2}, 3);
   EXPECT_EQ(CodeOf(Evaluate(*m, {x})), absl::StatusCode::kUnimplemented);
   RegisterCustomCall("evaluator_test.thrice",
-                     [](const Instruction& call, absl::Span<const Literal> operands) -> absl::StatusOr<Literal> {
+                     [](const CustomCall& call, absl::Span<const Literal> operands) -> absl::StatusOr<Literal> {
                        EXPECT_EQ(CustomCallAttribute(call, "and"), 'C');
                        EXPECT_EQ(CustomCallAttribute(call, "up"), 1);
                        EXPECT_EQ(CustomCallAttribute(call, "b"), std::nullopt);

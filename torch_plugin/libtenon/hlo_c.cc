@@ -8,8 +8,9 @@
 #include "backends/literal_executable.h"
 #include "backends/report/document.h"
 #include "hlo/cost.h"
-#include "hlo/eval/custom_calls.h"
-#include "hlo/eval/lapack_library.h"
+#include "hlo/eval/evaluator.h"
+#include "hlo/library/custom_calls.h"
+#include "hlo/library/lapack_library.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
 #include "passes/pipeline.h"
@@ -154,38 +155,30 @@ struct ForeignCall {
   TenonHloCustomCall call;
   void* context;
 
-  absl::StatusOr<Literal> operator()(const Instruction& i, absl::Span<const Literal> operands) const {
-    std::vector<Literal> flat, results;
-    for (const Literal& operand : operands) {
-      if (!operand.shape().is_array()) return absl::UnimplementedError("a custom call with tuple operands");
-      flat.push_back(operand);
-    }
-    for (const Shape& leaf : FlattenShape(i.shape())) {
-      if (!leaf.is_array()) return absl::UnimplementedError("a custom call with a result that isn't arrays");
+  absl::StatusOr<Literal> operator()(const CustomCall& custom, absl::Span<const Literal> operands) const {
+    std::vector<Literal> results;
+    for (const Shape& leaf : FlattenShape(custom.result)) {
       Literal& l = results.emplace_back(Shape::Array(leaf.element_type(), leaf.constant_dims()));
       if (l.num_elements() > 0) l.mutable_bytes();
     }
-    std::vector<std::vector<int64_t>> sizes(flat.size() + results.size());
+    std::vector<std::vector<int64_t>> sizes(operands.size() + results.size());
     std::vector<TenonTensor> in, out;
-    for (const Literal& l : flat) in.push_back(TensorOf(l, &sizes[in.size()]));
-    for (const Literal& l : results) out.push_back(TensorOf(l, &sizes[flat.size() + out.size()]));
-    const std::string config = i.backend_config(), line = i.ToString();
-    const TenonHloCall args{.target = i.custom_call_target().c_str(),
-                            .backend_config = config.c_str(),
-                            .instruction = line.c_str(),
+    for (const Literal& l : operands) in.push_back(TensorOf(l, &sizes[in.size()]));
+    for (const Literal& l : results) out.push_back(TensorOf(l, &sizes[operands.size() + out.size()]));
+    const TenonHloCall args{.target = custom.target.c_str(),
+                            .backend_config = custom.backend_config.c_str(),
+                            .instruction = custom.instruction.c_str(),
                             .operands = in.data(),
                             .results = out.data(),
                             .num_operands = static_cast<int64_t>(in.size()),
                             .num_results = static_cast<int64_t>(out.size())};
     char message[TENON_HLO_MESSAGE] = "";
     if (call(context, &args, message) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("custom-call ", i.name(), " to \"", args.target, "\": ", message));
+      return absl::InvalidArgumentError(
+          absl::StrCat("custom-call ", custom.name, " to \"", custom.target, "\": ", message));
     }
-    if (!i.shape().is_tuple()) return std::move(results[0]);
-    for (const Shape& e : i.shape().elements()) {
-      if (e.is_tuple()) return absl::UnimplementedError("a custom call with a nested tuple result");
-    }
-    return Literal::Tuple(std::move(results));
+    if (custom.result.is_tuple()) return Literal::Tuple(std::move(results));
+    return std::move(results[0]);
   }
 };
 

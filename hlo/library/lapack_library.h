@@ -5,14 +5,9 @@
 // process has loaded already; symbols as "ssyevd_" or, in SciPy's own library, "scipy_ssyevd_". None: kUnimplemented.
 #pragma once
 
-#include <map>
 #include <string>
 
-#include "hlo/eval/evaluator.h"
-
 namespace tenon {
-
-std::map<std::string, EvalOptions::CustomCall, std::less<>> LapackLibraryCalls();
 
 // Before the first such call.
 void SetLapackLibrary(std::string path);
