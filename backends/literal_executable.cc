@@ -113,7 +113,7 @@ absl::StatusOr<std::vector<Literal>> LiteralExecutable::Run(absl::Span<const Lit
   const auto begin = Clock::now();
   const RunResult result = executable_->Run(in.data(), out.data());
   if (run_us != nullptr) *run_us = Since(begin) * 1e3;
-  if (result.code != TENON_OK) return absl::InternalError(result.error);
+  if (result.code != TENON_OK) return absl::Status(result.kind, result.error);
   std::vector<Literal> results;
   for (const Buffer& b : outputs) results.push_back(b.ToLiteral());
   return results;

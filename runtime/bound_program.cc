@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
+#include "runtime/library_step.h"
 #include "runtime/op_spec.h"
 
 namespace tenon {
@@ -180,6 +181,10 @@ absl::Status BoundProgram::BindStep(const Step& step, std::vector<BoundStep>* ou
     bound.kind = BoundStep::Kind::kCopy;
     bound.index = static_cast<int32_t>(copies.size());
     copies.push_back({Bind(copy->from), Bind(copy->to)});
+  } else if (const auto* library = std::get_if<LibraryStep>(&step.body)) {
+    bound.kind = BoundStep::Kind::kLibrary;
+    bound.index = static_cast<int32_t>(libraries.size());
+    BindLibrary(*library);
   } else {
     const auto* loop = std::get_if<WhileStep>(&step.body);
     bound.kind = loop != nullptr ? BoundStep::Kind::kWhile : BoundStep::Kind::kConditional;
@@ -206,6 +211,14 @@ void BoundProgram::BindKernel(const KernelStep& step) {
   max_args = std::max<int64_t>(max_args, k.args.size());
   max_scratch = std::max(max_scratch, k.scratch_bytes);
   kernels.push_back(std::move(k));
+}
+
+void BoundProgram::BindLibrary(const LibraryStep& step) {
+  BoundLibrary l{library::FindFunction(step.function), SignatureOf(step), {}, step.scratch_bytes};
+  for (const View& v : step.operands) l.views.push_back(Bind(v));
+  for (const View& v : step.results) l.views.push_back(Bind(v));
+  max_operands = std::max<int64_t>(max_operands, l.views.size());
+  libraries.push_back(std::move(l));
 }
 
 absl::Status BoundProgram::BindCall(const Step& owner, const FrameworkStep& step) {

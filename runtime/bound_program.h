@@ -50,9 +50,16 @@ struct BoundCopy {
   BoundView from, to;
 };
 
+struct BoundLibrary {
+  const library::Function* function = nullptr;
+  library::Signature signature;
+  std::vector<BoundView> views;  // operands, then results
+  int64_t scratch_bytes = 0;
+};
+
 // The nth step of a region, by kind; `index` into the array of that kind.
 struct BoundStep {
-  enum class Kind : uint8_t { kKernel, kCall, kCopy, kWhile, kConditional } kind;
+  enum class Kind : uint8_t { kKernel, kCall, kCopy, kLibrary, kWhile, kConditional } kind;
   int32_t index = 0;
   int32_t counter = 0;  // number of the step among all regions' in order: index into RunCounters::steps
   const Step* step = nullptr;
@@ -75,6 +82,7 @@ class BoundProgram {
   std::vector<BoundKernel> kernels;
   std::vector<BoundCall> calls;
   std::vector<BoundCopy> copies;
+  std::vector<BoundLibrary> libraries;
   std::vector<BoundView> predicates;  // of While and Conditional steps, by BoundStep::index
   // Values by where their address comes from.
   struct Source {
@@ -103,6 +111,7 @@ class BoundProgram {
   bool IsWhole(const View& view) const;
   absl::Status BindStep(const Step& step, std::vector<BoundStep>* out);
   void BindKernel(const KernelStep& step);
+  void BindLibrary(const LibraryStep& step);
   absl::Status BindCall(const Step& owner, const FrameworkStep& step);
   absl::StatusOr<void*> PrepareOp(const FrameworkStep& step);
 

@@ -18,6 +18,7 @@ class RunCounters;
 struct RunResult {
   int code = TENON_OK;  // TENON_*
   std::string error;
+  absl::StatusCode kind = absl::StatusCode::kInternal;  // of a TENON_ERROR
 };
 
 class Executable {

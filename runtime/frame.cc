@@ -56,6 +56,7 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
   outputs = out;
   num_threads = 0;
   error_word.store(0, std::memory_order_relaxed);
+  library_state = {};
   if (bound.has_dims) TENON_RETURN_IF_ERROR(EvaluateDims(bound.program.dim_program, in, &dims));
   TENON_RETURN_IF_ERROR(PlaceArena());
   for (const auto& [value, index] : bound.input_values)

@@ -49,7 +49,7 @@ class Frame {
   void SetSlot(int32_t slot, const TenonTensor& tensor);
   void ReleaseSlot(int32_t slot);
   // At least pieces * BoundKernel::scratch_bytes.
-  absl::Status ReserveScratch(int64_t bytes) { return scratch.Reserve(bytes, "kernel scratch"); }
+  absl::Status ReserveScratch(int64_t bytes) { return scratch.Reserve(bytes, "scratch of a step"); }
   int64_t bytes() const { return arena.size() + scratch.size(); }
 
   const BoundProgram& bound;
@@ -63,6 +63,7 @@ class Frame {
   std::vector<TenonTensor> operands, results;  // of the framework call being made
   HostBuffer arena, scratch;
   alignas(64) std::atomic<int64_t> error_word{0};
+  library::RunState library_state;
 
   // Of this call.
   const TenonTensor* inputs = nullptr;

@@ -119,10 +119,16 @@ std::string Body(const FrameworkStep& s) {
                       s.reason.empty() ? "" : absl::StrCat(" because \"", s.reason, "\""));
 }
 
+std::string Body(const LibraryStep& s) {
+  return absl::StrCat("library ", s.function, s.attributes.ToString(), " of (", ToText(s.operands), ") -> (", ToText(s.results),
+                      ")", s.scratch_bytes == 0 ? "" : absl::StrCat(" scratch ", s.scratch_bytes));
+}
+
 std::string ToText(const Program& p, const Step& step) {
   std::string text =
       std::visit(Overloaded{[&](const KernelStep& s) { return Body(p, s); },
                             [&](const FrameworkStep& s) { return Body(s); },
+                            [&](const LibraryStep& s) { return Body(s); },
                             [&](const CopyStep& s) {
                               return absl::StrCat("copy ", ToText(s.from), " to ", ToText(s.to));
                             },

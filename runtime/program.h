@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "hlo/library/call.h"
 #include "hlo/literal.h"
 #include "hlo/primitive_type.h"
 #include "runtime/framework_arg.h"
@@ -103,6 +104,13 @@ struct FrameworkStep {
 struct CopyStep {
   View from, to;
 };  // same dims and dtype
+// A library function (hlo/library/call.h) on dense row-major views of static sizes. Results overlap nothing else of the step.
+struct LibraryStep {
+  std::string function;
+  library::AttributeList attributes;
+  std::vector<View> operands, results;
+  int64_t scratch_bytes = 0;  // what the function says it needs
+};
 struct WhileStep {
   int32_t condition, body;
   View predicate;
@@ -113,7 +121,7 @@ struct ConditionalStep {
 };  // pred[] (true -> 0) or s32[] (clamped to the last)
 
 struct Step {
-  std::variant<KernelStep, FrameworkStep, CopyStep, WhileStep, ConditionalStep> body;
+  std::variant<KernelStep, FrameworkStep, CopyStep, LibraryStep, WhileStep, ConditionalStep> body;
   std::string name;    // HLO instruction or ATen node
   std::string source;  // "model.layer.0 @ file.py:12"
   Effect effect = Effect::kPure;

@@ -56,7 +56,7 @@ int64_t ConstantBytes(const Program& p) {
 }
 
 Json Describe(const BoundProgram& bound, const BoundStep& s) {
-  static constexpr const char* kKinds[] = {"kernel", "call", "copy", "while", "conditional"};
+  static constexpr const char* kKinds[] = {"kernel", "call", "copy", "library", "while", "conditional"};
   const StepWork work = WorkOf(*s.step);
   Json row = {{"kind", kKinds[static_cast<int>(s.kind)]}, {"name", s.step->name},
               {"source", s.step->source},                 {"bytes", work.bytes},
@@ -70,6 +70,8 @@ Json Describe(const BoundProgram& bound, const BoundStep& s) {
                                                     : "view";
   } else if (s.kind == BoundStep::Kind::kKernel) {
     row["kernel"] = bound.kernels[s.index].step->kernel;
+  } else if (s.kind == BoundStep::Kind::kLibrary) {
+    row["op"] = bound.libraries[s.index].signature.function;
   }
   return row;
 }
@@ -91,7 +93,7 @@ std::atomic<bool> profiling{false};
 
 std::string RunCounters::Json(const BoundProgram& bound, bool reset) {
   tenon::Json out, step_rows = tenon::Json::array(), kernel_rows = tenon::Json::array(),
-                   copy_rows = tenon::Json::array();
+                   copy_rows = tenon::Json::array(), library_rows = tenon::Json::array();
   for (const auto& region : bound.regions) {
     for (const BoundStep& s : region) {
       tenon::Json row = Row(*s.step, steps[s.counter], reset);
@@ -105,6 +107,9 @@ std::string RunCounters::Json(const BoundProgram& bound, bool reset) {
         kernel_rows.push_back(std::move(row));
       } else if (s.kind == BoundStep::Kind::kCopy) {
         copy_rows.push_back(std::move(row));
+      } else if (s.kind == BoundStep::Kind::kLibrary) {
+        row["op"] = bound.libraries[s.index].signature.function;
+        library_rows.push_back(std::move(row));
       }
     }
   }
@@ -114,6 +119,7 @@ std::string RunCounters::Json(const BoundProgram& bound, bool reset) {
   out["steps"] = std::move(step_rows);
   out["kernels"] = std::move(kernel_rows);
   out["copies"] = std::move(copy_rows);
+  out["library"] = std::move(library_rows);
   if (reset) {
     for (auto& count : regions) count.store(0, std::memory_order_relaxed);
     SetTrace({});

@@ -35,8 +35,8 @@ class RunCounters {
  public:
   explicit RunCounters(const BoundProgram& bound)
       : steps(bound.num_steps), regions(bound.regions.size()) {}
-  // {"calls":..,"run_ns":..,"steps":[{"op","count","ns","reason","source","name"}],"kernels":[...],"copies":..}:
-  // framework steps always; kernels and copies as far as profiling was on.
+  // {"calls":..,"run_ns":..,"steps":[{"op","count","ns","reason","source","name"}],"kernels":[...],"copies":..,"library":..}:
+  // framework and library steps always; kernels and copies as far as profiling was on.
   std::string Json(const BoundProgram& bound, bool reset);
   // {"calls","run_ns","threads","regions":[runs of each],"steps":[{"region","step","kind","name","source","op","kernel",
   // "count","ns","bytes","flops"}],"trace":[[step, begin ns, end ns]...]}: every step in program order, and the last

@@ -52,13 +52,13 @@ class Loop {
     error_ = std::move(message);
     return false;
   }
-  RunResult Failure() { return {code_, std::move(error_)}; }
+  RunResult Failure() { return {code_, std::move(error_), kind_}; }
 
   bool RunRegion(int32_t region) {
     if (profile_) counters_.regions[region].fetch_add(1, std::memory_order_relaxed);
     for (const BoundStep& step : b_.regions[region]) {
-      // Calls of the framework are always timed: they are few and dear.
-      const bool timed = profile_ || step.kind == BoundStep::Kind::kCall;
+      // Calls of the framework and of library functions are always timed: they are few and dear.
+      const bool timed = profile_ || step.kind == BoundStep::Kind::kCall || step.kind == BoundStep::Kind::kLibrary;
       if (!(timed ? TimedStep(step) : RunStep(step))) return false;
       for (int32_t slot : step.step->release_slots) f_.ReleaseSlot(slot);
       if (f_.owned == nullptr) continue;
@@ -78,6 +78,8 @@ class Loop {
         return Kernel(b_.kernels[step.index]);
       case BoundStep::Kind::kCopy:
         return Copy(b_.copies[step.index]);
+      case BoundStep::Kind::kLibrary:
+        return Library(b_.libraries[step.index], *step.step);
       case BoundStep::Kind::kWhile:
         return While(std::get<WhileStep>(step.step->body), b_.predicates[step.index]);
       case BoundStep::Kind::kConditional:
@@ -207,6 +209,23 @@ class Loop {
     return true;
   }
 
+  bool Library(const BoundLibrary& l, const Step& step) {
+    void** pointers = f_.pointers.data();
+    for (size_t i = 0; i < l.views.size(); ++i) {
+      if (IsEmptySlot(l.views[i])) return EmptySlot(l.signature.function);
+      pointers[i] = f_.Address(l.views[i]);
+    }
+    absl::Status status = l.scratch_bytes == 0 ? absl::OkStatus() : f_.ReserveScratch(l.scratch_bytes);
+    if (status.ok()) {
+      const size_t operands = l.signature.operands.size();
+      status = l.function->run({l.signature, {pointers, operands}, {pointers + operands, l.views.size() - operands},
+                                f_.scratch.data(), f_.library_state});
+    }
+    if (status.ok()) return true;
+    kind_ = status.code();
+    return Fail(TENON_ERROR, absl::StrCat(step.name, ": ", status.message()));
+  }
+
   bool While(const WhileStep& loop, const BoundView& predicate) {
     while (true) {
       if (!RunRegion(loop.condition)) return false;
@@ -298,6 +317,7 @@ class Loop {
   std::vector<TraceEvent> trace_;
   int code_ = TENON_OK;
   std::string error_;
+  absl::StatusCode kind_ = absl::StatusCode::kInternal;
 };
 
 }  // namespace

@@ -53,6 +53,9 @@ StepWork WorkOf(const Step& step) {
   StepWork work{.bytes = step.bytes, .flops = step.flops};
   if (const auto* copy = std::get_if<CopyStep>(&step.body)) {
     work.bytes = Bytes(copy->from) + Bytes(copy->to);
+  } else if (const auto* library = std::get_if<LibraryStep>(&step.body)) {
+    for (const View& v : library->operands) work.bytes += Bytes(v);
+    for (const View& v : library->results) work.bytes += Bytes(v);
   } else if (const auto* call = std::get_if<FrameworkStep>(&step.body)) {
     for (const View& v : call->operands) work.bytes += Bytes(v);
     for (const View& v : call->results) work.bytes += Bytes(v);

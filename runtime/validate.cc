@@ -4,6 +4,7 @@
 //   - the dim program refers backwards only; regions call each other without cycles;
 //   - static views of the arena, of fresh outputs, of literals and of the error word lie inside
 //   them;
+//   - library steps name a function that is known and takes their attributes and dense views;
 //   - in a region no slot or input is used after its release, and none is released twice.
 #include <functional>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "runtime/dim_program.h"
+#include "runtime/library_step.h"
 #include "runtime/program.h"
 
 namespace tenon {
@@ -39,8 +41,9 @@ class Validator {
  private:
   template <typename... T>
   absl::Status Error(const T&... parts) const {
-    return absl::InvalidArgumentError(absl::StrCat("program ", p_.name, ": ", where_, parts...));
+    return absl::InvalidArgumentError(absl::StrCat(Where(), parts...));
   }
+  std::string Where() const { return absl::StrCat("program ", p_.name, ": ", where_); }
   template <typename V>
   static int64_t Count(const V& v) {
     return static_cast<int64_t>(v.size());
@@ -246,6 +249,16 @@ class Validator {
     if (step.from.value < 0 || step.to.value < 0) return Error("a copy of nothing");
     if (step.from.dims != step.to.dims || step.from.dtype != step.to.dtype)
       return Error("a copy between different shapes or dtypes");
+    return absl::OkStatus();
+  }
+  absl::Status Body(const LibraryStep& step) {
+    TENON_RETURN_IF_ERROR(CheckViews(step.operands));
+    TENON_RETURN_IF_ERROR(CheckViews(step.results));
+    if (absl::Status s = CheckLibraryStep(step); !s.ok()) return absl::Status(s.code(), absl::StrCat(Where(), s.message()));
+    for (const View& v : step.results) {
+      const ValueKind kind = p_.values[v.value].kind;
+      if (kind != ValueKind::kArena && kind != ValueKind::kOutput) return Error("a library result outside of the arena and the outputs");
+    }
     return absl::OkStatus();
   }
   absl::Status Body(const WhileStep& step) {
