@@ -11,7 +11,6 @@
 #include "backends/program_builder.h"
 #include "backends/report/module_report.h"
 #include "hlo/check.h"
-#include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
 #include "llvm/Config/llvm-config.h"
@@ -87,7 +86,7 @@ class Compilation {
     context.target = InfoOfTarget(target_, options_);
     context.excess_precision = options_.excess_precision;
     context.remarks = &remarks_;
-    context.evaluate = [](const Instruction& op, absl::Span<const Literal> operands) { return EvaluateInstruction(op, operands); };
+    context.evaluate = options_.evaluate;
     context.can_generate = CpuCanGenerate;
     context.try_plan = [&](const Instruction& fusion) { return TryPlan(fusion, target_, options_.excess_precision); };
     PipelineOptions pipeline{.passes = options_.passes, .disable = options_.disable_passes, .stop_after = options_.stop_after,
@@ -216,7 +215,7 @@ absl::Status CompileWanted(Module& module, const Binding& binding, const Compile
 std::string CompileOptions::Key() const {
   return absl::StrCat("isa=", isa, ";excess=", excess_precision, ";passes=", absl::StrJoin(passes, ","),
                       ";disable=", absl::StrJoin(disable_passes, ","), ";stop=", stop_after, ";threads=", threads,
-                      ";fault=", inject_fault, ";report=", static_cast<int>(report));
+                      ";fold=", evaluate != nullptr, ";fault=", inject_fault, ";report=", static_cast<int>(report));
 }
 
 absl::StatusOr<Program> CompileToProgram(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options) {

@@ -29,6 +29,9 @@ struct CompileOptions {
   StageSink stages;                // the same texts, in memory. Not part of Key()
   // Program::report is written: "none", "module" (graphs, costs, passes), "code" (and each kernel's LLVM IR and assembly).
   enum class Report : uint8_t { kNone, kModule, kCode } report = Report::kNone;
+  // Folds constants: the value of an instruction from its operands' values. Whoever links the evaluator gives it
+  // (EvaluateInstruction); null: nothing is folded, and results are the same. The backend itself has no evaluator.
+  std::function<absl::StatusOr<Literal>(const Instruction&, absl::Span<const Literal>)> evaluate;
   // Tests: "invalid-ir", "fatal-error", "llvm-crash", "unresolved-symbol", "pass-crash": the failure to inject.
   std::string inject_fault;
   // What distinguishes two compilations of one module, printed canonically (goes into the cache key).

@@ -14,6 +14,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "hlo/builder.h"
+#include "hlo/library/describe.h"
 #include "passes/pass.h"
 #include "passes/simplify/rule.h"
 
@@ -60,7 +61,7 @@ bool SplatToBroadcast(Instruction* op) {
 
 bool MakesTuple(const Instruction& op) {
   return op.shape().is_tuple() && (op.family() == Family::kReduction || op.family() == Family::kIndexing ||
-                                   op.opcode() == Opcode::kCustomCall);
+                                   op.opcode() == Opcode::kCustomCall || library::IsLibraryCall(op));
 }
 
 // Elements instead of a tuple, where an op of several results is used whole: by the root, another tuple, a while.

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
+#include "hlo/library/describe.h"
 #include "passes/memory/strided_view.h"
 
 namespace tenon {
@@ -25,8 +26,7 @@ bool AllowedOutside(const Instruction& op, ViewCache& views) {
     case Opcode::kCopy:
     case Opcode::kDot:
     case Opcode::kFusion: return true;
-    case Opcode::kCustomCall: return IsFrameworkCall(op);
-    default: return views.IsView(op);
+    default: return IsFrameworkCall(op) || library::IsLibraryCall(op) || views.IsView(op);
   }
 }
 
@@ -78,6 +78,10 @@ absl::Status CheckFusedForm(const Module& module) {
   ViewCache views;
   for (const Instruction* op : module.entry()->instructions()) {
     if (!AllowedOutside(*op, views)) {
+      if (op->opcode() == Opcode::kCustomCall) {
+        return absl::UnimplementedError(absl::StrCat("custom-call ", op->name(), ": custom-call target \"", op->custom_call_target(),
+                                                     "\" is not registered"));
+      }
       return absl::UnimplementedError(absl::StrCat("no CPU code for ", std::string(OpcodeName(op->opcode())), " \"", op->name(),
                                                    "\" (", op->shape().ToString(), ")"));
     }

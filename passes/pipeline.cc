@@ -13,7 +13,9 @@ namespace tenon {
 
 const std::vector<std::string>& DefaultPipeline() {
   static const std::vector<std::string> pipeline = {
+      "order-random",
       "inline-calls",
+      "single-device",
       "expand-scan",
       "expand-composites",
       "expand-contractions",

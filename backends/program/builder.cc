@@ -6,6 +6,7 @@
 #include "backends/program/framework_config.h"
 #include "backends/program/releases.h"
 #include "hlo/check.h"
+#include "hlo/library/describe.h"
 #include "passes/fused_form.h"
 
 namespace tenon {
@@ -109,10 +110,10 @@ absl::Status ProgramBuilder::EmitStep(const Instruction& op) {
     case Opcode::kTranspose:
     case Opcode::kSlice:
     case Opcode::kBroadcast: return EmitCopy(op);
-    case Opcode::kCustomCall:
+    default:
       if (IsFrameworkCall(op)) return EmitFrameworkCall(op);
-      [[fallthrough]];
-    default: return Unexpected(op);
+      if (library::IsLibraryCall(op)) return EmitLibrary(op);
+      return Unexpected(op);
   }
 }
 

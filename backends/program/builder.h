@@ -1,5 +1,5 @@
 // ProgramBuilder: the work behind BuildProgram (backends/program_builder.h). One use per program; the files of this folder
-// are its chapters: builder.cc the order of things and the table of steps, memory.cc, steps.cc, dots.cc, outputs.cc.
+// are its chapters: builder.cc the order of things and the table of steps, memory.cc, steps.cc, library.cc, dots.cc, outputs.cc.
 #pragma once
 
 #include <memory>
@@ -54,6 +54,9 @@ class ProgramBuilder {
   View ErrorWord();
   int32_t KernelIndex(std::unique_ptr<PlannedKernel> planned);
   absl::Status EmitFrameworkCall(const Instruction& op);
+
+  // ---- library.cc
+  absl::Status EmitLibrary(const Instruction& op);
 
   // ---- dots.cc
   void FoldBiases();

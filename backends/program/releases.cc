@@ -10,6 +10,9 @@ void ForEachView(const Step& step, const std::function<void(const View&)>& fn) {
   } else if (const auto* f = std::get_if<FrameworkStep>(&step.body)) {
     for (const View& v : f->operands) fn(v);
     for (const View& v : f->results) fn(v);
+  } else if (const auto* l = std::get_if<LibraryStep>(&step.body)) {
+    for (const View& v : l->operands) fn(v);
+    for (const View& v : l->results) fn(v);
   } else if (const auto* c = std::get_if<CopyStep>(&step.body)) {
     fn(c->from);
     fn(c->to);

@@ -36,6 +36,12 @@ struct AccessOf {
     for (const View& v : s.results) AddValue(v, &a.writes);
     return a;
   }
+  Access operator()(const LibraryStep& s) const {
+    Access a;
+    for (const View& v : s.operands) AddValue(v, &a.reads);
+    for (const View& v : s.results) AddValue(v, &a.writes);
+    return a;
+  }
   Access operator()(const CopyStep& s) const {
     Access a;
     AddValue(s.from, &a.reads);
@@ -185,7 +191,7 @@ class ProgramWriter {
   }
 
   ReportJson StepRow(const Step& step) const {
-    static constexpr const char* kKinds[] = {"kernel", "call", "copy", "while", "conditional"};
+    static constexpr const char* kKinds[] = {"kernel", "call", "copy", "library", "while", "conditional"};
     const Access access = std::visit(AccessOf{p_}, step.body);
     const StepWork work = WorkOf(step);
     ReportJson row = {{"kind", kKinds[step.body.index()]}, {"name", step.name},   {"source", step.source},
@@ -199,6 +205,9 @@ class ProgramWriter {
     } else if (const auto* call = std::get_if<FrameworkStep>(&step.body)) {
       row["op"] = call->overload;
       row["reason"] = call->reason;
+    } else if (const auto* library = std::get_if<LibraryStep>(&step.body)) {
+      row["op"] = library->function;
+      row["reason"] = absl::StrCat("library: ", library->function);
     }
     return row;
   }

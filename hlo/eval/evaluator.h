@@ -29,4 +29,9 @@ absl::StatusOr<Literal> Evaluate(const Computation& computation, absl::Span<cons
 absl::StatusOr<Literal> EvaluateInstruction(const Instruction& instruction, absl::Span<const Literal> operands,
                                             const EvalOptions& options = {});
 
+// EvaluateInstruction, for PassContext::evaluate and CompileOptions::evaluate.
+inline std::function<absl::StatusOr<Literal>(const Instruction&, absl::Span<const Literal>)> ConstantFolder() {
+  return [](const Instruction& i, absl::Span<const Literal> operands) { return EvaluateInstruction(i, operands); };
+}
+
 }  // namespace tenon

@@ -9,6 +9,8 @@
 //
 // An operand of a generated contraction that is not contiguous along the dim in which the result's vectors lie: one copy replaces
 // gathers in the innermost loop.
+//
+// An operand of a library call that is not dense and row-major, and a result that the program wants laid out otherwise.
 #include <algorithm>
 #include <optional>
 
@@ -17,6 +19,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
+#include "hlo/library/describe.h"
 #include "passes/memory/strided_view.h"
 #include "passes/pass.h"
 
@@ -27,6 +30,84 @@ namespace {
 int64_t ParameterUnder(const Instruction* value, ViewCache& views) {
   const Instruction* owner = views.Of(value).buffer.instruction;
   return owner->opcode() == Opcode::kParameter ? owner->parameter_number() : -1;
+}
+
+bool IsRowMajor(const Shape& shape) { return Shape::SameWithLayout(shape, Shape(shape.element_type(), shape.dims())); }
+
+bool IsRowMajor(const StridedView& view) {
+  Dim stride = 1;
+  for (size_t d = view.dims.size(); d-- > 0;) {
+    if (KnownOne(view.dims[d])) continue;
+    if (!KnownEqual(view.strides[d], stride)) return false;
+    stride *= view.dims[d];
+  }
+  return true;
+}
+
+Instruction* CopyWithLayout(Instruction* value, const Permutation& layout) {
+  Builder b(value->parent());
+  b.set_metadata(value->metadata());
+  Instruction* copy = b.Copy(value);
+  copy->mutable_shape().set_layout(layout);
+  return copy;
+}
+
+bool CopyLibraryOperands(Instruction* call, PassContext& context, ViewCache& views) {
+  bool changed = false;
+  for (int64_t i = 0; i < call->operand_count(); ++i) {
+    Instruction* operand = call->operand(i);
+    if (!operand->shape().is_array() || IsRowMajor(views.Of(operand))) continue;
+    context.Note("insert-copies", "copied", *operand, absl::StrCat(call->name(), " reads dense arrays"));
+    call->ReplaceOperand(i, CopyWithLayout(operand, RowMajor(operand->shape().rank())));
+    changed = true;
+  }
+  return changed;
+}
+
+// `value`, computed row-major from now on, is read through a copy that has the layout it had.
+void Relay(Instruction* value) {
+  const Permutation wanted = value->shape().minor_to_major();
+  const std::vector<Instruction*> readers(value->users().begin(), value->users().end());
+  value->mutable_shape().set_layout(RowMajor(value->shape().rank()));
+  Instruction* copy = CopyWithLayout(value, wanted);
+  for (Instruction* reader : readers) {
+    for (int64_t i = 0; i < reader->operand_count(); ++i) {
+      if (reader->operand(i) == value) reader->ReplaceOperand(i, copy);
+    }
+  }
+  if (value == value->parent()->root()) value->parent()->set_root(copy);
+}
+
+bool CopyLibraryResults(Instruction* call) {
+  if (call->shape().is_array()) {
+    if (IsRowMajor(call->shape())) return false;
+    Relay(call);
+    return true;
+  }
+  bool changed = false;
+  const std::vector<Instruction*> users(call->users().begin(), call->users().end());
+  for (int64_t k = 0; k < static_cast<int64_t>(call->shape().elements().size()); ++k) {
+    Shape& leaf = call->mutable_shape().mutable_element(k);
+    if (!leaf.is_array() || IsRowMajor(leaf)) continue;
+    leaf.set_layout(RowMajor(leaf.rank()));
+    for (Instruction* user : users) {
+      if (user->opcode() == Opcode::kGetTupleElement && user->tuple_index() == k) Relay(user);
+    }
+    changed = true;
+  }
+  return changed;
+}
+
+// A library function reads and writes dense row-major arrays.
+bool CopyLibraryArrays(Computation* entry, PassContext& context) {
+  bool changed = false;
+  for (Instruction* call : entry->PostOrder()) {
+    if (!library::IsLibraryCall(*call)) continue;
+    ViewCache views;  // anew: results have changed their layouts
+    changed |= CopyLibraryOperands(call, context, views);
+    changed |= CopyLibraryResults(call);
+  }
+  return changed;
 }
 
 bool CopyWriteBacks(Module& module, PassContext& context, ViewCache& views) {
@@ -178,9 +259,10 @@ bool CopyContractionOperands(Computation* entry, PassContext& context, ViewCache
 }  // namespace
 
 absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
+  const bool libraries = CopyLibraryArrays(module.entry(), context);
   ViewCache views;
   const bool dots = CopyContractionOperands(module.entry(), context, views);
-  return CopyWriteBacks(module, context, views) || dots;
+  return CopyWriteBacks(module, context, views) || dots || libraries;
 }
 
 }  // namespace tenon

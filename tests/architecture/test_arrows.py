@@ -25,11 +25,13 @@ CLEAN = {
     "hlo/instruction.h": '#include "hlo/dim.h"\n',
     "hlo/eval/evaluator.h": '#include "hlo/instruction.h"\n',
     "passes/pass.h": '#include "hlo/instruction.h"\n',
-    "runtime/program.h": '#include "hlo/dim.h"\n#include "absl/status/status.h"\n',
+    "runtime/program.h": '#include "hlo/dim.h"\n#include "hlo/library/call.h"\n#include "absl/status/status.h"\n',
     "runtime/binding.h": '#include "hlo/module.h"\n#include "runtime/program.h"\n',
     "backends/compile.cc":
-        '#include "backends/cpu/kernel.h"\n#include "hlo/eval/evaluator.h"\n'
-        'context.evaluate = [](auto& op) { return EvaluateInstruction(op); };  // Evaluate()\n',
+        '#include "backends/cpu/kernel.h"\n#include "hlo/library/describe.h"\n'
+        'context.evaluate = options.evaluate;  // Evaluate()\n',
+    "hlo/library/call.h": '#include "hlo/check.h"\n',
+    "hlo/library/describe.h": '#include "hlo/instruction.h"\n#include "hlo/library/call.h"\n',
     "backends/compile.h": '#include "passes/pass.h"\n#include "runtime/program.h"\n',
     "backends/common/plan.h": '#include "hlo/dim.h"\n',
     "backends/cpu/kernel.h":
@@ -56,6 +58,10 @@ PLANTED = [
     ("runtime/program.h", '#  include "llvm-c/Core.h"', "LLVM header"),
     ("backends/compile.h", '#include "torch_plugin/aten/graph.h"', "backends/ may not include"),
     ("backends/compile.cc", "  return EvaluateModule(m);", "backends call the evaluator"),
+    ("backends/compile.cc", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
+    ("runtime/program.h", '#include "hlo/library/describe.h"', "runtime/ may not include"),
+    ("hlo/library/call.h", '#include "runtime/program.h"', "hlo/library/ may not include"),
+    ("hlo/library/call.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
     ("backends/compile.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
     ("backends/cpu/kernel.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for"),
     ("backends/cpu/kernel.h", '#include "backends/gpu/kernel.h"', "backends/cpu/ may not include"),

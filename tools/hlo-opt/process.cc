@@ -75,6 +75,7 @@ class Processor {
   // ---- stages ------------------------------------------------------------------------------------------------------
   absl::Status ShowStages(const Module& module) {
     CompileOptions compile = o_.compile;
+    compile.evaluate = ConstantFolder();
     compile.verify_passes = o_.parse.verify;
     const StageSink files = ToDirectory(o_.dump_to, input_.number > 0 ? absl::StrCat("case", input_.number, ".") : "");
     std::string before, before_name;
@@ -103,6 +104,7 @@ class Processor {
   // The page shows what there is, also of a module that the backend refuses: then the module as it came, and why.
   absl::Status AddGraph(const Module& module, std::vector<std::string>* graphs) {
     CompileOptions compile = o_.compile;
+    compile.evaluate = ConstantFolder();
     compile.report = CompileOptions::Report::kCode;
     absl::StatusOr<Program> program = CompileToProgram(module.Clone(), BindingOf(module), compile);
     graphs->push_back(program.ok() ? GraphReport(*program, "") : GraphReport(module, std::string(program.status().message())));
@@ -115,7 +117,7 @@ class Processor {
     std::vector<PassTiming> timings;
     PassContext context;
     context.remarks = &remarks;
-    context.evaluate = [](const Instruction& i, absl::Span<const Literal> operands) { return EvaluateInstruction(i, operands); };
+    context.evaluate = ConstantFolder();
     const PipelineOptions pipeline{.passes = o_.compile.passes, .disable = o_.compile.disable_passes,
                                    .stop_after = o_.compile.stop_after, .verify = o_.parse.verify};
     const absl::StatusOr<bool> changed = RunPipeline(module, context, pipeline, &timings);

@@ -289,7 +289,9 @@ absl::StatusOr<std::vector<Literal>> Expected(const std::string& path, const Mod
 }
 
 absl::StatusOr<std::vector<Literal>> RunOnCpu(const Module& module, absl::Span<const Literal> args, const Options& o) {
-  TENON_ASSIGN_OR_RETURN(std::unique_ptr<LiteralExecutable> executable, LiteralExecutable::Compile(module, o.compile));
+  CompileOptions compile = o.compile;
+  compile.evaluate = ConstantFolder();
+  TENON_ASSIGN_OR_RETURN(std::unique_ptr<LiteralExecutable> executable, LiteralExecutable::Compile(module, compile));
   std::vector<Literal> outputs;
   double best_us = 1e30;
   for (int n = 0; n < std::max(1, o.repeat); ++n) {

@@ -140,6 +140,7 @@ Verdict CompileFailure(const absl::Status& status) {
 
 absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compiled(const Module& module, const RunOptions& options) {
   CompileOptions compile;
+  compile.evaluate = ConstantFolder();
   compile.isa = options.isa;
   compile.passes = options.passes;
   compile.disable_passes = options.disable_passes;

@@ -140,9 +140,7 @@ std::vector<std::string> Names(const char* list) {
 
 absl::StatusOr<bool> RunPasses(Module& module, const char* passes, const char* disable) {
   PassContext context;
-  context.evaluate = [](const Instruction& i, absl::Span<const Literal> operands) {
-    return EvaluateInstruction(i, operands);
-  };
+  context.evaluate = ConstantFolder();
   PipelineOptions options;
   options.passes = Names(passes);
   options.disable = Names(disable);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
+#include "hlo/eval/evaluator.h"
 
 namespace tenon {
 namespace {
@@ -87,6 +88,7 @@ std::map<std::string, Option> Options(RequestOptions* o) {
 
 absl::StatusOr<RequestOptions> ParseRequestOptions(std::string_view json) {
   RequestOptions options;
+  options.compile.evaluate = ConstantFolder();
   if (json.empty()) return options;
   const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object()) return absl::InvalidArgumentError("options: wanted a JSON object");
