@@ -28,9 +28,13 @@ void Inline(Instruction* call, Computation* callee) {
     Instruction* copy = c->Add(op->Clone(operands));
     if (copy->metadata().empty()) copy->metadata() = call->metadata();
     for (Instruction* before : op->control_predecessors()) copy->AddControlPredecessor(here.at(before));
+    here[op] = copy;
+    if (!copy->HasSideEffect()) continue;  // when the others run is nobody's business, and an edge keeps them from being fused
     for (Instruction* before : call->control_predecessors()) copy->AddControlPredecessor(before);
     for (Instruction* after : call->control_successors()) after->AddControlPredecessor(copy);
-    here[op] = copy;
+  }
+  for (Instruction* after : call->control_successors()) {
+    for (Instruction* before : call->control_predecessors()) after->AddControlPredecessor(before);
   }
   call->ClearControlEdges();
   call->ReplaceAllUsesWith(here.at(callee->root()));
