@@ -210,7 +210,7 @@ bool CpuCanGenerate(const Instruction& op) {
                          [](const Computation* r) { return IsFlatRegion(*r) || IsGeneralRegion(*r); });
     }
     case Opcode::kTopk:
-      return true;
+      return !IsComplex(op.operand(0)->shape().element_type());
     case Opcode::kScan:
       return IsFlatRegion(*op.to_apply(), /*slabs=*/true);
     case Opcode::kCustomCall:

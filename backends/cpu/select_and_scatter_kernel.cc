@@ -139,7 +139,7 @@ class SelectAndScatterKernel {
   void Combine(size_t root, const IndexTuple& at, llvm::AllocaInst* place) {
     const PrimitiveType type = shape_.element_type();
     llvm::Type* memory = MemoryType(e_.context(), type);
-    const llvm::Align align(static_cast<uint64_t>(ByteWidth(type)));
+    const llvm::Align align(std::max(1u, PartBits(memory) / 8));
     Value* source = e_.Eval(op_.operand(1), at).v[0];
     Value* pointer = b().CreateGEP(memory, e_.ResultPointer(static_cast<int>(root)),
                                    b().CreateLoad(b().getInt64Ty(), place));

@@ -69,7 +69,7 @@ class SortKernel {
     return r;
   }
   llvm::Align AlignOf(size_t k) {
-    return llvm::Align(static_cast<uint64_t>(ByteWidth(layout_.types[k])));
+    return llvm::Align(std::max(1u, PartBits(TypeOf(k)) / 8));
   }
   Value* LoadAt(size_t k, const Row& base, Value* i) {
     return b().CreateAlignedLoad(TypeOf(k), b().CreateGEP(TypeOf(k), base[k], i), AlignOf(k));
