@@ -1,6 +1,5 @@
-// PlainHost: DefaultHost plus the two operators that the compiler turns dots into, aten.mm.out and aten.bmm.out, as plain
-// loops accumulating in double, complex<double> or wrapping 64-bit integers. For tools and for HLO run without a framework:
-// every dot is right, none is fast.
+// PlainHost: DefaultHost plus the operators that the compiler turns dots into, aten.mm.out, aten.bmm.out and aten.addmm.out (with a
+// bias), for the types of HostMultiplies. For tools and for HLO run without a framework.
 #pragma once
 
 #include "runtime/host.h"

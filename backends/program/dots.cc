@@ -15,6 +15,8 @@ void ProgramBuilder::FoldBiases() {
     if (dot->opcode() != Opcode::kDot || dot->user_count() != 1) continue;
     const Instruction* sum = dot->users().front();
     const Instruction* bias = BiasAddedTo(*dot, *sum);
+    // The library rounds once; without excess precision the product is rounded before the bias is added.
+    if (!excess_precision_ && BitWidth(dot->shape().element_type()) < 32) continue;
     if (bias == nullptr || position.at(views_.at({bias, 0}).buffer.instruction) > position.at(dot)) continue;
     const int32_t to = plan_.of.at({sum, 0});
     if (to != plan_.of.at({dot, 0}) && plan_.allocations[to].kind != Allocation::Kind::kOutput) continue;
