@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "backends/common/target.h"
+#include "hlo/plant.h"
 #include "hlo/text/text.h"
 #include "tools/hlo-fuzz/fuzz.h"
 #include "tools/hlo-fuzz/report.h"
@@ -34,6 +35,7 @@ Makes random HLO modules and runs each on the evaluator and on the CPU backend. 
   --types=a,b           element types to draw from where an op leaves a choice
   --size=N              size of a module (default 20)
   --disable=a,b         passes the backend leaves out; --verify-passes: verify after each pass
+  --plant=K             with planted bug K (hlo-reduce --list-plants); ends at the first module that differs because of it
   --save=DIR            write the module of each failure, reduced, with its arguments to DIR (as tests/regress holds them)
   --reduce-seconds=T    spent on reducing a failure (default 20; 0: not at all)
   --print-module        with --module: print it
@@ -50,6 +52,8 @@ struct Flags {
   int64_t module = -1;
   std::string save, json_file;
   bool print_module = false, json = false, quiet = false;
+  Plant plant = Plant::kNone;
+  bool found_plant = false;
 };
 
 std::vector<std::string> List(const std::string& value) { return absl::StrSplit(value, ',', absl::SkipEmpty()); }
@@ -83,6 +87,7 @@ bool SetFlag(const std::string& name, const std::string& value, Flags* f) {
   if (name == "--save") return f->save = value, !value.empty();
   if (name == "--reduce-seconds") return absl::SimpleAtod(value, &f->fuzz.reduce_seconds);
   if (name == "--verify-passes") return f->fuzz.run.verify_passes = true;
+  if (name == "--plant") return f->plant = ParsePlant(value).value_or(Plant::kNone), f->plant != Plant::kNone && SetPlant(f->plant);
   if (name == "--print-module") return f->print_module = true;
   if (name == "--json") return f->json = value.empty(), f->json_file = value, true;
   if (name == "--quiet") return f->quiet = true;
@@ -141,12 +146,27 @@ int RunModule(const Flags& f) {
   return r.outcome == Outcome::kSame || r.outcome == Outcome::kRefused ? 0 : 1;
 }
 
-int RunMany(const Flags& f) {
+// Is it the planted bug's doing? Without it the module is right.
+bool BecauseOfPlant(const Flags& f, const Record& r) {
+  if (r.outcome != Outcome::kDifferent) return false;
+  SetPlant(Plant::kNone);
+  const bool right = FuzzOne(f.fuzz, r.k).outcome == Outcome::kSame;
+  SetPlant(f.plant);
+  return right;
+}
+
+int RunMany(Flags f) {
   const auto begin = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
   Report report;
+  f.workers.stop = &f.found_plant;
   const auto found = [&](const Record& r) {
     if (r.outcome == Outcome::kSame || r.outcome == Outcome::kRefused) return;
+    if (f.plant != Plant::kNone && (f.found_plant || !BecauseOfPlant(f, r))) return;
+    if (f.plant != Plant::kNone) {
+      f.found_plant = true;
+      std::cerr << "plant " << PlantName(f.plant) << " is found by module " << r.k << " after " << seconds() << " s\n";
+    }
     Save(f, r);
     if (f.quiet) return;
     std::cerr << "--seed=" << f.fuzz.seed << " --module=" << r.k << ": " << OutcomeName(r.outcome) << ": " << r.text.substr(0, 500)

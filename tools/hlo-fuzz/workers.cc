@@ -107,6 +107,7 @@ class Pool {
   void Feed(Worker* w) {
     w->working_on = -1;
     if (options_.count >= 0 && next_ >= options_.count) return;
+    if (options_.stop != nullptr && *options_.stop) return;
     if (options_.seconds > 0 && Since(began_) > options_.seconds) return;
     w->working_on = next_++;
     w->since = Clock::now();

@@ -12,6 +12,7 @@ struct WorkersOptions {
   int64_t count = 0;              // numbers 0 .. count-1; negative: no end
   double seconds = 0;             // 0: no limit. New numbers aren't begun after it
   double seconds_per_number = 60; // a worker that needs longer is killed
+  const bool* stop = nullptr;     // once true, no new numbers are begun
 };
 
 // Runs work(k) in a worker for each k; what it returns (one line) is given to on_line(k, line) here. on_death(k, how) for a k whose
