@@ -12,6 +12,7 @@
 #include "tools/lab/predicate.h"
 #include "tools/lab/random_inputs.h"
 #include "tools/lab/reduce.h"
+#include "tools/lab/transformer.h"
 
 namespace tenon::lab {
 namespace {
@@ -45,6 +46,7 @@ The reduction:
   --no-dims --no-values  leave dimensions, values alone
   --json               one JSON object on standard output at the end
   --quiet              no progress on standard error
+  --write-transformer=FILE   nothing is reduced: writes an optimised step of a 4-layer transformer and its inputs, to try it on
   --help               this text
 
 Exit code: 0 reduced, 1 the module doesn't fail as given, 2 bad usage, 3 a file was refused or couldn't be written.
@@ -258,10 +260,20 @@ int Run(Options o) {
   return 0;
 }
 
+int WriteTransformer(const std::string& path) {
+  const absl::StatusOr<Case> c = OptimizedTransformer();
+  if (!c.ok()) return Fail(3, c.status());
+  const absl::StatusOr<std::string> inputs = WriteCase(*c->module, c->arguments, path);
+  if (!inputs.ok()) return Fail(3, inputs.status());
+  std::cout << c->module->instruction_count() << " instructions: " << path << " " << *inputs << "\n";
+  return 0;
+}
+
 int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--help") return std::cout << kUsage, 0;
+    if (arg.rfind("--write-transformer=", 0) == 0) return WriteTransformer(arg.substr(20));
     if (arg != "--list-plants") continue;
     for (int k = 1; k <= kNumPlants; ++k) {
       const Plant plant = static_cast<Plant>(k);
