@@ -18,8 +18,8 @@ size_t KeyOf(const Instruction& op) {
 }
 
 bool Mergeable(const Instruction& op) {
-  const bool stateful = op.IsStateful() && !(Planted(Plant::kCseRng) && op.family() == Family::kRandom);
-  return op.opcode() != Opcode::kParameter && op.opcode() != Opcode::kOptBarrier && !stateful &&
+  if (Planted(Plant::kCseRng) && op.family() == Family::kRandom) return true;
+  return op.opcode() != Opcode::kParameter && op.opcode() != Opcode::kOptBarrier && !op.IsStateful() &&
          op.control_predecessors().empty() && op.control_successors().empty();
 }
 

@@ -87,7 +87,7 @@ def test_reduce_refuses_files(module, tmp_path):
     assert done.returncode == 3 and "cannot open" in done.stderr
     module.write_text(MODULE.replace("sine(x)", "sine(w)"))
     done = _run("hlo-reduce", module)
-    assert done.returncode == 3 and "line 6, column 21" in done.stderr
+    assert done.returncode == 3 and "line 6, column 22" in done.stderr
     module.write_text(MODULE)
     np.savez(tmp_path / "in.npz", in0=np.zeros((6, 10), np.float32))
     done = _run("hlo-reduce", f"--inputs={tmp_path / 'in.npz'}", module)

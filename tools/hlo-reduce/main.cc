@@ -265,7 +265,8 @@ int WriteTransformer(const std::string& path) {
   if (!c.ok()) return Fail(3, c.status());
   const absl::StatusOr<std::string> inputs = WriteCase(*c->module, c->arguments, path);
   if (!inputs.ok()) return Fail(3, inputs.status());
-  std::cout << c->module->instruction_count() << " instructions: " << path << " " << *inputs << "\n";
+  std::cout << c->module->instruction_count() << " instructions: " << path << " " << *inputs
+            << "\n";
   return 0;
 }
 
