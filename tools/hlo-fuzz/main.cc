@@ -201,6 +201,7 @@ int Main(int argc, char** argv) {
     std::cerr << "hlo-fuzz: " << wrong << " (--help tells more)\n";
     return 2;
   }
+  if (flags.plant != Plant::kNone && flags.save.empty()) flags.fuzz.reduce_seconds = 0;  // who asks wants the number
   flags.workers.seconds_per_number = 60 + 2 * flags.fuzz.reduce_seconds;
   return flags.module >= 0 ? RunModule(flags) : RunMany(flags);
 }
