@@ -9,6 +9,33 @@ namespace tenon {
 
 using llvm::Value;
 
+namespace {
+
+// floordiv or mod, rounding to -inf, by a positive divisor. A simplified index may be negative where
+// the one it came from was not: floordiv(8 - d, 3) is 2 + floordiv(2 - d, 3). Machines divide
+// unsigned numbers, so what may be negative is moved up by a multiple of the divisor.
+Value* DivideIndex(llvm::IRBuilder<>& b, Index e, Value* x, Value* divisor, bool narrow) {
+  const bool div = e->kind == IndexNode::Kind::kFloorDiv;
+  const IndexNode& inner = *e->inner;
+  auto constant = [&](int64_t c) { return llvm::ConstantInt::getSigned(x->getType(), c); };
+  const bool known = inner.bounded && inner.low.is_constant();
+  if (inner.bounded && (known ? inner.low.constant() : LowerBound(inner.low)) >= 0)
+    return div ? b.CreateUDiv(x, divisor) : b.CreateURem(x, divisor);
+  if (known && inner.high.is_constant() && e->divisor.is_constant()) {
+    const int64_t n = e->divisor.constant(), up = (n - 1 - inner.low.constant()) / n;
+    if (inner.high.constant() < (narrow ? INT32_MAX : INT64_MAX) - up * n) {
+      x = b.CreateAdd(x, constant(up * n));
+      return div ? b.CreateSub(b.CreateUDiv(x, divisor), constant(up)) : b.CreateURem(x, divisor);
+    }
+  }
+  Value* rest = b.CreateSRem(x, divisor);
+  Value* below = b.CreateICmpSLT(rest, constant(0));
+  if (!div) return b.CreateSelect(below, b.CreateAdd(rest, divisor), rest);
+  return b.CreateAdd(b.CreateSDiv(x, divisor), b.CreateSExt(below, x->getType()));
+}
+
+}  // namespace
+
 Value* KernelEmitter::EmitDim(Dim d) {
   if (d.is_constant()) return I64(d.constant());
   if (auto it = dims_.find(d); it != dims_.end()) return it->second;
@@ -126,15 +153,10 @@ Val KernelEmitter::ScalarIndexUncached(Index e, const Guard* guard) {
       return sum;
     }
     case IndexNode::Kind::kFloorDiv:
-    case IndexNode::Kind::kMod: {
-      // Negative values occur only where a guard is false, and are not used then: unsigned is
-      // right.
-      const bool div = e->kind == IndexNode::Kind::kFloorDiv;
-      return Binary(ScalarIndex(e->inner, guard), Val{.v = {EmitDim(e->divisor)}},
-                    [div](auto& b, Value* x, Value* y) {
-                      return div ? b.CreateUDiv(x, y) : b.CreateURem(x, y);
-                    });
-    }
+    case IndexNode::Kind::kMod:
+      return Binary(
+          ScalarIndex(e->inner, guard), Val{.v = {EmitDim(e->divisor)}},
+          [e](auto& b, Value* x, Value* y) { return DivideIndex(b, e, x, y, /*narrow=*/false); });
     case IndexNode::Kind::kRuntime:
       return RuntimeValue(e, guard, /*vector=*/false);
   }
@@ -247,10 +269,9 @@ Val KernelEmitter::VectorIndexUncached(Index e, const Guard* guard, bool narrow)
     }
     case IndexNode::Kind::kFloorDiv:
     case IndexNode::Kind::kMod: {
-      const bool div = e->kind == IndexNode::Kind::kFloorDiv;
       Val inner = VectorIndexUncached(e->inner, guard, narrow);
-      return Binary(inner, constant(e->divisor), [div](auto& b, Value* x, Value* y) {
-        return div ? b.CreateUDiv(x, y) : b.CreateURem(x, y);
+      return Binary(inner, constant(e->divisor), [e, narrow](auto& b, Value* x, Value* y) {
+        return DivideIndex(b, e, x, y, narrow);
       });
     }
     case IndexNode::Kind::kRuntime: {
