@@ -94,29 +94,51 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
   return made;
 }
 
-absl::StatusOr<std::vector<Literal>> LiteralExecutable::Run(absl::Span<const Literal> args, double* run_us) const {
+struct LiteralExecutable::Session::Impl {
+  Executable* executable;
+  std::vector<Buffer> inputs, outputs;
+  std::vector<TenonTensor> in, out;
+};
+
+LiteralExecutable::Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LiteralExecutable::Session::~Session() = default;
+
+absl::Status LiteralExecutable::Session::Run(double* run_us) {
+  const auto begin = Clock::now();
+  const RunResult result = impl_->executable->Run(impl_->in.data(), impl_->out.data());
+  if (run_us != nullptr) *run_us = Since(begin) * 1e3;
+  return result.code == TENON_OK ? absl::OkStatus() : absl::Status(result.kind, result.error);
+}
+
+std::vector<Literal> LiteralExecutable::Session::Results() const {
+  std::vector<Literal> results;
+  for (const Buffer& b : impl_->outputs) results.push_back(b.ToLiteral());
+  return results;
+}
+
+absl::StatusOr<std::unique_ptr<LiteralExecutable::Session>> LiteralExecutable::Prepare(absl::Span<const Literal> args) const {
   if (args.size() != parameters_.size()) {
     return absl::InvalidArgumentError(absl::StrCat("wanted ", parameters_.size(), " arguments, got ", args.size()));
   }
-  std::vector<Buffer> inputs, outputs;
+  auto impl = std::make_unique<Session::Impl>();
+  impl->executable = executable_.get();
   for (size_t i = 0; i < args.size(); ++i) {
     if (!Shape::Compatible(args[i].shape(), parameters_[i])) {
       return absl::InvalidArgumentError(absl::StrCat("argument ", i, ": wanted ", parameters_[i].ToString(), ", got ",
                                                      args[i].shape().ToString()));
     }
-    inputs.emplace_back(parameters_[i]).Fill(args[i]);
+    impl->inputs.emplace_back(parameters_[i]).Fill(args[i]);
   }
-  for (const Shape& leaf : leaves_) outputs.emplace_back(leaf);
-  std::vector<TenonTensor> in, out;
-  for (Buffer& b : inputs) in.push_back(b.Tensor());
-  for (Buffer& b : outputs) out.push_back(b.Tensor());
-  const auto begin = Clock::now();
-  const RunResult result = executable_->Run(in.data(), out.data());
-  if (run_us != nullptr) *run_us = Since(begin) * 1e3;
-  if (result.code != TENON_OK) return absl::Status(result.kind, result.error);
-  std::vector<Literal> results;
-  for (const Buffer& b : outputs) results.push_back(b.ToLiteral());
-  return results;
+  for (const Shape& leaf : leaves_) impl->outputs.emplace_back(leaf);
+  for (Buffer& b : impl->inputs) impl->in.push_back(b.Tensor());
+  for (Buffer& b : impl->outputs) impl->out.push_back(b.Tensor());
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+absl::StatusOr<std::vector<Literal>> LiteralExecutable::Run(absl::Span<const Literal> args, double* run_us) const {
+  TENON_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Prepare(args));
+  TENON_RETURN_IF_ERROR(session->Run(run_us));
+  return session->Results();
 }
 
 }  // namespace tenon

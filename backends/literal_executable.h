@@ -21,6 +21,23 @@ class LiteralExecutable {
   // `args` by parameter number; returns the leaves of the root. Thread-safe. `run_us`: time of the run alone.
   absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args, double* run_us = nullptr) const;
   double compile_ms() const { return compile_ms_; }
+  Executable& executable() const { return *executable_; }
+
+  // Arguments and results laid out once, for any number of runs: what a benchmark times. One run at a time; the executable must
+  // outlive it.
+  class Session {
+   public:
+    ~Session();
+    absl::Status Run(double* run_us = nullptr);
+    std::vector<Literal> Results() const;
+
+   private:
+    friend class LiteralExecutable;
+    struct Impl;
+    explicit Session(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+  };
+  absl::StatusOr<std::unique_ptr<Session>> Prepare(absl::Span<const Literal> args) const;
 
  private:
   std::vector<Shape> parameters_, leaves_;

@@ -88,11 +88,15 @@ Pool& ThePool() {
 
 }  // namespace
 
+static std::atomic<int> most_threads{16};
+
 int PoolThreads() {
   static const int threads =
       std::clamp<int>(static_cast<int>(std::thread::hardware_concurrency()), 1, 16);
-  return threads;
+  return std::min(threads, most_threads.load(std::memory_order_relaxed));
 }
+
+void LimitPoolThreads(int threads) { most_threads.store(std::max(1, threads)); }
 
 void PoolParallelFor(int64_t begin, int64_t end, int64_t grain, void (*fn)(void*, int64_t, int64_t),
                      void* arg) {

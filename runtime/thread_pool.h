@@ -11,6 +11,8 @@ namespace tenon {
 void PoolParallelFor(int64_t begin, int64_t end, int64_t grain, void (*fn)(void*, int64_t, int64_t),
                      void* arg);
 int PoolThreads();
+// At most so many from now on (1 or more): a tool's flag, before the first work.
+void LimitPoolThreads(int threads);
 
 // Before and after fork(): see runtime/fork.h.
 void LockPool();

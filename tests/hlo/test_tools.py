@@ -208,3 +208,57 @@ def test_opt_json_has_everything(module):
     missing = _run("hlo-opt", "--json", module.with_name("missing.hlo"))
     assert missing.returncode == 1 and json.loads(missing.stdout)["error"]["code"] == "NOT_FOUND"
     assert _run("hlo-opt", "--stage=nonsense", module).returncode == 2
+
+
+# ---- hlo-run: what runs cost
+DOT = """HloModule dot
+ENTRY e {
+  x = f32[8,16] parameter(0)
+  y = f32[16,4] parameter(1)
+  d = f32[8,4] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = f32[8,4] tanh(d), metadata={source_file="net.py" source_line=3}
+}
+"""
+
+
+def test_run_bench(module):
+    module.write_text(DOT)
+    done = _run("hlo-run", "--bench", "--isa=sse4", "--threads=1", module)
+    head, compiled, run = done.stdout.splitlines()
+    assert done.returncode == 0 and head == "sse4, 1 threads"
+    assert compiled.startswith("compile ") and all(f" {phase} " in compiled for phase in ("passes", "plan", "llvm"))
+    assert all(word in run for word in ("min", "median", "90%"))
+    (line,) = _json_lines(_run("hlo-run", "--bench", "--json", "--repeat=30", module))
+    times = line["bench"]["run_us"]
+    assert line["ok"] and times["runs"] == 30 and 0 < times["min"] <= times["median"] <= times["p90"]
+    assert line["bench"]["compile_ms"]["total"] >= line["bench"]["compile_ms"]["llvm"] > 0
+
+
+def test_run_profile(module):
+    module.write_text(DOT)
+    done = _run("hlo-run", "--profile", module)
+    assert done.returncode == 0 and "aten.mm.out d" in done.stdout and "k0 fusion_t  [net.py:3]" in done.stdout
+    (line,) = _json_lines(_run("hlo-run", "--profile", "--json", "--repeat=10", module))
+    steps = {s["name"]: s for s in line["profile"]["steps"]}
+    assert set(steps) == {"d", "fusion_t"} and abs(sum(s["share"] for s in steps.values()) - 1) < 1e-6
+    assert steps["d"]["flops"] == 2 * 8 * 16 * 4 and steps["d"]["bytes"] == 4 * (8 * 16 + 16 * 4 + 8 * 4)
+    assert all(s["executions"] == 1 and s["us"] > 0 and s["gb_per_s"] > 0 for s in steps.values())
+    times = [s["us"] for s in line["profile"]["steps"]]
+    assert times == sorted(times, reverse=True)
+
+
+def test_run_json_compares_and_tells_errors(module):
+    (line,) = _json_lines(_run("hlo-run", "--json", module))
+    assert line["ok"] and [c["within"] for c in line["compared"]] == [True, True]
+    module.write_text(MODULE.replace("sine(x)", "sine(y)"))
+    done = _run("hlo-run", "--json", module)
+    assert done.returncode == 3 and "defined before" in json.loads(done.stdout)["error"]["message"]
+    assert _run("hlo-run", "--bench", "--backend=eval", module).returncode == 2
+    assert _run("hlo-run", "--repeat=-1", module).returncode == 2
+
+
+def test_run_writes_a_page_with_the_timeline(module, tmp_path):
+    module.write_text(DOT)
+    assert _run("hlo-run", "--profile", f"--html={tmp_path / 'p.html'}", module).returncode == 0
+    page = (tmp_path / "p.html").read_text()
+    assert '"trace":[[0,' in page and "define void @k0" in page
