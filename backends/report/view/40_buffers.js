@@ -22,7 +22,7 @@ class BuffersPane {
     const i = writer && module.byName.get(writer.name);
     const kinds = i && i.calls.length ? i.calls.flatMap((c) => module.computations[c].instructions.map((k) => module.instructions[k].family)) : i ? [i.family] : [];
     const family = ['contraction', 'reduction', 'indexing', 'elementwise'].find((f) => kinds.includes(f));
-    return `var(--${family || (writer && writer.kind === 'call' ? 'contraction' : 'movement')})`;
+    return `var(--${family || (writer && writer.op ? 'contraction' : 'movement')})`;
   }
 
   describe(v) {

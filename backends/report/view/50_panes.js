@@ -37,7 +37,7 @@ class CostsPane {
 
   show(main) {
     const {graph, app} = this, steps = graph.steps.filter((s) => !s.control), most = Math.max(1e-9, ...steps.map((s) => s.share));
-    const kinds = [...groupBy(steps, (s) => s.kind === 'call' && s.reason.startsWith('library') ? 'library calls' : s.kind === 'call' ? 'framework calls' : s.kind === 'kernel' ? 'kernels' : s.kind === 'copy' ? 'copies' : s.kind)];
+    const kinds = [...groupBy(steps, (s) => s.kind === 'library' || s.kind === 'call' && s.reason.startsWith('library') ? 'library calls' : s.kind === 'call' ? 'framework calls' : s.kind === 'kernel' ? 'kernels' : s.kind === 'copy' ? 'copies' : s.kind)];
     const byKind = table([
       {title: 'what', cell: ([k]) => k},
       {title: 'steps', cell: ([, l]) => l.length, number: true},
@@ -81,7 +81,7 @@ class StepsPane {
       {title: 'step', cell: (s) => s.position, number: true},
       {title: p.tier === 'native' ? 'instruction' : 'ATen node', cell: (s) => el('span', {style: `padding-left:${14 * s.depth}px`}, nameLink(app, s.name))},
       {title: 'runs', cell: (s) => el('span', {class: 'name'}, s.op || (s.kernel !== undefined ? p.kernels[s.kernel].symbol : s.kind + (s.regions ? ' ' + s.regions.map((r) => p.regions[r].name || 'r' + r).join(', ') : '')))},
-      {title: 'why', cell: (s) => s.kind === 'call' ? s.reason : s.kind === 'kernel' ? el('span', {class: 'name dim'}, cut(p.kernels[s.kernel].plan.split(' phases=')[0], 60)) : s.depth === 0 && p.regions[s.region].name === 'commit' ? 'write-back' : ''},
+      {title: 'why', cell: (s) => s.kind === 'call' || s.kind === 'library' ? s.reason : s.kind === 'kernel' ? el('span', {class: 'name dim'}, cut(p.kernels[s.kernel].plan.split(' phases=')[0], 60)) : s.depth === 0 && p.regions[s.region].name === 'commit' ? 'write-back' : ''},
       {title: 'reads', cell: (s) => values(s.reads)},
       {title: 'writes', cell: (s) => values(s.writes)},
       graph.measured && {title: 'time', cell: (s) => timeText(s.ns), number: true},

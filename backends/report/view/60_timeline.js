@@ -22,7 +22,7 @@ class TimelinePane {
     for (const e of this.events) {
       if (e.end < this.from || e.begin > this.to) continue;
       const s = e.step, w = Math.max(0.6, x(e.end) - x(e.begin)), y = top + s.depth * row;
-      const color = s.control ? 'var(--control)' : s.kind === 'call' ? 'var(--contraction)' : s.kind === 'copy' ? 'var(--movement)' : 'var(--elementwise)';
+      const color = s.control ? 'var(--control)' : s.kind === 'call' || s.kind === 'library' ? 'var(--contraction)' : s.kind === 'copy' ? 'var(--movement)' : 'var(--elementwise)';
       picture.append(hover(svg('rect', {class: 'live', x: x(e.begin), y, width: w, height: row - 6, fill: color, onclick: () => this.app.goStep(s)}),
         () => `${s.name}${s.op ? '  ' + s.op : ''}\n${timeText(e.end - e.begin)} from ${timeText(e.begin) || '0'}${s.bytes && !s.control ? `\n${(s.bytes / (e.end - e.begin)).toFixed(1)} GB/s, ${(s.flops / (e.end - e.begin)).toFixed(1)} GFLOP/s` : ''}\n${s.source}`));
       const begin = Math.max(0, x(e.begin)), letters = Math.floor((Math.min(W, x(e.end)) - begin - 8) / 6.2);

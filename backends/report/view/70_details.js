@@ -9,7 +9,7 @@ function stepFacts(app, graph, s) {
   const kernel = s.kernel === undefined ? null : graph.program.kernels[s.kernel], code = kernel ? graph.code[kernel.symbol] || {} : {};
   const valueLinks = (list) => list.map((v) => [el('a', {onclick: () => app.selectValue(graph.values[v])}, 'v' + v), ' ']);
   return [
-    el('h3', {}, `step ${s.position}: ${s.control ? s.kind : s.kind === 'call' ? s.op : kernel ? 'kernel ' + kernel.symbol : s.kind}`),
+    el('h3', {}, `step ${s.position}: ${s.control ? s.kind : s.op ? s.op : kernel ? 'kernel ' + kernel.symbol : s.kind}`),
     facts([
       ['name', s.name],
       ['reason', s.reason],
