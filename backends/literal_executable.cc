@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "passes/pass.h"
 #include "runtime/plain_host.h"
 
 namespace tenon {
@@ -67,6 +68,10 @@ struct Buffer {
 absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(const Module& module, const CompileOptions& options,
                                                                               const TenonHost* host, int64_t max_grain) {
   auto made = std::make_unique<LiteralExecutable>();
+  // What is returned may be smaller than the bound that the program states: known only after this pass.
+  std::unique_ptr<Module> resolved = module.Clone();
+  PassContext context;
+  TENON_RETURN_IF_ERROR(FindPass("static-sizes")->run(*resolved, context).status());
   for (const Instruction* p : module.entry()->parameters()) {
     if (!p->shape().is_array() || !p->shape().is_static()) {
       return absl::UnimplementedError(
@@ -74,14 +79,15 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
     }
     made->parameters_.push_back(p->shape());
   }
-  made->leaves_ = FlattenShape(module.entry()->root()->shape());
+  made->leaves_ = FlattenShape(resolved->entry()->root()->shape());
   for (const Shape& leaf : made->leaves_) {
     if (!leaf.is_array() || !leaf.is_static()) {
       return absl::UnimplementedError(absl::StrCat("result ", leaf.ToString(), ": the CPU backend returns static arrays"));
     }
   }
   const auto start = Clock::now();
-  TENON_ASSIGN_OR_RETURN(Program program, CompileToProgram(module.Clone(), BindingOf(module), options));
+  Binding binding = BindingOf(*resolved);
+  TENON_ASSIGN_OR_RETURN(Program program, CompileToProgram(std::move(resolved), std::move(binding), options));
   for (Region& region : program.regions) {
     for (Step& step : region.steps) {
       auto* kernel = std::get_if<KernelStep>(&step.body);

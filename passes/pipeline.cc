@@ -16,6 +16,7 @@ const std::vector<std::string>& DefaultPipeline() {
       "order-random",
       "inline-calls",
       "single-device",
+      "static-sizes",
       "expand-scan",
       "expand-composites",
       "expand-contractions",

@@ -181,7 +181,9 @@ def test_many_threads(hlo):
     assert wrong == []
 
 
-def test_custom_calls(hlo):
+@pytest.mark.parametrize("run", ["evaluate", "run"])
+def test_custom_calls(hlo, run):
+    execute = getattr(hlo, run)
     text = """ENTRY e { x = f32[3] parameter(0)
       ROOT r = (f32[3], bf16[]) custom-call(x), custom_call_target="shift", backend_config="by=2" }"""
     seen = []
@@ -194,19 +196,19 @@ def test_custom_calls(hlo):
     hlo.register_custom_call("shift", shift)
     try:
         assert "shift" in hlo.custom_calls()
-        moved, total = hlo.evaluate(text, [np.arange(3, dtype=np.float32)])
+        moved, total = execute(text, [np.arange(3, dtype=np.float32)])
         assert moved.tolist() == [2, 3, 4] and total == 3 and total.dtype == ml_dtypes.bfloat16
         assert seen == [("shift", "by=2", [("f32", (3,)), ("bf16", ())])]
         hlo.register_custom_call("shift", lambda call, x: 1 / 0)
         with pytest.raises(ValueError, match='custom-call r to "shift": ZeroDivisionError: division by zero'):
-            hlo.evaluate(text, [np.zeros(3, np.float32)])
+            execute(text, [np.zeros(3, np.float32)])
         hlo.register_custom_call("shift", lambda call, x: [x, x])
         with pytest.raises(ValueError, match=r"result 1: wanted shape \(\), got \(3,\)"):
-            hlo.evaluate(text, [np.zeros(3, np.float32)])
+            execute(text, [np.zeros(3, np.float32)])
     finally:
         hlo.register_custom_call("shift", None)
     with pytest.raises(NotImplementedError):
-        hlo.evaluate(text, [np.zeros(3, np.float32)])
+        execute(text, [np.zeros(3, np.float32)])
 
 
 def _ffi(target, inputs, outputs, config="{}"):
