@@ -194,38 +194,44 @@ absl::StatusOr<Literal> RaggedDot(Context&, const Instruction& i, Operands opera
     return o;
   };
   const int64_t groups = contracting ? sizes.num_elements() : 1;
-  int64_t out = 0;
-  for (int64_t g = 0; g < groups; ++g) {
-    ForEachIndex(batch, [&](const Index& b) {
-      ForEachIndex(lhs_free, [&](const Index& m) {
-        ForEachIndex(rhs_free, [&](const Index& n) {
-          std::complex<double> sum = 0;
-          ForEachIndex(inner, [&](const Index& k) {
-            const std::vector<int64_t>& which = contracting ? lhs_contracting : l.free;
-            const Index& index = contracting ? k : m;
-            int64_t position = 0;
-            for (size_t d = 0; d < which.size(); ++d) {
-              if (which[d] == ragged) position = index[d];
-            }
-            const int64_t group = group_of[position];
-            if (group < 0 || (contracting && group != g)) return;
-            int64_t a = offset(b, l.batch, lhs_strides) + offset(m, l.free, lhs_strides) +
-                        offset(k, lhs_contracting, lhs_strides);
-            int64_t c = offset(b, r.batch, rhs_strides) + offset(n, r.free, rhs_strides) +
-                        offset(k, rhs_contracting, rhs_strides);
-            if (!contracting) c += group * rhs_strides[group_dims[0]];
-            sum += lhs.GetAsComplex(a) * rhs.GetAsComplex(c);
+  auto in_order = [](const std::vector<int64_t>& dims) {
+    std::vector<int64_t> order(dims.size());
+    for (size_t d = 0; d < order.size(); ++d) order[d] = static_cast<int64_t>(d);
+    return order;
+  };
+  return WithAccumulator(result.type(), [&]<typename T>(T) -> absl::StatusOr<Literal> {
+    const std::vector<T> x = Widened<T>(lhs, in_order(lhs_dims), result.type());
+    const std::vector<T> y = Widened<T>(rhs, in_order(rhs_dims), result.type());
+    std::vector<T> out;
+    for (int64_t g = 0; g < groups; ++g) {
+      ForEachIndex(batch, [&](const Index& b) {
+        ForEachIndex(lhs_free, [&](const Index& m) {
+          ForEachIndex(rhs_free, [&](const Index& n) {
+            T sum = 0;
+            ForEachIndex(inner, [&](const Index& k) {
+              const std::vector<int64_t>& which = contracting ? lhs_contracting : l.free;
+              const Index& index = contracting ? k : m;
+              int64_t position = 0;
+              for (size_t d = 0; d < which.size(); ++d) {
+                if (which[d] == ragged) position = index[d];
+              }
+              const int64_t group = group_of[position];
+              if (group < 0 || (contracting && group != g)) return;
+              int64_t a = offset(b, l.batch, lhs_strides) + offset(m, l.free, lhs_strides) +
+                          offset(k, lhs_contracting, lhs_strides);
+              int64_t c = offset(b, r.batch, rhs_strides) + offset(n, r.free, rhs_strides) +
+                          offset(k, rhs_contracting, rhs_strides);
+              if (!contracting) c += group * rhs_strides[group_dims[0]];
+              sum += x[a] * y[c];
+            });
+            out.push_back(sum);
           });
-          std::byte* to = result.mutable_bytes() + out * ByteWidth(result.type());
-          std::byte wide[kDomainBytes];
-          DomainConverter(PrimitiveType::kC128, result.type())(&sum, wide, 1);
-          StorerOf(result.type())(wide, to, 1);
-          ++out;
         });
       });
-    });
-  }
-  return result;
+    }
+    StoreAll(out, &result);
+    return result;
+  });
 }
 
 // One spatial dimension of a convolution, with its extents in input, kernel and output.

@@ -172,6 +172,42 @@ Instruction* RandomConvolution(Random& r, Computation* c) {
   return b.Make(Opcode::kConvolution, {input, weights}, attrs, WithRandomLayout(r, type, y));
 }
 
+// Ragged along a free, contracting or batch dim; group sizes that don't cover the dim, or more than it.
+Instruction* RandomRaggedDot(Random& r, Computation* c) {
+  const auto [lhs_type, rhs_type, type] = Types(r);
+  const int64_t batch = r.In(1, 3), m = r.In(1, 9), k = r.In(1, 9), n = r.In(1, 20), groups = r.In(1, 4), mode = r.Below(3);
+  Builder b(c);
+  Attributes attrs;
+  auto ints = [&](Attr a, Ints v) { attrs.set(a, std::move(v)); };
+  // lhs [batch, k, m], rhs [group,] [k, batch, n]
+  ints(Attr::kLhsBatchDims, {0});
+  ints(Attr::kLhsContractingDims, {1});
+  ints(Attr::kLhsRaggedDims, {mode == 0 ? 2 : mode == 1 ? 1 : 0});
+  ints(Attr::kRhsBatchDims, {mode == 0 ? 2 : 1});
+  ints(Attr::kRhsContractingDims, {mode == 0 ? 1 : 0});
+  if (mode == 0) ints(Attr::kRhsGroupDims, {0});
+  const Ints rhs = mode == 0 ? Ints{groups, k, batch, n} : Ints{k, batch, n};
+  const Ints result = mode == 1 ? Ints{groups, batch, m, n} : Ints{batch, m, n};
+  Instruction* x = b.Parameter(0, WithRandomLayout(r, lhs_type, {batch, k, m}));
+  Instruction* y = b.Parameter(1, WithRandomLayout(r, rhs_type, rhs));
+  Instruction* sizes = b.Parameter(2, Shape::Array(r.OneIn(2) ? P::kS32 : P::kU64, Ints{groups}));
+  return b.Make(Opcode::kRaggedDot, {x, y, sizes}, attrs, WithRandomLayout(r, type, result));
+}
+
+Instruction* RandomScaledDot(Random& r, Computation* c) {
+  static constexpr P kOperands[] = {P::kF8E4M3FN, P::kF8E5M2, P::kBF16, P::kF32}, kResults[] = {P::kF32, P::kBF16, P::kF64};
+  const int64_t m = r.In(1, 9), n = r.In(1, 20), blocks[2] = {r.In(1, 3), r.In(1, 3)}, k = 6 * r.In(1, 3);
+  Builder b(c);
+  Attributes attrs;
+  attrs.set(Attr::kLhsContractingDims, Ints{1});
+  attrs.set(Attr::kRhsContractingDims, Ints{0});
+  Instruction* x = b.Parameter(0, WithRandomLayout(r, kOperands[r.Below(4)], {m, k}));
+  Instruction* y = b.Parameter(1, WithRandomLayout(r, kOperands[r.Below(4)], {k, n}));
+  Instruction* sx = b.Parameter(2, Shape::Array(kOperands[r.Below(4)], Ints{m, blocks[0]}));
+  Instruction* sy = b.Parameter(3, r.OneIn(3) ? Shape::Scalar(P::kF32) : Shape::Array(kOperands[r.Below(4)], Ints{blocks[1], 1}));
+  return b.Make(Opcode::kScaledDot, {x, y, sx, sy}, attrs, WithRandomLayout(r, kResults[r.Below(3)], {m, n}));
+}
+
 std::vector<std::string> Isas() {
   std::vector<std::string> isas;
   for (const char* isa : {"sse4", "avx2", "avx512"}) {
@@ -213,6 +249,16 @@ TEST(RandomContractions, DotsEqualTheEvaluator) {
 TEST(RandomContractions, ConvolutionsEqualTheEvaluator) {
   const std::vector<std::string> isas = Isas();
   for (int i = 0; i < kModules; ++i) CheckRandom(5000 + i, RandomConvolution, isas[i % isas.size()]);
+}
+
+TEST(RandomContractions, RaggedDotsEqualTheEvaluator) {
+  const std::vector<std::string> isas = Isas();
+  for (int i = 0; i < kModules / 2; ++i) CheckRandom(7000 + i, RandomRaggedDot, isas[i % isas.size()]);
+}
+
+TEST(RandomContractions, ScaledDotsEqualTheEvaluator) {
+  const std::vector<std::string> isas = Isas();
+  for (int i = 0; i < kModules / 4; ++i) CheckRandom(8000 + i, RandomScaledDot, isas[i % isas.size()]);
 }
 
 }  // namespace
