@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "passes/pass.h"
 #include "runtime/plain_host.h"
@@ -21,7 +22,9 @@ struct Buffer {
   std::vector<int64_t> sizes, strides;
   std::vector<std::byte> bytes;
 
-  explicit Buffer(const Shape& s) : shape(s), sizes(s.constant_dims()) {
+  explicit Buffer(const Shape& s) : shape(s) {
+    if (!s.is_array()) return;
+    sizes = s.constant_dims();
     for (Dim d : s.strides()) strides.push_back(d.constant());
     bytes.resize(std::max<int64_t>(1, s.byte_size().constant()));
   }
@@ -49,11 +52,13 @@ struct Buffer {
   }
 
   void Fill(const Literal& from) {
+    if (!shape.is_array()) return;
     const int64_t width = ByteWidth(shape.element_type());
     ForEach([&](int64_t here, int64_t there) { std::memcpy(bytes.data() + here, from.bytes() + there, width); });
   }
 
   Literal ToLiteral() const {
+    if (!shape.is_array()) return Literal(shape);
     Literal literal(Shape::Array(shape.element_type(), sizes));
     const int64_t width = ByteWidth(shape.element_type());
     if (literal.num_elements() == 0) return literal;
@@ -62,6 +67,19 @@ struct Buffer {
     return literal;
   }
 };
+
+// Static arrays, and tokens, which are nothing.
+bool CanPass(const Shape& shape) {
+  return absl::c_all_of(FlattenShape(shape), [](const Shape& leaf) { return leaf.is_array() ? leaf.is_static() : leaf.element_type() == PrimitiveType::kToken; });
+}
+
+void AddInputs(const Shape& shape, const Literal& from, std::vector<Buffer>* inputs) {
+  if (!shape.is_tuple()) {
+    inputs->emplace_back(shape).Fill(from);
+    return;
+  }
+  for (size_t i = 0; i < shape.elements().size(); ++i) AddInputs(shape.element(static_cast<int64_t>(i)), from.elements()[i], inputs);
+}
 
 }  // namespace
 
@@ -73,7 +91,7 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
   PassContext context;
   TENON_RETURN_IF_ERROR(FindPass("static-sizes")->run(*resolved, context).status());
   for (const Instruction* p : module.entry()->parameters()) {
-    if (!p->shape().is_array() || !p->shape().is_static()) {
+    if (!CanPass(p->shape())) {
       return absl::UnimplementedError(
           absl::StrCat("parameter ", p->name(), " = ", p->shape().ToString(), ": the CPU backend takes static arrays"));
     }
@@ -81,7 +99,7 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
   }
   made->leaves_ = FlattenShape(resolved->entry()->root()->shape());
   for (const Shape& leaf : made->leaves_) {
-    if (!leaf.is_array() || !leaf.is_static()) {
+    if (!CanPass(leaf)) {
       return absl::UnimplementedError(absl::StrCat("result ", leaf.ToString(), ": the CPU backend returns static arrays"));
     }
   }
@@ -133,7 +151,7 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable::Session>> LiteralExecutable::P
       return absl::InvalidArgumentError(absl::StrCat("argument ", i, ": wanted ", parameters_[i].ToString(), ", got ",
                                                      args[i].shape().ToString()));
     }
-    impl->inputs.emplace_back(parameters_[i]).Fill(args[i]);
+    AddInputs(parameters_[i], args[i], &impl->inputs);
   }
   for (const Shape& leaf : leaves_) impl->outputs.emplace_back(leaf);
   for (Buffer& b : impl->inputs) impl->in.push_back(b.Tensor());

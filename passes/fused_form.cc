@@ -3,10 +3,12 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/library/describe.h"
+#include "passes/control_flow.h"
 #include "passes/memory/strided_view.h"
 
 namespace tenon {
@@ -23,6 +25,8 @@ bool AllowedOutside(const Instruction& op, ViewCache& views) {
     case Opcode::kGetTupleElement:
     case Opcode::kWhile:
     case Opcode::kConditional:
+    case Opcode::kOptBarrier:
+    case Opcode::kAfterAll:
     case Opcode::kCopy:
     case Opcode::kDot:
     case Opcode::kFusion: return true;
@@ -41,6 +45,21 @@ absl::Status CheckFusion(const Instruction& fusion) {
     if (bad) return absl::InternalError(absl::StrCat("fusion ", fusion.name(), " must not contain ", op->ToString()));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckOutside(const Instruction& op, ViewCache& views) {
+  if (!AllowedOutside(op, views)) {
+    if (op.opcode() == Opcode::kCustomCall) {
+      return absl::UnimplementedError(absl::StrCat("custom-call ", op.name(), ": custom-call target \"", op.custom_call_target(),
+                                                   "\" is not registered"));
+    }
+    return absl::UnimplementedError(absl::StrCat("no CPU code for ", std::string(OpcodeName(op.opcode())), " \"", op.name(),
+                                                 "\" (", op.shape().ToString(), ")"));
+  }
+  if (op.shape().is_array() && !op.shape().has_layout()) {
+    return absl::InternalError(absl::StrCat("fused form: ", op.name(), " has no layout"));
+  }
+  return op.opcode() == Opcode::kFusion ? CheckFusion(op) : absl::OkStatus();
 }
 
 }  // namespace
@@ -76,18 +95,14 @@ bool IsViewOp(const Instruction& op) { return ViewCache().IsView(op); }
 absl::Status CheckFusedForm(const Module& module) {
   if (!module.is_scheduled) return absl::InternalError("fused form: the module is not scheduled");
   ViewCache views;
-  for (const Instruction* op : module.entry()->instructions()) {
-    if (!AllowedOutside(*op, views)) {
-      if (op->opcode() == Opcode::kCustomCall) {
-        return absl::UnimplementedError(absl::StrCat("custom-call ", op->name(), ": custom-call target \"", op->custom_call_target(),
-                                                     "\" is not registered"));
+  absl::flat_hash_set<const Computation*> called;
+  for (const Computation* c : ControlComputations(module)) {
+    for (const Instruction* op : c->instructions()) {
+      TENON_RETURN_IF_ERROR(CheckOutside(*op, views));
+      for (const Computation* region : ControlRegions(*op)) {
+        if (called.insert(region).second) continue;
+        return absl::InternalError(absl::StrCat("fused form: ", region->name(), " has several callers, ", op->name(), " is one"));
       }
-      return absl::UnimplementedError(absl::StrCat("no CPU code for ", std::string(OpcodeName(op->opcode())), " \"", op->name(),
-                                                   "\" (", op->shape().ToString(), ")"));
-    }
-    if (op->opcode() == Opcode::kFusion) TENON_RETURN_IF_ERROR(CheckFusion(*op));
-    if (op->shape().is_array() && !op->shape().has_layout()) {
-      return absl::InternalError(absl::StrCat("fused form: ", op->name(), " has no layout"));
     }
   }
   return absl::OkStatus();

@@ -1,7 +1,8 @@
 // The form that the pipeline leaves for the backends. CheckFusedForm() asserts it.
 //
 // In the entry computation (and in while/conditional computations reachable from it) every instruction is one of
-//   parameter, constant, tuple, get-tuple-element, while, conditional, copy,
+//   parameter, constant, tuple, get-tuple-element, while, conditional (regions of their own: one caller each), copy,
+//   opt-barrier, after-all (nothing at run time),
 //   a *view op*: bitcast, or reshape / transpose / slice / broadcast / reverse-free movement that is a pure re-stride of its
 //     operand's buffer (the backend turns it into a View; copy insertion has put `copy` where it cannot be one),
 //   dot that a library takes (bias folding is left to the backend),

@@ -1,24 +1,23 @@
-// InlineCalls: a call becomes the instructions of what it calls. (JAX writes its jitted functions as calls.) So does a fusion that
-// isn't ours: another compiler's module is fused anew.
+// InlineCalls: a call becomes the instructions of what it calls. (JAX writes its jitted functions as calls.)
+//
+//   call                         as it stands
+//   async-start, -update, -done  the result is there at once: start is the tuple ((operands), result, zeros...), done its element 1
+//   fusion without our form      what another compiler fused (XLA's optimised dumps) is taken apart and fused again by us
 //
 // First, before everything that looks at one computation at a time. Computations are visited callees first, so one round does it.
 #include "absl/container/flat_hash_map.h"
+#include "hlo/builder.h"
+#include "passes/fused_form.h"
 #include "passes/pass.h"
 
 namespace tenon {
 namespace {
 
-// What an instruction to be inlined calls; else null.
-Computation* CalleeOf(const Instruction& op) {
-  if (op.opcode() == Opcode::kCall) return op.to_apply();
-  const bool foreign = op.opcode() == Opcode::kFusion && op.backend_config().find("\"tenon\"") == std::string::npos;
-  return foreign ? op.fused_computation() : nullptr;
-}
-
-void Inline(Instruction* call, Computation* callee) {
+// The root of a copy of `called` in the caller.
+Instruction* Inlined(Instruction* call, const Computation* called) {
   Computation* c = call->parent();
   absl::flat_hash_map<const Instruction*, Instruction*> here;
-  for (Instruction* op : callee->PostOrder()) {
+  for (Instruction* op : called->PostOrder()) {
     if (op->opcode() == Opcode::kParameter) {
       here[op] = call->operand(op->parameter_number());
       continue;
@@ -36,9 +35,37 @@ void Inline(Instruction* call, Computation* callee) {
   for (Instruction* after : call->control_successors()) {
     for (Instruction* before : call->control_predecessors()) after->AddControlPredecessor(before);
   }
-  call->ClearControlEdges();
-  call->ReplaceAllUsesWith(here.at(callee->root()));
-  c->Remove(call);
+  return here.at(called->root());
+}
+
+Instruction* Started(Instruction* start) {
+  Instruction* result = Inlined(start, start->fused_computation());
+  Builder b(start->parent());
+  b.set_metadata(start->metadata());
+  std::vector<Instruction*> parts = {b.Tuple(start->operands()), result};
+  for (size_t i = 2; i < start->shape().elements().size(); ++i) {
+    const Shape& shape = start->shape().element(i);
+    parts.push_back(shape.is_array()
+                        ? start->parent()->AddConstant(Literal(Shape::Array(shape.element_type(), shape.constant_dims())))
+                        : start->parent()->Add(Opcode::kAfterAll, shape, {}));
+  }
+  return b.Tuple(parts);
+}
+
+// What stands for `op`, or null if it stays.
+Instruction* Replacement(Instruction* op) {
+  switch (op->opcode()) {
+    case Opcode::kCall: return Inlined(op, op->to_apply());
+    case Opcode::kFusion: return FusionFormOf(*op).ok() ? nullptr : Inlined(op, op->fused_computation());
+    case Opcode::kAsyncStart: return Started(op);
+    case Opcode::kAsyncUpdate: return op->operand(0);
+    case Opcode::kAsyncDone: {
+      Builder b(op->parent());
+      b.set_metadata(op->metadata());
+      return b.GetTupleElement(op->operand(0), 1);
+    }
+    default: return nullptr;
+  }
 }
 
 }  // namespace
@@ -47,9 +74,11 @@ absl::StatusOr<bool> InlineCalls(Module& module, PassContext&) {
   bool changed = false;
   for (Computation* c : module.computations()) {
     for (Instruction* op : c->PostOrder()) {
-      Computation* callee = CalleeOf(*op);
-      if (callee == nullptr) continue;
-      Inline(op, callee);
+      Instruction* with = Replacement(op);
+      if (with == nullptr) continue;
+      op->ClearControlEdges();
+      op->ReplaceAllUsesWith(with);
+      c->Remove(op);
       changed = true;
     }
   }

@@ -18,6 +18,7 @@ const std::vector<std::string>& DefaultPipeline() {
       "single-device",
       "static-sizes",
       "expand-scan",
+      "flatten-control-flow",
       "expand-composites",
       "expand-contractions",
       "dce",

@@ -7,20 +7,31 @@ Binding BindingOf(const Module& module) {
   const Computation& entry = *module.entry();
   int64_t i = 0;
   for (const Instruction* p : entry.parameters()) {
-    const Shape& shape = p->shape();
-    const DimVector strides = shape.strides();
-    Binding::Parameter parameter{.index = i, .dtype = shape.element_type()};
-    parameter.sizes.assign(shape.dims().begin(), shape.dims().end());
-    parameter.strides.assign(strides.begin(), strides.end());
-    binding.inputs.push_back({.dtype = parameter.dtype, .sizes = parameter.sizes, .strides = parameter.strides,
-                              .name = p->name()});
-    binding.parameters.push_back(std::move(parameter));
-    ++i;
+    for (const Shape& leaf : FlattenShape(p->shape())) {
+      Binding::Parameter parameter{.index = i++, .dtype = leaf.element_type()};
+      Binding::Input input{.dtype = leaf.element_type(), .name = p->name()};
+      if (leaf.is_array()) {
+        const DimVector strides = leaf.strides();
+        parameter.sizes.assign(leaf.dims().begin(), leaf.dims().end());
+        parameter.strides.assign(strides.begin(), strides.end());
+        input.sizes = parameter.sizes;
+        input.strides = parameter.strides;
+      } else {
+        input.kind = InputSpec::Kind::kNone;  // a token: nothing is brought
+      }
+      binding.inputs.push_back(std::move(input));
+      binding.parameters.push_back(std::move(parameter));
+    }
   }
   i = 0;
   for (const Shape& leaf : FlattenShape(entry.root()->shape())) {
-    const DimVector strides = leaf.strides();
     Binding::Output output{.root_index = i++, .dtype = leaf.element_type()};
+    if (!leaf.is_array()) {
+      output.kind = OutputKind::kNone;
+      binding.outputs.push_back(std::move(output));
+      continue;
+    }
+    const DimVector strides = leaf.strides();
     output.sizes.assign(leaf.dims().begin(), leaf.dims().end());
     output.strides.assign(strides.begin(), strides.end());
     binding.outputs.push_back(std::move(output));

@@ -11,7 +11,7 @@
 namespace tenon {
 
 struct Binding {
-  struct Parameter {             // per HLO parameter of the entry
+  struct Parameter {             // per leaf of the HLO parameters of the entry, one parameter after the other
     enum class Kind : uint8_t { kInput, kConstant } kind = Kind::kInput;
     int64_t index = 0;           // caller's input / framework constant number
     PrimitiveType dtype = PrimitiveType::kF32;
@@ -35,7 +35,7 @@ struct Binding {
   struct Output {                // all the caller's outputs in order
     OutputKind kind = OutputKind::kFresh;
     int64_t index = 0;           // kInput/kConstant: which
-    int64_t root_index = -1;     // kFresh/kSlot: element of the root (a tuple, or the root itself if 0 and not a tuple)
+    int64_t root_index = -1;     // kFresh/kSlot: leaf of the root (tuples flattened)
     PrimitiveType dtype = PrimitiveType::kF32;
     std::vector<Dim> sizes, strides;  // exact. A dim with stride 0 and size > 1 has size 1 in the root element.
     Dim symint = 0;
@@ -50,7 +50,8 @@ struct Binding {
   std::vector<CheckSpec> checks;
 };
 
-// Plain HLO: parameter i is input i, dense by its layout; every leaf of the root an output, dense by its layout.
+// Plain HLO: the leaves of the parameters are the inputs, those of the root the outputs, dense by their layouts. A token is an input
+// of kind kNone, or an output of kind kNone.
 Binding BindingOf(const Module& module);
 
 }  // namespace tenon

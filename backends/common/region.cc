@@ -87,13 +87,4 @@ bool HasGeneralRegion(const Instruction& op) {
   return false;
 }
 
-std::vector<const Computation*> BranchesOf(const Instruction& op) {
-  if (!op.attrs().has(Attr::kBranchComputations)) {
-    return {op.attrs().get<Computation*>(Attr::kTrueComputation),
-            op.attrs().get<Computation*>(Attr::kFalseComputation)};
-  }
-  const auto& branches = op.attrs().get<std::vector<Computation*>>(Attr::kBranchComputations);
-  return {branches.begin(), branches.end()};
-}
-
 }  // namespace tenon

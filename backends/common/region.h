@@ -18,8 +18,6 @@ bool IsFlatRegion(const Computation& region, bool slabs = false);
 std::vector<const Computation*> RegionsOf(const Instruction& op);
 // `op` applies regions that are not flat: its kernel works on scalars.
 bool HasGeneralRegion(const Instruction& op);
-// Of a conditional: true and false, or by number.
-std::vector<const Computation*> BranchesOf(const Instruction& conditional);
 
 // A reducer that only chooses among its arguments, and the same in any order and however often:
 // commutative, associative, idempotent. (Not so: an argmax that keeps the left one of two NaNs.)

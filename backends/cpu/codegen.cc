@@ -9,6 +9,7 @@
 #include "backends/common/region.h"
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
+#include "passes/control_flow.h"
 #include "llvm/IR/Module.h"
 #include "runtime/host.h"
 
@@ -138,7 +139,7 @@ bool FitsRegion(const Instruction& op) {
       return IsGeneralRegion(*op.attrs().get<Computation*>(Attr::kCondition)) &&
              IsGeneralRegion(*op.attrs().get<Computation*>(Attr::kBody));
     case Opcode::kConditional: {
-      const std::vector<const Computation*> branches = BranchesOf(op);
+      const std::vector<Computation*> branches = BranchesOf(op);
       return std::all_of(branches.begin(), branches.end(),
                          [](const Computation* c) { return IsGeneralRegion(*c); });
     }

@@ -12,6 +12,7 @@
 #include "backends/common/region.h"
 #include "backends/cpu/kernel_emitter.h"
 #include "hlo/check.h"
+#include "passes/control_flow.h"
 #include "llvm/IR/Module.h"
 
 namespace tenon {
@@ -206,7 +207,7 @@ Val KernelEmitter::EvalWhile(const Instruction* op, const Guard* guard, int comp
 }
 
 Val KernelEmitter::EvalConditional(const Instruction* op, const Guard* guard, int component) {
-  const std::vector<const Computation*> branches = BranchesOf(*op);
+  const std::vector<Computation*> branches = BranchesOf(*op);
   const int64_t last = static_cast<int64_t>(branches.size()) - 1;
   std::vector<llvm::AllocaInst*> results = Slots(op->shape());
   Value* selector = Eval(op->operand(0), {}, guard).v[0];

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "backends/program/framework_config.h"
 #include "backends/program/releases.h"
 #include "hlo/check.h"
 #include "hlo/library/describe.h"
+#include "passes/control_flow.h"
 #include "passes/fused_form.h"
 
 namespace tenon {
@@ -20,7 +22,7 @@ absl::StatusOr<BuiltProgram> ProgramBuilder::Build() {
   TENON_RETURN_IF_ERROR(FindViews());
   TENON_RETURN_IF_ERROR(Plan());
   FoldBiases();
-  for (const Instruction* op : schedule_) TENON_RETURN_IF_ERROR(EmitStep(*op));
+  for (const Instruction* op : module_.entry()->instructions()) TENON_RETURN_IF_ERROR(EmitStep(*op));
   TENON_RETURN_IF_ERROR(EmitOutputs());
   TENON_RETURN_IF_ERROR(EmitMutations());
   FindReleases(&program());
@@ -39,56 +41,29 @@ absl::Status ProgramBuilder::DeclareInputs() {
 
 // Views of every value, symbolic, before memory is known.
 absl::Status ProgramBuilder::FindViews() {
-  schedule_ = module_.entry()->instructions();
-  for (const Instruction* op : schedule_) {
-    switch (op->opcode()) {
-      case Opcode::kParameter: TENON_RETURN_IF_ERROR(ParameterView(*op)); break;
-      case Opcode::kTuple:  // only the root: its leaves are its operands'
-        if (op != module_.entry()->root()) return Unexpected(*op);
-        break;
-      case Opcode::kGetTupleElement: {
-        StridedView element = views_.at({op->operand(0), op->tuple_index()});  // a copy: the insertion may move it
-        views_[{op, 0}] = std::move(element);
-        aliases_.insert(op);
-        break;
+  absl::flat_hash_map<BufferKey, DimVector> given;  // strides that no layout says
+  for (const Instruction* op : module_.entry()->parameters()) {
+    const int64_t leaves = LeafCount(op->shape());
+    for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+      const Binding::Parameter& p = ParameterOf(FirstLeaf(*op) + leaf);
+      DimVector& strides = given[{op, leaf}];
+      if (p.flat_storage) strides = {Dim(1)};
+      else strides.assign(p.strides.begin(), p.strides.end());
+    }
+  }
+  for (const Computation* c : ControlComputations(module_)) {
+    for (const Instruction* op : c->instructions()) {
+      if (!IsFrameworkCall(*op)) continue;
+      TENON_ASSIGN_OR_RETURN(const FrameworkConfig config, ConfigOf(*op));
+      for (size_t leaf = 0; config.strides && leaf < config.strides->size(); ++leaf) {
+        given[{op, static_cast<int64_t>(leaf)}].assign((*config.strides)[leaf].begin(), (*config.strides)[leaf].end());
       }
-      default: TENON_RETURN_IF_ERROR(OtherView(*op)); break;
     }
   }
-  return absl::OkStatus();
-}
-
-absl::Status ProgramBuilder::ParameterView(const Instruction& op) {
-  const Binding::Parameter& p = binding_.parameters[op.parameter_number()];
-  StridedView view{.buffer = {&op, 0}};
-  view.dims.assign(op.shape().dims().begin(), op.shape().dims().end());
-  if (p.flat_storage) view.strides = {Dim(1)};
-  else view.strides.assign(p.strides.begin(), p.strides.end());
-  views_[{&op, 0}] = std::move(view);
-  return absl::OkStatus();
-}
-
-absl::Status ProgramBuilder::OtherView(const Instruction& op) {
-  if (op.family() == Family::kMovement && op.operand_count() > 0) {
-    if (auto view = ApplyViewOp(op, views_.at({op.operand(0), 0}))) {
-      views_[{&op, 0}] = *view;
-      aliases_.insert(&op);
-      return absl::OkStatus();
-    }
-  }
-  std::vector<Shape> leaves = FlattenShape(op.shape());
-  std::optional<FrameworkConfig> config;
-  if (IsFrameworkCall(op)) {
-    TENON_ASSIGN_OR_RETURN(config, ConfigOf(op));
-  }
-  for (int64_t leaf = 0; leaf < static_cast<int64_t>(leaves.size()); ++leaf) {
-    StridedView view = DenseView({&op, leaf}, leaves[leaf]);
-    if (config && config->strides) {
-      const std::vector<int64_t>& given = config->strides->at(leaf);
-      view.strides.assign(given.begin(), given.end());
-    }
-    views_[{&op, leaf}] = std::move(view);
-  }
+  views_ = ValueViews(module_, [&](const Instruction& op, int64_t leaf) -> std::optional<DimVector> {
+    auto it = given.find({&op, leaf});
+    return it == given.end() ? std::nullopt : std::make_optional(it->second);
+  });
   return absl::OkStatus();
 }
 
@@ -98,11 +73,13 @@ absl::Status ProgramBuilder::Unexpected(const Instruction& op) {
 }
 
 absl::Status ProgramBuilder::EmitStep(const Instruction& op) {
-  if (aliases_.contains(&op)) return absl::OkStatus();
+  if (views_.IsAlias(op)) return absl::OkStatus();
   switch (op.opcode()) {
     case Opcode::kParameter:
     case Opcode::kConstant:
-    case Opcode::kTuple: return absl::OkStatus();
+    case Opcode::kAfterAll: return absl::OkStatus();
+    case Opcode::kWhile: return EmitWhile(op);
+    case Opcode::kConditional: return EmitConditional(op);
     case Opcode::kFusion: return folded_.contains(&op) ? absl::OkStatus() : EmitKernel(op);
     case Opcode::kDot: return EmitDot(op);
     case Opcode::kCopy:

@@ -1,5 +1,6 @@
 // ProgramBuilder: the work behind BuildProgram (backends/program_builder.h). One use per program; the files of this folder
-// are its chapters: builder.cc the order of things and the table of steps, memory.cc, steps.cc, library.cc, dots.cc, outputs.cc.
+// are its chapters: builder.cc the order of things and the table of steps, memory.cc, steps.cc, control.cc, library.cc, dots.cc,
+// outputs.cc.
 #pragma once
 
 #include <memory>
@@ -13,31 +14,38 @@
 #include "backends/dim_slots.h"
 #include "backends/program_builder.h"
 #include "passes/memory/buffer_plan.h"
-#include "passes/memory/strided_view.h"
+#include "passes/memory/value_views.h"
 
 namespace tenon {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Module& module, const Binding& binding, const CpuTarget& target, bool excess_precision)
-      : module_(module), binding_(binding), target_(target), excess_precision_(excess_precision), dims_(&built_.program) {}
+  ProgramBuilder(const Module& module, const Binding& binding, const CpuTarget& target, bool excess_precision,
+                 std::vector<Remark>* remarks)
+      : module_(module),
+        binding_(binding),
+        target_(target),
+        excess_precision_(excess_precision),
+        remarks_(remarks),
+        dims_(&built_.program) {}
   ProgramBuilder(const ProgramBuilder&) = delete;
 
   absl::StatusOr<BuiltProgram> Build();
 
  private:
   Program& program() { return built_.program; }
-  std::vector<Step>& steps() { return program().regions[0].steps; }
+  std::vector<Step>& steps() { return program().regions[region_].steps; }  // of the region being emitted
   static absl::Status Unexpected(const Instruction& op);
 
   // ---- builder.cc: declarations, views of every value before memory is known
   absl::Status DeclareInputs();
   absl::Status FindViews();
-  absl::Status ParameterView(const Instruction& op);
-  absl::Status OtherView(const Instruction& op);
   absl::Status EmitStep(const Instruction& op);
 
   // ---- memory.cc
+  // Entry parameters by their leaves in a row: tuples are what the caller brings one by one.
+  static int64_t FirstLeaf(const Instruction& parameter);
+  const Binding::Parameter& ParameterOf(int64_t leaf) const { return binding_.parameters.at(leaf); }
   BufferKey RootLeaf(int64_t leaf) const;
   void FindDirectOutputs();
   absl::Status Plan();
@@ -49,7 +57,8 @@ class ProgramBuilder {
   // ---- steps.cc
   Step NewStep(const Instruction& op) const;
   absl::Status EmitCopy(const Instruction& op);
-  absl::Status AddCopy(const Instruction& op, const StridedView& from, const StridedView& to, PrimitiveType type, int32_t region);
+  absl::Status AddCopy(const Instruction& op, const StridedView& from, const StridedView& to, PrimitiveType type);
+  void Note(const Step& step, std::string_view kind, std::string reason);
   absl::Status EmitKernel(const Instruction& op);
   View ErrorWord();
   int32_t KernelIndex(std::unique_ptr<PlannedKernel> planned);
@@ -57,6 +66,13 @@ class ProgramBuilder {
 
   // ---- library.cc
   absl::Status EmitLibrary(const Instruction& op);
+
+  // ---- control.cc: regions
+  absl::Status EmitWhile(const Instruction& op);
+  absl::Status EmitConditional(const Instruction& op);
+  absl::StatusOr<int32_t> EmitRegion(const Computation& c);
+  absl::Status EmitMoves(const Instruction& op, const std::vector<BufferMove>& moves, std::string_view why);
+  absl::StatusOr<View> MoveEnd(BufferKey leaf, int32_t temporary, const StridedView& like, PrimitiveType type);
 
   // ---- dots.cc
   void FoldBiases();
@@ -75,11 +91,11 @@ class ProgramBuilder {
   const Binding& binding_;
   const CpuTarget& target_;
   const bool excess_precision_;
+  std::vector<Remark>* remarks_;  // may be null
   BuiltProgram built_;
   DimSlots dims_;
-  std::vector<Instruction*> schedule_;
-  absl::flat_hash_map<BufferKey, StridedView> views_;
-  absl::flat_hash_set<const Instruction*> aliases_;       // values without a buffer of their own
+  int32_t region_ = 0;
+  ValueViews views_;
   absl::flat_hash_map<int64_t, int64_t> direct_;          // root leaf -> graph output written in place
   struct Sum { const Instruction *sum, *bias; };
   absl::flat_hash_map<const Instruction*, Sum> sum_of_;   // dot -> the fusion that its addmm computes

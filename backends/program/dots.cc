@@ -1,7 +1,9 @@
 // ProgramBuilder: contractions by the framework's library.
+#include "absl/strings/str_cat.h"
 #include "backends/library_call.h"
 #include "backends/program/builder.h"
 #include "hlo/check.h"
+#include "passes/memory/live_ranges.h"
 #include "runtime/host.h"
 
 namespace tenon {
@@ -9,17 +11,20 @@ namespace tenon {
 // mm(x, y) + b whose sum nothing else could be fused into: the library adds b. The sum is written when the product would
 // be, so its memory must be its own by then: the product's, or an output.
 void ProgramBuilder::FoldBiases() {
-  absl::flat_hash_map<const Instruction*, size_t> position;
-  for (size_t i = 0; i < schedule_.size(); ++i) position[schedule_[i]] = i;
-  for (const Instruction* dot : schedule_) {
+  const LiveRanges live(module_);
+  for (const Instruction* dot : live.order()) {
     if (dot->opcode() != Opcode::kDot || dot->user_count() != 1) continue;
     const Instruction* sum = dot->users().front();
     const Instruction* bias = BiasAddedTo(*dot, *sum);
     // The library rounds once; without excess precision the product is rounded before the bias is added.
     if (!excess_precision_ && BitWidth(dot->shape().element_type()) < 32) continue;
-    if (bias == nullptr || position.at(views_.at({bias, 0}).buffer.instruction) > position.at(dot)) continue;
+    if (bias == nullptr) continue;
+    const Instruction* producer = views_.at({bias, 0}).buffer.instruction;
+    if (producer->parent() == dot->parent() && live.position(producer) > live.position(dot)) continue;
     const int32_t to = plan_.of.at({sum, 0});
-    if (to != plan_.of.at({dot, 0}) && plan_.allocations[to].kind != Allocation::Kind::kOutput) continue;
+    const Allocation& memory = plan_.allocations[to];
+    const bool free = memory.kind == Allocation::Kind::kOutput && memory.buffers == 1;
+    if (to != plan_.of.at({dot, 0}) && !free) continue;
     sum_of_[dot] = {sum, bias};
     folded_.insert(sum);
   }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/program/builder.h"
 #include "hlo/check.h"
+#include "passes/control_flow.h"
 #include "passes/fused_form.h"
 
 namespace tenon {
@@ -31,9 +32,14 @@ Literal InMemoryOrder(const Literal& literal, const Shape& shape) {
 }  // namespace
 
 BufferKey ProgramBuilder::RootLeaf(int64_t leaf) const {
-  const Instruction* root = module_.entry()->root();
-  if (root->opcode() != Opcode::kTuple) return {root, leaf};
-  return {root->operand(leaf), 0};
+  const ValueLeaf source = SourceOfLeaf(module_.entry()->root(), leaf);
+  return {source.op, source.leaf};
+}
+
+int64_t ProgramBuilder::FirstLeaf(const Instruction& parameter) {
+  int64_t first = 0;
+  for (int64_t p = 0; p < parameter.parameter_number(); ++p) first += LeafCount(parameter.parent()->parameter(p)->shape());
+  return first;
 }
 
 // Fresh outputs that their producer can write directly: whole buffers, dense as asked for, each once.
@@ -65,7 +71,7 @@ absl::Status ProgramBuilder::Plan() {
     return op.custom_call_target() == "aten.convolution.default" && views_.at({&op, 0}).strides == op.shape().strides();
   };
   options.direct_output = [this](int64_t leaf) { return direct_.contains(leaf); };
-  options.is_view = [this](const Instruction& op) { return aliases_.contains(&op) && op.opcode() != Opcode::kGetTupleElement; };
+  options.views = &views_;
   TENON_ASSIGN_OR_RETURN(plan_, PlanBuffers(module_, options));
   built_.buffer_plan = plan_.ToString();
   TENON_ASSIGN_OR_RETURN(program().arena_bytes, dims_.Ref(plan_.arena_bytes));
@@ -81,7 +87,7 @@ absl::StatusOr<Value> ProgramBuilder::ValueOf(const Allocation& a) {
   TENON_ASSIGN_OR_RETURN(value.bytes, dims_.Ref(a.bytes));
   switch (a.kind) {
     case Allocation::Kind::kParameter: {
-      const Binding::Parameter& p = binding_.parameters[a.index];
+      const Binding::Parameter& p = ParameterOf(a.index);
       if (p.kind == Binding::Parameter::Kind::kInput) {
         value.kind = ValueKind::kInput;
         value.index = p.index;

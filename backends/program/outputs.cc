@@ -44,6 +44,7 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   program().values.push_back({.kind = ValueKind::kOutput, .index = k, .bytes = bytes});
   Step step = NewStep(*key.instruction);
   step.name = absl::StrCat("output ", k);
+  Note(step, "copied", "its consumer or the caller needs other strides");
   step.body = std::move(copy);
   steps().push_back(std::move(step));
   return absl::OkStatus();
@@ -82,6 +83,7 @@ absl::Status ProgramBuilder::EmitMutations() {
     TENON_ASSIGN_OR_RETURN(copy.to.dims, dims_.Refs(input.sizes));
     TENON_ASSIGN_OR_RETURN(copy.to.strides, dims_.Refs(input.strides));
     Step step{.body = std::move(copy), .name = absl::StrCat("write-back ", input.name), .effect = Effect::kMutates};
+    Note(step, "copied", "written back");
     program().regions[program().commit_region].steps.push_back(std::move(step));
   }
   return absl::OkStatus();

@@ -7,6 +7,11 @@
 
 namespace tenon {
 
+void ProgramBuilder::Note(const Step& step, std::string_view kind, std::string reason) {
+  if (remarks_ == nullptr) return;
+  remarks_->push_back({.pass = "program", .instruction = step.name, .kind = std::string(kind), .reason = std::move(reason), .source = step.source});
+}
+
 Step ProgramBuilder::NewStep(const Instruction& op) const { return {.name = op.name(), .source = SourceOf(op)}; }
 
 // A movement op that its operand's strides don't allow as a view: its dense result is filled through a view of it.
@@ -24,16 +29,17 @@ absl::Status ProgramBuilder::EmitCopy(const Instruction& op) {
     if (!view) return Unexpected(op);
     source = *view;
   }
-  return AddCopy(op, source, to, op.shape().element_type(), 0);
+  return AddCopy(op, source, to, op.shape().element_type());
 }
 
-absl::Status ProgramBuilder::AddCopy(const Instruction& op, const StridedView& from, const StridedView& to, PrimitiveType type, int32_t region) {
+absl::Status ProgramBuilder::AddCopy(const Instruction& op, const StridedView& from, const StridedView& to, PrimitiveType type) {
   CopyStep copy;
   TENON_ASSIGN_OR_RETURN(copy.from, ViewOf(from, type));
   TENON_ASSIGN_OR_RETURN(copy.to, ViewOf(to, type));
   Step step = NewStep(op);
   step.body = std::move(copy);
-  program().regions[region].steps.push_back(std::move(step));
+  Note(step, "copied", "its consumer or the caller needs other strides");
+  steps().push_back(std::move(step));
   return absl::OkStatus();
 }
 
@@ -118,6 +124,7 @@ absl::Status ProgramBuilder::EmitFrameworkCall(const Instruction& op) {
   Step step = NewStep(op);
   step.body = std::move(call);
   step.effect = op.HasSideEffect() ? Effect::kRandom : Effect::kPure;
+  Note(step, "framework-call", absl::StrCat(op.custom_call_target(), ": ", config.reason));
   steps().push_back(std::move(step));
   return absl::OkStatus();
 }

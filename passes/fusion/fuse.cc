@@ -3,6 +3,7 @@
 // After assign-layout, before schedule. A fusion that the backend cannot plan is split into kernels of one instruction each.
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
+#include "passes/control_flow.h"
 #include "passes/fusion/cluster.h"
 #include "passes/pass.h"
 
@@ -228,12 +229,10 @@ void Split(Instruction* fusion, const absl::Status& why, PassContext& context) {
   entry->Remove(fusion);
 }
 
-}  // namespace
-
-absl::StatusOr<bool> Fuse(Module& module, PassContext& context) {
-  Clusters clusters(module.entry(), context);
+bool FuseIn(Computation* c, PassContext& context) {
+  Clusters clusters(c, context);
   clusters.Form();
-  FusionBuilder builder(module.entry(), clusters, context);
+  FusionBuilder builder(c, clusters, context);
   const bool changed = builder.Run();
   if (context.try_plan) {
     for (Instruction* fusion : builder.fusions()) {
@@ -241,6 +240,14 @@ absl::StatusOr<bool> Fuse(Module& module, PassContext& context) {
       if (absl::Status s = context.try_plan(*fusion); !s.ok()) Split(fusion, s, context);
     }
   }
+  return changed;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> Fuse(Module& module, PassContext& context) {
+  bool changed = false;
+  for (Computation* c : ControlComputations(module)) changed |= FuseIn(c, context);
   if (changed) module.RemoveUnreachableComputations();
   return changed;
 }

@@ -1,269 +1,345 @@
 #include "passes/memory/buffer_plan.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "hlo/check.h"
 #include "hlo/plant.h"
+#include "passes/control_flow.h"
 #include "passes/fused_form.h"
 #include "passes/memory/in_place.h"
-#include "passes/memory/strided_view.h"
+#include "passes/memory/live_sets.h"
+#include "passes/memory/moves.h"
+#include "passes/memory/pack_arena.h"
+#include "passes/memory/value_views.h"
 
 namespace tenon {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-constexpr size_t kMaxTwiceSorted = 2000;
-Dim AlignUp(Dim bytes) { return CeilDiv(bytes, kAlignment) * kAlignment; }
+using Kind = Allocation::Kind;
 
 class Planner {
  public:
-  Planner(const Module& module, const BufferPlanOptions& options) : entry_(*module.entry()), options_(options) {
-    if (!options_.is_view) options_.is_view = [this](const Instruction& op) { return views_.IsView(op); };
-    order_ = entry_.instructions();
-    for (size_t i = 0; i < order_.size(); ++i) position_[order_[i]] = static_cast<int64_t>(i);
-  }
+  Planner(const Module& module, const BufferPlanOptions& options)
+      : module_(module), options_(options), live_(module), own_views_(options.views ? std::nullopt : std::make_optional<ValueViews>(module)),
+        views_(options.views ? *options.views : *own_views_) {}
 
   BufferPlan Run() {
-    for (const Instruction* op : order_) Allocate(*op);
-    FindLastUses();
+    for (const Instruction* op : live_.order()) AllocateOwned(*op);
+    for (const Instruction* op : live_.order()) AssignViews(*op);
+    for (const Instruction* op : live_.order()) AddReads(*op);
+    AddRootReads();
+    sets_.Normalize();
     PlaceOutputs();
+    MakeRegionsInPlace();
     if (options_.in_place) ReuseInPlace();
-    PackArena();
+    MakeInitialValuesState();
+    Settle();
+    OrderAllMoves();
+    PackArena(&plan_, live_.length());
     return std::move(plan_);
   }
 
  private:
   // ---- who owns memory ---------------------------------------------------------------------------------------------
-  void Allocate(const Instruction& op) {
-    if (op.opcode() == Opcode::kTuple) return;
-    if (op.opcode() == Opcode::kGetTupleElement) {
-      Assign({&op, 0}, plan_.of.at({op.operand(0), op.tuple_index()}));
-      return;
-    }
-    if (options_.is_view(op)) {
-      Assign({&op, 0}, plan_.of.at({op.operand(0), 0}));
-      return;
-    }
+  void AllocateOwned(const Instruction& op) {
     const std::vector<Shape> leaves = FlattenShape(op.shape());
     for (int64_t leaf = 0; leaf < static_cast<int64_t>(leaves.size()); ++leaf) {
-      Allocation a{.bytes = leaves[leaf].is_array() ? leaves[leaf].byte_size() : Dim(0), .first = position_.at(&op),
-                   .last = position_.at(&op)};
+      const BufferKey key{&op, leaf};
+      if (!views_.Has(key) || !(views_.at(key).buffer == key)) continue;
+      Allocation a{.bytes = leaves[leaf].byte_size()};
       if (op.opcode() == Opcode::kParameter) {
-        a.kind = Allocation::Kind::kParameter;
-        a.index = op.parameter_number();
+        a.kind = Kind::kParameter;
+        a.index = FirstLeaf(op) + leaf;
       } else if (op.opcode() == Opcode::kConstant) {
-        a.kind = Allocation::Kind::kConstant;
+        a.kind = Kind::kConstant;
         a.constant = &op;
       } else if (options_.in_slot && options_.in_slot(op, leaf)) {
-        a.kind = Allocation::Kind::kSlot;
+        a.kind = Kind::kSlot;
         a.index = slots_++;
       }
       plan_.allocations.push_back(a);
-      values_.emplace_back();
-      Assign({&op, leaf}, static_cast<int32_t>(plan_.allocations.size()) - 1);
+      owners_.push_back(key);
+      plan_.of[key] = sets_.Add(live_.Born(op));
     }
   }
 
-  void Assign(BufferKey value, int32_t allocation) {
-    plan_.of[value] = allocation;
-    values_[allocation].push_back(value);
+  int64_t FirstLeaf(const Instruction& parameter) const {
+    int64_t first = 0;
+    for (int64_t p = 0; p < parameter.parameter_number(); ++p) first += LeafCount(parameter.parent()->parameter(p)->shape());
+    return first;
   }
 
-  void FindLastUses() {
-    for (const Instruction* op : order_) {
-      if (op->opcode() == Opcode::kGetTupleElement || options_.is_view(*op)) continue;  // no step: what reads it reads the memory
-      for (const Instruction* o : op->operands()) {
-        ForEachLeaf(*o, [&](int32_t a) { plan_.allocations[a].last = std::max(plan_.allocations[a].last, position_.at(op)); });
+  void AssignViews(const Instruction& op) {
+    if (op.opcode() == Opcode::kTuple) return;
+    const int64_t leaves = LeafCount(op.shape());
+    for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+      const BufferKey key{&op, leaf};
+      if (views_.Has(key)) plan_.of[key] = plan_.of.at(views_.at(key).buffer);
+    }
+  }
+
+  int32_t BufferOf(BufferKey leaf) const { return sets_.Find(plan_.of.at(views_.at(leaf).buffer)); }
+
+  // ---- when it is read ---------------------------------------------------------------------------------------------
+  void Read(BufferKey leaf, const Computation* in, int64_t position) {
+    if (!views_.Has(leaf)) return;
+    const BufferKey& owner = views_.at(leaf).buffer;
+    sets_.Extend(plan_.of.at(owner), live_.ReadAt(*owner.instruction, in, position));
+  }
+  void ReadAll(const Instruction* value, const Computation* in, int64_t position) {
+    const int64_t leaves = LeafCount(value->shape());
+    for (int64_t leaf = 0; leaf < leaves; ++leaf) Read({value, leaf}, in, position);
+  }
+
+  // State that the loop keeps in a buffer of its own (not where the initial value lies).
+  bool OwnState(const Instruction& loop, int64_t leaf) const {
+    return views_.Has({&loop, leaf}) && views_.at({&loop, leaf}).buffer == BufferKey{&loop, leaf};
+  }
+
+  void AddReads(const Instruction& op) {
+    if (op.opcode() == Opcode::kWhile) {
+      const int64_t leaves = LeafCount(op.shape());
+      for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+        if (OwnState(op, leaf)) Read({op.operand(0), leaf}, op.parent(), live_.begin(&op));
+      }
+    } else if (op.opcode() == Opcode::kConditional) {
+      Read({op.operand(0), 0}, op.parent(), live_.begin(&op));
+    } else if (!views_.IsAlias(op)) {  // an alias is no step: what reads it reads the memory
+      for (const Instruction* o : op.operands()) ReadAll(o, op.parent(), live_.position(&op));
+    }
+  }
+
+  // What is read when a region is done.
+  void AddRootReads() {
+    for (const Computation* c : ControlComputations(module_)) {
+      const LiveRanges::Region& region = live_.region(c);
+      const int64_t leaves = LeafCount(c->root()->shape());
+      for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+        const bool kept = region.caller != nullptr && IsBody(*c, *region.caller) && !OwnState(*region.caller, leaf);
+        if (!kept) Read({c->root(), leaf}, c, region.end);
       }
     }
-    // The root is read after the last step.
-    ForEachLeaf(*entry_.root(), [&](int32_t a) { plan_.allocations[a].last = static_cast<int64_t>(order_.size()); });
   }
 
-  void ForEachLeaf(const Instruction& op, const std::function<void(int32_t)>& fn) const {
-    if (op.opcode() == Opcode::kTuple) {
-      for (const Instruction* o : op.operands()) ForEachLeaf(*o, fn);
-      return;
-    }
-    for (int64_t leaf = 0;; ++leaf) {
-      auto it = plan_.of.find({&op, leaf});
-      if (it == plan_.of.end()) return;
-      fn(it->second);
-    }
+  static bool IsBody(const Computation& c, const Instruction& caller) {
+    return caller.opcode() == Opcode::kWhile && caller.attrs().get<Computation*>(Attr::kBody) == &c;
   }
 
   void PlaceOutputs() {
     if (!options_.direct_output) return;
-    int64_t leaf = 0;
-    ForEachLeaf(*entry_.root(), [&](int32_t a) {
-      if (options_.direct_output(leaf) && plan_.allocations[a].kind == Allocation::Kind::kArena) {
-        plan_.allocations[a].kind = Allocation::Kind::kOutput;
-        plan_.allocations[a].index = leaf;
-      }
-      ++leaf;
-    });
+    const Instruction* root = module_.entry()->root();
+    const int64_t leaves = LeafCount(root->shape());
+    for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+      if (!views_.Has({root, leaf}) || !options_.direct_output(leaf)) continue;
+      Allocation& a = plan_.allocations[BufferOf({root, leaf})];
+      if (a.kind != Kind::kArena) continue;
+      a.kind = Kind::kOutput;
+      a.index = leaf;
+    }
   }
 
-  // ---- in place ------------------------------------------------------------------------------------------------------
+  // ---- one buffer for several values --------------------------------------------------------------------------------
+  // The moves at the end of a region, without those of values that are in place.
+  std::vector<BufferMove> FinalMoves(const Computation& c) const {
+    std::vector<BufferMove> moves;
+    const Instruction* caller = live_.region(&c).caller;
+    if (caller == nullptr || (caller->opcode() == Opcode::kWhile && !IsBody(c, *caller))) return moves;
+    const int64_t leaves = LeafCount(caller->shape());
+    for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+      if (OwnState(*caller, leaf)) AddMove({c.root(), leaf}, {caller, leaf}, &moves);
+    }
+    return moves;
+  }
+
+  std::vector<BufferMove> InitialMoves(const Instruction& loop) const {
+    std::vector<BufferMove> moves;
+    const int64_t leaves = LeafCount(loop.shape());
+    for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+      if (OwnState(loop, leaf)) AddMove({loop.operand(0), leaf}, {&loop, leaf}, &moves);
+    }
+    return moves;
+  }
+
+  void AddMove(BufferKey from, BufferKey to, std::vector<BufferMove>* moves) const {
+    if (BufferOf(from) != BufferOf(to) || !SamePlaces(from, to)) moves->push_back({.from = from, .to = to});
+  }
+
+  // `from` is the whole of its buffer, in the strides that the whole of `to`'s has.
+  bool SamePlaces(BufferKey from, BufferKey to) const {
+    if (!views_.IsWhole(from)) return false;
+    const StridedView &a = views_.at(from), &b = views_.at(to);
+    for (size_t d = 0; d < a.dims.size(); ++d) {
+      if (!KnownOne(a.dims[d]) && !KnownEqual(a.strides[d], b.strides[d])) return false;
+    }
+    return true;
+  }
+
+  void MergeMoves(const std::vector<BufferMove>& moves) {
+    for (const BufferMove& move : moves) {
+      if (SamePlaces(move.from, move.to)) TryMerge(BufferOf(move.to), BufferOf(move.from));
+    }
+  }
+
+  // New state made where the old one lies, results of branches where the conditional's will be. Inner regions first: they run most.
+  void MakeRegionsInPlace() {
+    const std::vector<Computation*> regions = ControlComputations(module_);
+    for (auto c = regions.rbegin(); c != regions.rend(); ++c) MergeMoves(FinalMoves(**c));
+  }
+
+  void MakeInitialValuesState() {
+    for (const Instruction* op : live_.order()) {
+      if (op->opcode() == Opcode::kWhile) MergeMoves(InitialMoves(*op));
+    }
+  }
+
+  bool TryMerge(int32_t into, int32_t from) {
+    Allocation &a = plan_.allocations[into], &b = plan_.allocations[from];
+    const auto ours = [](const Allocation& x) { return x.kind == Kind::kArena || x.kind == Kind::kOutput; };
+    if (into == from || !ours(a) || !ours(b) || (a.kind == Kind::kOutput && b.kind == Kind::kOutput)) return false;
+    return MergeIfApart(into, from);
+  }
+
+  bool MergeIfApart(int32_t into, int32_t from) {
+    Allocation &a = plan_.allocations[into], &b = plan_.allocations[from];
+    if (!KnownEqual(a.bytes, b.bytes)) return false;
+    auto may_take_over = [this, into, from](int32_t dying, int32_t born, int64_t at) {
+      return live_.position(owners_[born].instruction) == at && MayTakeOver(dying, born, into, from);
+    };
+    if (!sets_.CanMerge(into, from, may_take_over)) return false;
+    sets_.Merge(into, from);
+    if (b.kind != Kind::kArena) {
+      a.kind = b.kind;
+      a.index = b.index;
+    }
+    a.buffers += b.buffers;
+    return true;
+  }
+
+  // At one fusion the value in `dying` is read for the last time and that in `born` is made: element by element after its read?
+  bool MayTakeOver(int32_t dying, int32_t born, int32_t one, int32_t other) const {
+    const Instruction& op = *owners_[born].instruction;
+    if (op.opcode() != Opcode::kFusion) return false;
+    int64_t operand = -1, readers = 0;
+    for (int64_t i = 0; i < op.operand_count(); ++i) {
+      const int32_t buffer = BufferOf({op.operand(i), 0});
+      if (buffer != one && buffer != other) continue;
+      ++readers;
+      operand = i;
+    }
+    if (readers != 1) return false;  // nobody else reads that memory through another operand
+    const BufferKey value{op.operand(operand), 0};
+    if (!(views_.at(value).buffer == owners_[dying]) || !views_.IsWhole(value)) return false;
+    const Instruction* root = op.fused_computation()->root();
+    return MayOverwrite(op, operand, root->opcode() == Opcode::kTuple ? *root->operand(owners_[born].leaf) : *root);
+  }
+
   void ReuseInPlace() {
-    for (const Instruction* op : order_) {
+    for (const Instruction* op : live_.order()) {
       if (op->opcode() != Opcode::kFusion) continue;
-      const Instruction* root = op->fused_computation()->root();
-      const int64_t results = root->opcode() == Opcode::kTuple ? root->operand_count() : 1;
+      const int64_t results = LeafCount(op->shape());
       for (int64_t leaf = 0; leaf < results; ++leaf) {
-        const Instruction& result = root->opcode() == Opcode::kTuple ? *root->operand(leaf) : *root;
         for (int64_t i = 0; i < op->operand_count(); ++i) {
-          if (TryInPlace(*op, leaf, i, result)) break;
+          if (TryInPlace(*op, leaf, i)) break;
         }
       }
     }
   }
 
   // The slot's tensor keeps its dtype, sizes and strides, so its new value must have them too.
-  bool MayTakeSlot(int32_t slot, const Instruction& result) const {
-    if (plan_.allocations[slot].kind != Allocation::Kind::kSlot || !options_.exclusive_slot) return false;
-    const BufferKey& filled = values_[slot].front();
-    if (filled.instruction->opcode() == Opcode::kGetTupleElement || !options_.exclusive_slot(*filled.instruction)) return false;
-    return filled.instruction->shape().is_array() && Shape::SameWithLayout(filled.instruction->shape(), result.shape());
+  bool MayTakeSlot(int32_t slot, const Shape& result) const {
+    if (!options_.exclusive_slot) return false;
+    const Instruction& call = *owners_[slot].instruction;
+    return options_.exclusive_slot(call) && call.shape().is_array() && Shape::SameWithLayout(call.shape(), result);
   }
 
-  bool TryInPlace(const Instruction& op, int64_t leaf, int64_t operand, const Instruction& result) {
-    const Instruction* value = op.operand(operand);
-    if (value->opcode() == Opcode::kGetTupleElement ? false : options_.is_view(*value)) return false;
-    const int32_t from = plan_.of.at({value, 0}), to = plan_.of.at({&op, leaf});
-    Allocation &a = plan_.allocations[from], &b = plan_.allocations[to];
-    const int64_t dies = Planted(Plant::kAliasHazard) ? a.last - 1 : a.last;
-    if (from == to || (a.last != position_.at(&op) && dies != position_.at(&op)) || !KnownEqual(a.bytes, b.bytes)) return false;
-    if (a.kind != Allocation::Kind::kArena && !MayTakeSlot(from, result)) return false;
-    if (b.kind != Allocation::Kind::kArena) return false;
-    for (int64_t i = 0; i < op.operand_count(); ++i) {  // nobody else reads that memory through another operand
-      if (i != operand && plan_.of.at({op.operand(i), 0}) == from) return false;
+  bool TryInPlace(const Instruction& op, int64_t leaf, int64_t operand) {
+    const BufferKey value{op.operand(operand), 0};
+    const int32_t from = BufferOf(value), to = BufferOf({&op, leaf});
+    const Allocation &a = plan_.allocations[from], &b = plan_.allocations[to];
+    if (from == to || b.kind != Kind::kArena || !views_.IsWhole(value)) return false;
+    const bool slot = a.kind == Kind::kSlot && MayTakeSlot(from, FlattenShape(op.shape())[leaf]);
+    if (a.kind != Kind::kArena && a.kind != Kind::kOutput && !slot) return false;
+    if (Planted(Plant::kAliasHazard) && sets_.Hull(from).last == live_.position(&op) + 1 && KnownEqual(a.bytes, b.bytes) &&
+        MayTakeOver(plan_.of.at(value), plan_.of.at({&op, leaf}), from, to)) {
+      sets_.Merge(from, to);
+      return true;
     }
-    if (!MayOverwrite(op, operand, result)) return false;
-    for (const BufferKey& value : values_[to]) Assign(value, from);
-    values_[to].clear();
-    a.last = b.last;
-    b.bytes = 0;
-    b.first = b.last = -1;
-    return true;
+    return MergeIfApart(from, to);
   }
 
-  // ---- the arena -----------------------------------------------------------------------------------------------------
-  // Best fit by decreasing size into gaps of what is live at the same time (the offset calculation of Pisarchyk & Lee 2020).
-  void PackArena() {
-    std::vector<int32_t> arena;
-    for (int32_t a = 0; a < static_cast<int32_t>(plan_.allocations.size()); ++a) {
-      if (plan_.allocations[a].kind == Allocation::Kind::kArena && plan_.allocations[a].first >= 0) arena.push_back(a);
+  // ---- what came of it -----------------------------------------------------------------------------------------------
+  void Settle() {
+    for (auto& [leaf, buffer] : plan_.of) buffer = sets_.Find(buffer);
+    for (int32_t i = 0; i < static_cast<int32_t>(plan_.allocations.size()); ++i) {
+      Allocation& a = plan_.allocations[i];
+      const LivePiece hull = sets_.Hull(i);
+      a.first = hull.first;
+      a.last = hull.last;
+      if (hull.first < 0) a.bytes = 0;
     }
-    FindPeak(arena);
-    const bool all_constant = std::all_of(arena.begin(), arena.end(), [&](int32_t a) { return plan_.allocations[a].bytes.is_constant(); });
-    if (!all_constant) return StackSymbolic(arena);
-    // Neither order is always the better: the smaller arena is kept. Many buffers: the first order only.
-    std::vector<int64_t> best;
-    int64_t best_end = INT64_MAX;
-    for (const bool by_birth : {false, true}) {
-      SortForPacking(by_birth, &arena);
-      const int64_t end = Place(arena);
-      if (end < best_end) {
-        best_end = end;
-        best.clear();
-        for (const Allocation& a : plan_.allocations) best.push_back(a.offset.constant());
+    // Memory is theirs while anything may write it: state from the first initial move on, results from the end of a branch.
+    for (const Instruction* op : live_.order()) {
+      const int64_t leaves = ControlRegions(*op).empty() ? 0 : LeafCount(op->shape());
+      for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+        if (!OwnState(*op, leaf)) continue;
+        Allocation& a = plan_.allocations[plan_.of.at({op, leaf})];
+        const int64_t written = op->opcode() == Opcode::kWhile ? live_.begin(op) : live_.region(ControlRegions(*op)[0]).end;
+        a.first = std::min(a.first, written);
       }
-      if (best_end == AlignUp(plan_.peak_live_bytes).constant() || arena.size() > kMaxTwiceSorted) break;
     }
-    for (size_t a = 0; a < best.size(); ++a) plan_.allocations[a].offset = best[a];
-    plan_.arena_bytes = arena.empty() ? 0 : best_end;
   }
 
-  // Large before small; or by birth, large before small among those born together.
-  void SortForPacking(bool by_birth, std::vector<int32_t>* arena) const {
-    auto key = [&](int32_t a) {
-      const Allocation& x = plan_.allocations[a];
-      return std::tuple(by_birth ? x.first : 0, -x.bytes.constant(), a);
+  void OrderAllMoves() {
+    for (const Instruction* op : live_.order()) {
+      if (op->opcode() == Opcode::kWhile) Order(InitialMoves(*op), live_.begin(op), &plan_.initial_moves[op]);
+      for (const Computation* region : ControlRegions(*op)) {
+        Order(FinalMoves(*region), live_.region(region).end, &plan_.final_moves[region]);
+      }
+    }
+  }
+
+  void Order(std::vector<BufferMove> moves, int64_t position, std::vector<BufferMove>* order) {
+    auto temporary = [&](const BufferMove& move) {
+      const int64_t bytes_of = plan_.of.at(move.to);
+      plan_.allocations.push_back({.bytes = plan_.allocations[bytes_of].bytes, .first = position, .last = position});
+      return static_cast<int32_t>(plan_.allocations.size()) - 1;
     };
-    std::sort(arena->begin(), arena->end(), [&](int32_t x, int32_t y) { return key(x) < key(y); });
+    auto where = [this](BufferKey leaf) { return plan_.of.at(views_.at(leaf).buffer); };
+    *order = OrderMoves(std::move(moves), where, temporary);
   }
 
-  // Offsets in the order given; the arena's size.
-  int64_t Place(const std::vector<int32_t>& arena) {
-    std::vector<int32_t> placed;  // by offset
-    int64_t end = 0;
-    for (int32_t a : arena) {
-      const int64_t size = AlignUp(plan_.allocations[a].bytes).constant();
-      const int64_t offset = BestGap(placed, a, size);
-      plan_.allocations[a].offset = offset;
-      end = std::max(end, offset + size);
-      auto lower = [&](int32_t x, int32_t y) { return plan_.allocations[x].offset.constant() < plan_.allocations[y].offset.constant(); };
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), a, lower), a);
-    }
-    return end;
-  }
-
-  int64_t BestGap(const std::vector<int32_t>& placed, int32_t a, int64_t size) const {
-    const Allocation& wanted = plan_.allocations[a];
-    int64_t best = -1, best_gap = INT64_MAX, cursor = 0;
-    for (int32_t p : placed) {
-      const Allocation& other = plan_.allocations[p];
-      if (other.last < wanted.first || wanted.last < other.first) continue;
-      const int64_t gap = other.offset.constant() - cursor;
-      if (gap >= size && gap < best_gap) {
-        best = cursor;
-        best_gap = gap;
-      }
-      cursor = std::max(cursor, other.offset.constant() + AlignUp(other.bytes).constant());
-    }
-    return best >= 0 ? best : cursor;
-  }
-
-  // Symbolic sizes: one after the other; reuse only between equal sizes whose lives don't meet.
-  void StackSymbolic(const std::vector<int32_t>& arena) {
-    std::vector<std::vector<int32_t>> shelves;
-    for (int32_t a : arena) {
-      Allocation& wanted = plan_.allocations[a];
-      bool found = false;
-      for (std::vector<int32_t>& shelf : shelves) {
-        const Allocation& first = plan_.allocations[shelf[0]];
-        const bool free = std::all_of(shelf.begin(), shelf.end(), [&](int32_t p) {
-          return plan_.allocations[p].last < wanted.first || wanted.last < plan_.allocations[p].first;
-        });
-        if (!free || !KnownEqual(first.bytes, wanted.bytes)) continue;
-        wanted.offset = first.offset;
-        shelf.push_back(a);
-        found = true;
-        break;
-      }
-      if (found) continue;
-      wanted.offset = plan_.arena_bytes;
-      plan_.arena_bytes += AlignUp(wanted.bytes);
-      shelves.push_back({a});
-    }
-  }
-
-  void FindPeak(const std::vector<int32_t>& arena) {
-    std::vector<int64_t> delta(order_.size() + 2, 0);
-    for (int32_t a : arena) {
-      const Allocation& x = plan_.allocations[a];
-      if (!x.bytes.is_constant()) return;
-      delta[x.first] += x.bytes.constant();
-      delta[x.last + 1] -= x.bytes.constant();
-    }
-    int64_t live = 0, peak = 0;
-    for (int64_t d : delta) peak = std::max(peak, live += d);
-    plan_.peak_live_bytes = peak;
-  }
-
-  const Computation& entry_;
-  BufferPlanOptions options_;
-  std::vector<Instruction*> order_;
-  absl::flat_hash_map<const Instruction*, int64_t> position_;
-  ViewCache views_;
-  std::vector<std::vector<BufferKey>> values_;  // by allocation
+  const Module& module_;
+  const BufferPlanOptions& options_;
+  LiveRanges live_;
+  std::optional<ValueViews> own_views_;
+  const ValueViews& views_;
+  LiveSets sets_;
+  std::vector<BufferKey> owners_;  // by allocation
   int64_t slots_ = 0;
   BufferPlan plan_;
 };
+
+std::string LeafName(BufferKey key) {
+  return absl::StrCat(key.instruction->name(), key.leaf > 0 ? absl::StrCat("#", key.leaf) : "");
+}
+
+// A leaf of a region's results by the value that it is.
+std::string SourceName(BufferKey key) {
+  const ValueLeaf source = SourceOfLeaf(key.instruction, key.leaf);
+  return LeafName({source.op, source.leaf});
+}
+
+std::string MovesText(const std::vector<BufferMove>& moves) {
+  std::string text;
+  for (const BufferMove& m : moves) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ",
+                    m.from_temporary >= 0 ? absl::StrCat("@", m.from_temporary) : SourceName(m.from), " -> ",
+                    m.to_temporary >= 0 ? absl::StrCat("@", m.to_temporary) : LeafName(m.to));
+  }
+  return text.empty() ? "none" : text;
+}
 
 }  // namespace
 
@@ -279,9 +355,13 @@ std::string BufferPlan::ToString() const {
   std::sort(values.begin(), values.end(), [](const auto& a, const auto& b) {
     return std::pair(a.first.instruction->id(), a.first.leaf) < std::pair(b.first.instruction->id(), b.first.leaf);
   });
+  std::vector<const Instruction*> control;
   for (const auto& [key, a] : values) {
+    if (!ControlRegions(*key.instruction).empty() && (control.empty() || control.back() != key.instruction)) {
+      control.push_back(key.instruction);
+    }
     if (key.instruction->opcode() == Opcode::kGetTupleElement) continue;
-    absl::StrAppend(&names[a], names[a].empty() ? "" : " ", key.instruction->name(), key.leaf > 0 ? absl::StrCat("#", key.leaf) : "");
+    absl::StrAppend(&names[a], names[a].empty() ? "" : " ", LeafName(key));
   }
   std::string text = absl::StrCat("arena ", arena_bytes.ToString(), " bytes, live at most ", peak_live_bytes.ToString(), "\n");
   for (size_t i = 0; i < allocations.size(); ++i) {
@@ -290,6 +370,16 @@ std::string BufferPlan::ToString() const {
                                            a.kind == Allocation::Kind::kArena ? "" : absl::StrCat("#", a.index),
                                            a.offset.ToString(), a.bytes.ToString(), a.first, a.last),
                     names[i], "\n");
+  }
+  for (const Instruction* op : control) {
+    if (auto it = initial_moves.find(op); it != initial_moves.end()) {
+      absl::StrAppend(&text, "before ", op->name(), ": ", MovesText(it->second), "\n");
+    }
+    for (const Computation* region : ControlRegions(*op)) {
+      if (auto it = final_moves.find(region); it != final_moves.end()) {
+        absl::StrAppend(&text, "end of ", region->name(), " in ", op->name(), ": ", MovesText(it->second), "\n");
+      }
+    }
   }
   return text;
 }

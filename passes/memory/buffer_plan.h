@@ -1,9 +1,11 @@
-// BufferPlan: where every array value of the scheduled entry lives. Plain data; backends/ turns it into a Program.
+// BufferPlan: where every array value of a scheduled module lives, its regions included. Plain data; backends/ turns it into a
+// Program.
 //
-// Live ranges over the schedule (framework steps and kernels alike), best fit into one arena, 64-byte aligned, in-place reuse
-// where an elementwise consumer may overwrite its dying operand (same bytes, same index map; a slot's only where it is the
-// call's alone), outputs written directly into
-// their fresh memory, view ops sharing their operand's allocation. Values of framework calls with rule owned/view live in slots.
+// Live ranges over one line of time (live_ranges.h), best fit into one arena, 64-byte aligned. Buffers whose values are never
+// alive together may be one: where an elementwise consumer may overwrite its dying operand (same bytes, same index map; a slot's
+// only where it is the call's alone), where a loop's new state or a branch's result can be made in place, where an initial value
+// becomes the state. Outputs are written directly into their fresh memory, views share their buffer's allocation
+// (value_views.h). Values of framework calls with rule owned/view live in slots.
 #pragma once
 
 #include <functional>
@@ -15,6 +17,8 @@
 #include "hlo/module.h"
 
 namespace tenon {
+
+class ValueViews;
 
 // One leaf (index in FlattenShape order) of an instruction's value.
 struct BufferKey {
@@ -29,18 +33,29 @@ struct BufferKey {
 
 struct Allocation {
   enum class Kind : uint8_t { kParameter, kConstant, kArena, kOutput, kSlot } kind = Kind::kArena;
-  int64_t index = 0;     // parameter number / root leaf for kOutput / slot number
+  int64_t index = 0;     // leaf of the entry's parameters, all in a row / root leaf for kOutput / slot number
   const Instruction* constant = nullptr;
   Dim offset = 0, bytes = 0;  // kArena
-  int64_t first = 0, last = 0;  // schedule positions, inclusive
+  int64_t first = 0, last = 0;  // positions in LiveRanges, inclusive; -1: merged into another
+  int64_t buffers = 1;          // how many owners of a buffer share it
+};
+
+// A copy that the plan asks for: `from` (or a temporary) into the whole buffer of `to` (or into a temporary, which takes the dims of
+// `from`).
+struct BufferMove {
+  BufferKey from, to;
+  int32_t from_temporary = -1, to_temporary = -1;  // allocations
 };
 
 struct BufferPlan {
   std::vector<Allocation> allocations;
-  absl::flat_hash_map<BufferKey, int32_t> of;  // leaf -> allocation; view ops map to their root buffer's
+  absl::flat_hash_map<BufferKey, int32_t> of;  // leaf -> allocation; views map to their buffer's. No tuples
+  // In order. Initial values into a while's state; at the end of a body or branch its results into state or results.
+  absl::flat_hash_map<const Instruction*, std::vector<BufferMove>> initial_moves;
+  absl::flat_hash_map<const Computation*, std::vector<BufferMove>> final_moves;
   Dim arena_bytes = 0;
   Dim peak_live_bytes = 0;   // lower bound: max over the schedule of live bytes
-  std::string ToString() const;  // table: instruction, kind, offset, bytes, live range
+  std::string ToString() const;  // table: instruction, kind, offset, bytes, live range; the moves of each region
 };
 
 struct BufferPlanOptions {
@@ -50,11 +65,10 @@ struct BufferPlanOptions {
   std::function<bool(const Instruction& op)> exclusive_slot;
   // Root leaves that may be written directly into output memory (fresh outputs, each memory once).
   std::function<bool(int64_t root_leaf)> direct_output;
-  // Is the result a View of operand 0's buffer? Default IsViewOp (passes/fused_form.h). An op of which it says no and that is
-  // no fusion gets its own buffer.
-  std::function<bool(const Instruction& op)> is_view;
+  const ValueViews* views = nullptr;  // null: by the layouts alone
   bool in_place = true;
 };
+// Wants a scheduled module in which each region has one caller (pass flatten-control-flow).
 absl::StatusOr<BufferPlan> PlanBuffers(const Module& module, const BufferPlanOptions& options);
 
 }  // namespace tenon

@@ -11,6 +11,7 @@
 // gathers in the innermost loop.
 //
 // An operand of a library call that is not dense and row-major, and a result that the program wants laid out otherwise.
+// What the results of regions and the operands of conditionals need: region_copies.h.
 #include <algorithm>
 #include <optional>
 
@@ -20,6 +21,8 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
 #include "hlo/library/describe.h"
+#include "passes/control_flow.h"
+#include "passes/memory/region_copies.h"
 #include "passes/memory/strided_view.h"
 #include "passes/pass.h"
 
@@ -259,10 +262,15 @@ bool CopyContractionOperands(Computation* entry, PassContext& context, ViewCache
 }  // namespace
 
 absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
-  const bool libraries = CopyLibraryArrays(module.entry(), context);
-  ViewCache views;
-  const bool dots = CopyContractionOperands(module.entry(), context, views);
-  return CopyWriteBacks(module, context, views) || dots || libraries;
+  ViewCache entry_views;
+  bool changed = CopyWriteBacks(module, context, entry_views);
+  for (Computation* c : ControlComputations(module)) {
+    changed |= CopyIntoRegions(c, context);
+    changed |= CopyLibraryArrays(c, context);
+    ViewCache views;
+    changed |= CopyContractionOperands(c, context, views);
+  }
+  return changed;
 }
 
 }  // namespace tenon

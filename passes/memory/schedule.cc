@@ -1,4 +1,4 @@
-// Schedule: a topological order of the entry computation that keeps few bytes live.
+// Schedule: a topological order of the entry computation, and of every region, that keeps few bytes live.
 //
 // List scheduling (the source of the heuristic: register-pressure list schedulers): of the instructions that are ready, the one
 // that frees most and allocates least, ties by program order, so that a chain stays a chain. Instructions with effects keep their
@@ -7,6 +7,7 @@
 #include <queue>
 
 #include "absl/container/flat_hash_map.h"
+#include "passes/control_flow.h"
 #include "passes/fused_form.h"
 #include "passes/memory/strided_view.h"
 #include "passes/pass.h"
@@ -133,9 +134,12 @@ class Scheduler {
 }  // namespace
 
 absl::StatusOr<bool> Schedule(Module& module, PassContext&) {
-  std::vector<Instruction*> order = Scheduler(module.entry()).Best();
-  const bool changed = !module.is_scheduled || order != module.entry()->instructions();
-  module.entry()->set_schedule(order);
+  bool changed = !module.is_scheduled;
+  for (Computation* c : ControlComputations(module)) {
+    std::vector<Instruction*> order = Scheduler(c).Best();
+    changed |= order != c->instructions();
+    c->set_schedule(order);
+  }
   module.is_scheduled = true;
   return changed;
 }
