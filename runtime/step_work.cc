@@ -35,7 +35,8 @@ int64_t AllButFirst(const View& v) { return v.dims.empty() || v.dims[0] == 0 ? 0
 
 constexpr Product kProducts[] = {
     {"aten.mm.out", 0, LastDim},     {"aten.bmm.out", 0, LastDim},     {"aten.addmm.out", 0, LastDim},
-    {"aten.mm.default", 0, LastDim}, {"aten.bmm.default", 0, LastDim}, {"aten.convolution.default", 1, AllButFirst},
+    {"aten.mm.default", 0, LastDim}, {"aten.bmm.default", 0, LastDim}, {"aten.addmm.default", 1, LastDim},
+    {"aten.convolution.default", 1, AllButFirst},
 };
 
 int64_t ProductFlops(const FrameworkStep& call) {

@@ -33,7 +33,8 @@ stages
   --dump-to=DIR          write the stages to files in DIR instead of printing them; without --stage: all of them
   --isa=NAME             CPU instruction set: avx512, avx2, sse4 (default: this machine's best)
   --no-excess-precision  round bf16 and f16 after every instruction
-  --html=FILE            a page with graph, buffers, costs, remarks and code of the compiled modules, of all files together
+  --html=FILE            a page with graph, buffers, costs and remarks of the compiled modules, of all files together, and
+                         with the kernels' code (but of modules of more than 1000 instructions)
 instead of the module
   --plan                 print the buffer plan (of a module that the passes have scheduled)
   --cost[=N]             print flops, transcendentals, bytes and peak memory, with the N costliest instructions

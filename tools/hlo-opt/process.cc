@@ -21,6 +21,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Larger modules' pages come without the kernels' code, which would be most of the page: --stage shows it.
+constexpr int64_t kMostWithCode = 1000;
+
 class Processor {
  public:
   Processor(const Case& input, const Options& options) : input_(input), o_(options) {}
@@ -105,7 +108,8 @@ class Processor {
   absl::Status AddGraph(const Module& module, std::vector<std::string>* graphs) {
     CompileOptions compile = o_.compile;
     compile.evaluate = ConstantFolder();
-    compile.report = CompileOptions::Report::kCode;
+    const bool big = module.instruction_count() > kMostWithCode;
+    compile.report = big ? CompileOptions::Report::kModule : CompileOptions::Report::kCode;
     absl::StatusOr<Program> program = CompileToProgram(module.Clone(), BindingOf(module), compile);
     graphs->push_back(program.ok() ? GraphReport(*program, "") : GraphReport(module, std::string(program.status().message())));
     return program.status();

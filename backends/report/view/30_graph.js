@@ -75,7 +75,7 @@ class GraphPane {
     }
     this.canvas = svg('svg', {id: 'canvas'});
     this.stage = svg('g');
-    this.canvas.append(svg('defs', {}, svg('marker', {id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: 'auto'},
+    this.canvas.append(svg('defs', {}, svg('marker', {id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 6.5, markerHeight: 6.5, markerUnits: 'userSpaceOnUse', orient: 'auto'},
       svg('path', {class: 'arrow', d: 'M0 0L8 4L0 8z'}))), this.stage);
     this.minimap = el('canvas', {id: 'minimap'});
     this.listen();

@@ -88,7 +88,7 @@ class StepsPane {
       {title: 'source', cell: (s) => el('span', {class: 'dim'}, sourceText(s.source))},
     ].filter(Boolean);
     main.replaceChildren(el('div', {class: 'pane'},
-      p.tier === 'native' ? null : el('div', {class: 'error'}, `This graph runs as an eager program, step by step through the framework: ${p.reason}`),
+      p.tier === 'native' ? null : el('div', {class: 'notice'}, `This graph runs as an eager program, step by step through the framework: ${p.reason}`),
       table(columns, graph.steps, {row: (tr, s) => app.stepRow(tr, s)})));
   }
 }
@@ -106,7 +106,7 @@ class RemarksPane {
     const columns = [
       {title: 'pass', cell: (r) => r.pass, key: (r) => r.pass},
       {title: 'kind', cell: (r) => r.kind, key: (r) => r.kind},
-      {title: 'instruction', cell: (r) => nameLink(this.app, r.instruction || ''), key: (r) => r.instruction || ''},
+      {title: 'instruction', cell: (r) => nameLink(this.app, r.instruction || r.op || ''), key: (r) => r.instruction || r.op || ''},
       {title: 'what', cell: (r) => [r.reason, r.numbers ? el('div', {class: 'dim'}, Object.entries(r.numbers).map(([k, v]) => `${k} ${Number.isInteger(v) && v > 9999 ? countText(v) : +v.toPrecision(4)}`).join(' · ')) : null], key: (r) => r.reason},
       {title: 'source', cell: (r) => el('span', {class: 'dim'}, sourceText(r.source || '')), key: (r) => r.source || ''},
     ];
@@ -171,11 +171,11 @@ class OverviewPane {
       {title: 'shape', cell: (r) => el('span', {class: 'name'}, r.shape || '')}, {title: 'kind', cell: (r) => r.kind + (r.mutated ? ', written' : '')}], rows, {limit: 20})] : null;
     main.replaceChildren(el('div', {class: 'pane'},
       g.error ? el('div', {class: 'error'}, g.error) : null,
-      p && p.tier !== 'native' ? el('div', {class: 'error'}, `Eager program: ${p.reason}`) : null,
+      p && p.tier !== 'native' ? el('div', {class: 'notice'}, `Eager program: ${p.reason}`) : null,
       el('div', {class: 'cards'},
         number('instructions', module ? module.instructions.length : ''), number('before the passes', g.modules[1] ? g.modules[1].instructions.length : ''),
         p ? [number('kernel steps', of('kernel')), number('distinct kernels', p.kernels.length), number('framework calls', of('call')), number('copies', of('copy'))] : null,
-        number('flops', countText(g.flops())), number('bytes moved', g.bytes() === undefined ? '' : bytesText(g.bytes())),
+        number('flops', g.flops() ? countText(g.flops()) : ''), number('bytes moved', g.bytes() === undefined ? '' : bytesText(g.bytes())),
         p ? [number('arena', typeof p.memory.arena === 'number' ? bytesText(p.memory.arena) : 'dynamic'), number('code', bytesText(p.memory.code)), number('compile', timeText(compileMs * 1e6))] : null,
         g.profile && g.profile.calls ? number(`a run, mean of ${g.profile.calls}, ${g.profile.threads} threads`, timeText(g.profile.run_ns / g.profile.calls)) : null,
         number('target', g.target.name)),

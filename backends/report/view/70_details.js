@@ -69,8 +69,8 @@ function graphDetails(app, graph) {
   return [
     el('h2', {}, graph.name),
     graph.error ? el('div', {class: 'error'}, graph.error) : null,
-    graph.program && graph.program.tier !== 'native' ? el('div', {class: 'error'}, graph.program.reason) : null,
-    facts([['flops', countText(graph.flops())], ['transcendentals', module && module.cost ? countText(module.cost.transcendentals) : ''], ['bytes', graph.bytes() === undefined ? '' : bytesText(graph.bytes())]]),
+    graph.program && graph.program.tier !== 'native' ? el('div', {class: 'notice'}, `eager program: ${graph.program.reason}`) : null,
+    facts([['flops', graph.flops() ? countText(graph.flops()) : ''], ['transcendentals', module && module.cost ? countText(module.cost.transcendentals) : ''], ['bytes', graph.bytes() === undefined ? '' : bytesText(graph.bytes())]]),
     top.length ? [el('h3', {}, graph.measured ? 'most of the run' : 'most of the estimate'),
       top.map((s) => el('div', {}, el('span', {class: 'bar', style: `width:${Math.max(1, 60 * s.share).toFixed(0)}px`}), ` ${shareText(s.share)} `, nameLink(app, s.name), s.op ? el('span', {class: 'dim'}, ` ${s.op}`) : null))] : null,
     module ? [el('h3', {}, 'how to'), el('p', {class: 'dim'}, 'Drag to move, wheel to zoom, click for details; + opens a fusion, a loop or a group. / searches by name, opcode, shape, source.')] : null,
