@@ -87,7 +87,11 @@ class Instruction {
   // Two evaluations may differ or change something outside (rng, send, effectful custom calls, and callers of such).
   bool HasSideEffect() const;
   bool IsStateful() const;  // HasSideEffect or kStateful: neither CSE nor reorder
-  bool IsElementwise() const { return family() == Family::kElementwise && opcode_ != Opcode::kMap; }
+  // Each element from the operands' at its own index. (Not so: a bitcast-convert between widths.)
+  bool IsElementwise() const {
+    return family() == Family::kElementwise && opcode_ != Opcode::kMap &&
+           (opcode_ != Opcode::kBitcastConvert || operand(0)->shape().rank() == shape().rank());
+  }
 
   // Same opcode, shape (layouts too), attributes, literal, called computations (structurally); operands pointer-equal.
   static bool Identical(const Instruction& a, const Instruction& b);

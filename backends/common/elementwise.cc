@@ -352,6 +352,13 @@ bool HasElementwiseBody(const Instruction& op) {
   }
 }
 
+bool ChangesWidth(const Instruction& op) {
+  if (op.opcode() != Opcode::kBitcastConvert) return false;
+  const PrimitiveType from = op.operand(0)->shape().element_type(), to = op.shape().element_type();
+  return from != PrimitiveType::kPred && to != PrimitiveType::kPred &&
+         BitWidth(from) != BitWidth(to);
+}
+
 absl::StatusOr<Value*> EmitElementwise(llvm::IRBuilderBase& b, const Instruction& op,
                                        std::span<Value* const> args, const EmitOptions& options) {
   if (!HasElementwiseBody(op)) {

@@ -16,6 +16,9 @@ namespace tenon {
 // Elementwise op with these operand types can be emitted.
 bool HasElementwiseBody(const Instruction& op);
 
+// A bitcast-convert between widths: the wider elements are the narrower ones of a minor dimension.
+bool ChangesWidth(const Instruction& op);
+
 // `args`: one register value per operand, all of one width. The result is rounded to a half type
 // only if the options ask.
 absl::StatusOr<llvm::Value*> EmitElementwise(llvm::IRBuilderBase& b, const Instruction& op,

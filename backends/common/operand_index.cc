@@ -206,6 +206,13 @@ std::optional<OperandIndex> MapToOperand(IndexSpace& space, const Instruction& o
     case Opcode::kGather:
       if (operand != 0) return std::nullopt;
       return Gather(space, op, index);
+    case Opcode::kBitcastConvert: {
+      OperandIndex r{.index = same};
+      const int64_t rank = op.operand(0)->shape().rank();
+      if (rank < op.shape().rank()) r.index.pop_back();
+      if (rank > op.shape().rank()) r.index.push_back(space.Constant(0));  // and those behind it
+      return r;
+    }
     default:
       if (op.family() != Family::kElementwise) return std::nullopt;
       if (op.operand(operand)->shape().rank() == 0) return OperandIndex{};

@@ -194,7 +194,10 @@ bool CpuCanGenerate(const Instruction& op) {
     case Opcode::kDynamicUpdateSlice:
       return true;
     case Opcode::kBitcast:
-      return op.shape().element_type() == op.operand(0)->shape().element_type();
+      return BitWidth(op.shape().element_type()) ==
+             BitWidth(op.operand(0)->shape().element_type());
+    case Opcode::kBitcastConvert:
+      return ChangesWidth(op) || HasElementwiseBody(op);
     case Opcode::kConstant:
       return op.shape().rank() == 0 || op.literal().IsSplat() || op.literal().num_elements() <= 16;
     case Opcode::kDot:

@@ -218,6 +218,9 @@ class KernelEmitter {
   Val EvalUncached(const Instruction* op, const IndexTuple& index, const Guard* guard,
                    int component);
   Val EvalElementwise(const Instruction* op, const IndexTuple& index, const Guard* guard);
+  // bitcast-convert between widths (kernel_bits.cc).
+  Val EvalJoinedBits(const Instruction* op, const IndexTuple& index, const Guard* guard);
+  Val EvalSplitBits(const Instruction* op, const IndexTuple& index, const Guard* guard);
   Val EvalConstant(const Instruction* op, const IndexTuple& index, const Guard* guard);
   Val EvalIota(const Instruction* op, const IndexTuple& index, const Guard* guard);
   Val EvalWindowed(const Instruction* op, const IndexTuple& index,

@@ -96,9 +96,16 @@ Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, 
     default:
       break;
   }
+  if (ChangesWidth(*op)) {
+    const bool joins = op->shape().rank() < op->operand(0)->shape().rank();
+    return joins ? EvalJoinedBits(op, index, guard) : EvalSplitBits(op, index, guard);
+  }
   if (op->family() == Family::kElementwise) return EvalElementwise(op, index, guard);
-  if (std::optional<OperandIndex> mapped = MapToOperand(space_, *op, 0, index))
-    return Eval(op->operand(0), mapped->index, guard);
+  if (std::optional<OperandIndex> mapped = MapToOperand(space_, *op, 0, index)) {
+    Val v = Eval(op->operand(0), mapped->index, guard);
+    for (Value*& x : v.v) x = Retyped(At(v.level), *op, x);
+    return v;
+  }
   Fail(absl::UnimplementedError(absl::StrCat("code generation of ", op->ToString())));
   return {};
 }

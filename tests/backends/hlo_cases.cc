@@ -80,11 +80,20 @@ Literal RandomLiteral(const Shape& shape, const HloCase& c, uint64_t seed) {
   const double inf = std::numeric_limits<double>::infinity();
   const double specials[] = {0.0, -0.0, inf,  -inf, std::nan(""), 1e-41, -1e-41,
                              1.0, -1.0, 3e38, 0.5,  2.5,          -1e10, 1e20};
+  auto number = [&] {
+    const double v = c.has_range ? uniform(random) : normal(random);
+    return c.specials && random() % 3 == 0 ? specials[random() % std::size(specials)] : v;
+  };
   for (int64_t i = 0; i < l.num_elements(); ++i) {
+    const size_t at = static_cast<size_t>(i);
     if (IsFloat(shape.element_type())) {
-      double v = c.has_range ? uniform(random) : normal(random);
-      if (c.specials && random() % 3 == 0) v = specials[random() % std::size(specials)];
-      l.SetFromDouble(i, v);
+      l.SetFromDouble(i, number());
+    } else if (shape.element_type() == PrimitiveType::kC64) {
+      const double re = number();
+      l.mutable_data<std::complex<float>>()[at] = std::complex<float>(std::complex(re, number()));
+    } else if (shape.element_type() == PrimitiveType::kC128) {
+      const double re = number();
+      l.mutable_data<std::complex<double>>()[at] = {re, number()};
     } else if (shape.element_type() == PrimitiveType::kPred) {
       l.SetFromInt64(i, static_cast<int64_t>(random() % 2));
     } else {
