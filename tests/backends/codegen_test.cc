@@ -247,6 +247,34 @@ ENTRY e {
       text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::AbsRel(1e-3, 1e-5));
 }
 
+TEST(SymbolicDims, OneConvolutionForAllBatchesAndAllRows) {
+  const std::string text = R"(HloModule p
+ENTRY e {
+  x = f32[s0,5,9,3] parameter(0)
+  k = f32[3,3,3,20] parameter(1)
+  ROOT c = f32[s0,5,9,20] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+})";
+  RunSymbolic(
+      text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::AbsRel(1e-3, 1e-4));
+}
+
+TEST(SymbolicDims, OneIntegerDotForAllSizes) {
+  const std::string text = R"(HloModule p
+ENTRY e {
+  x = s32[s0,11] parameter(0)
+  y = s32[11,37] parameter(1)
+  ROOT c = s32[s0,37] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})";
+  RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
+  const std::string inner = R"(HloModule p
+ENTRY e {
+  x = s32[6,s0] parameter(0)
+  y = s32[s0,37] parameter(1)
+  ROOT c = s32[6,37] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})";
+  RunSymbolic(inner, [&](int64_t n) { return WithSize(inner, n); }, ToleranceRule::Exact());
+}
+
 TEST(Check, SetsTheErrorWordOnlyWhenAnElementIsTrue) {
   HloCase c = Named("indexing_check");
   absl::StatusOr<Built> built = Build(c);
@@ -400,7 +428,8 @@ TEST(Disassembly, StaysBelowTheForcedIsa) {
   for (const std::string& isa : HostIsas()) {
     for (const char* name :
          {"row_softmax", "column_batch_norm_training", "transpose_odd", "loop_bf16_strict",
-          "loop_f16_strict", "loop_s32_ops", "indexing_embedding"}) {
+          "loop_f16_strict", "loop_s32_ops", "indexing_embedding", "contraction_convolution_nchw_same",
+          "contraction_dot_s32"}) {
       HloCase c = Named(name);
       absl::StatusOr<Built> built = Build(c);
       ASSERT_TRUE(built.ok());
