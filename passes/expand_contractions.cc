@@ -246,6 +246,7 @@ class Expansion {
                        {op_->int_list(Attr::kRhsBatchDims), op_->int_list(Attr::kRhsContractingDims)}};
     const auto which = std::find(dims[0][1].begin(), dims[0][1].end(), ragged) - dims[0][1].begin();
     const int64_t position[2] = {ragged, dims[1][1][which]};
+    const PrimitiveType sum = SumType(type(0), type(1), type_);  // has a zero, which f8e8m0fnu lacks
     Instruction* member = Membership(shape(0).constant_dim(ragged));
     Instruction* masked[2];
     for (int64_t side = 0; side < 2; ++side) {
@@ -253,9 +254,9 @@ class Expansion {
       grouped.insert(grouped.end(), shape(side).dims().begin(), shape(side).dims().end());
       Ints behind = Range(shape(side).rank());
       for (int64_t& d : behind) ++d;
-      Instruction* all = b_.Broadcast(op_->operand(side), grouped, behind);
+      Instruction* all = b_.Broadcast(b_.Convert(op_->operand(side), sum), grouped, behind);
       Instruction* own = b_.Broadcast(member, grouped, {0, position[side] + 1});
-      masked[side] = b_.Select(own, all, b_.Broadcast(b_.ScalarConstant(type(side), 0), grouped, {}));
+      masked[side] = b_.Select(own, all, b_.Broadcast(b_.ScalarConstant(sum, 0), grouped, {}));
       for (Ints& list : dims[side]) {
         for (int64_t& d : list) ++d;
       }

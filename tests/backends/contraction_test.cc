@@ -55,7 +55,7 @@ std::array<PrimitiveType, 3> Types(Random& r) {
   static constexpr std::array<P, 3> kMixed[] = {{P::kBF16, P::kBF16, P::kF32}, {P::kS8, P::kS8, P::kS32}, {P::kU8, P::kS8, P::kS32},
                                                 {P::kF32, P::kBF16, P::kF16},  {P::kS32, P::kF32, P::kF32}, {P::kPred, P::kPred, P::kPred},
                                                 {P::kF32, P::kS16, P::kS8},    {P::kF16, P::kF64, P::kF32}, {P::kPred, P::kS8, P::kU32},
-                                                {P::kF8E5M2, P::kF8E4M3FN, P::kF32}};
+                                                {P::kF8E5M2, P::kF8E4M3FN, P::kF32}, {P::kF8E8M0FNU, P::kF8E8M0FNU, P::kF8E8M0FNU}};
   if (r.OneIn(3)) return kMixed[r.Below(std::size(kMixed))];
   const P type = kOne[r.Below(std::size(kOne))];
   return {type, type, type};
