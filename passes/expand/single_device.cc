@@ -30,12 +30,17 @@ Instruction* Same(Builder& b, const Instruction& op) {
   return b.Tuple(op.operands());
 }
 
+// All bits 0: what a replica gets that nobody sends to. (Not the number 0, which some types lack.)
+Instruction* Zeros(Builder& b, const Shape& shape) {
+  return b.Broadcast(b.Constant(Literal(Shape::Scalar(shape.element_type()))), shape.dims(), {});
+}
+
 Instruction* Permuted(Builder& b, const Instruction& op) {
   std::string pairs = op.attrs().get<std::string>(Attr::kSourceTargetPairs);
   pairs.erase(std::remove(pairs.begin(), pairs.end(), ' '), pairs.end());
   Instruction* x = op.operand(0);
   if (pairs.find("{0,0}") != std::string::npos) return x;
-  return x->shape().is_array() ? b.FullLike(x, 0) : nullptr;
+  return x->shape().is_array() ? Zeros(b, x->shape()) : nullptr;
 }
 
 // (operand, result, contexts...)
@@ -45,7 +50,7 @@ Instruction* StartPair(Builder& b, const Instruction& op, Instruction* operand, 
   for (size_t k = 2; k < op.shape().elements().size(); ++k) {
     const Shape& context = op.shape().element(k);
     if (!context.is_array()) return nullptr;
-    elements.push_back(b.Full(context.element_type(), context.dims(), 0));
+    elements.push_back(Zeros(b, context));
   }
   return b.Tuple(elements);
 }
@@ -82,7 +87,7 @@ Instruction* Replacement(Builder& b, const Instruction& op) {
     case Opcode::kAllReduceDone:
     case Opcode::kDomain: return op.operand(0);
     case Opcode::kPartitionId:
-    case Opcode::kReplicaId: return b.Full(op.shape().element_type(), op.shape().dims(), 0);
+    case Opcode::kReplicaId: return Zeros(b, op.shape());
     case Opcode::kCustomCall:
       if (library::IsMarker(op)) return op.operand_count() == 1 ? op.operand(0) : nullptr;
       return library::IsTopKCall(op) ? TopK(b, op) : nullptr;

@@ -245,6 +245,13 @@ TEST(LibrarySteps, CollectivesOfOneReplica) {
           tuple(r, rr1, g, sc, at, p, q, cb, d, gd, pd, id, part) })");
 }
 
+TEST(LibrarySteps, WhatNobodySendsIsZeroBits) {
+  for (const char* type : {"f8e8m0fnu", "pred", "s4", "c64", "bf16"}) {
+    ExpectEvaluatorsBits(absl::StrCat("ENTRY e { x = ", type, "[3] parameter(0)\n ROOT y = ", type,
+                                      "[3] collective-permute(x), source_target_pairs={{1,0}} }"));
+  }
+}
+
 TEST(LibrarySteps, RaggedAllToAll) {
   const std::string text = R"(ENTRY e {
     x = f32[6,2] parameter(0)
