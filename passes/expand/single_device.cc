@@ -32,7 +32,8 @@ Instruction* Same(Builder& b, const Instruction& op) {
 
 // All bits 0: what a replica gets that nobody sends to. (Not the number 0, which some types lack.)
 Instruction* Zeros(Builder& b, const Shape& shape) {
-  return b.Broadcast(b.Constant(Literal(Shape::Scalar(shape.element_type()))), shape.dims(), {});
+  Instruction* zero = b.Constant(Literal(Shape::Scalar(shape.element_type())));
+  return shape.rank() == 0 ? zero : b.Broadcast(zero, shape.dims(), {});
 }
 
 Instruction* Permuted(Builder& b, const Instruction& op) {

@@ -68,6 +68,12 @@ const AloneCase kPrograms[] = {
     {"collectives", "a { x = s32[] parameter(0)\n y = s32[] parameter(1)\n ROOT s = s32[] add(x, y) }\n"
                     "ENTRY e { x = s32[2] constant({1, 2})\n r = s32[2] all-reduce(x), replica_groups={}, to_apply=a\n"
                     " ROOT g = s32[2] all-gather(r), replica_groups={{0}}, dimensions={0} }", "{1, 2}"},
+    {"while", "c { s = (s32[], s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n n = s32[] constant(5)\n"
+              " ROOT l = pred[] compare(i, n), direction=LT }\n"
+              "b { s = (s32[], s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n x = s32[] get-tuple-element(s), index=1\n"
+              " one = s32[] constant(1)\n j = s32[] add(i, one)\n y = s32[] add(x, x)\n ROOT t = (s32[], s32[]) tuple(j, y) }\n"
+              "ENTRY e { z = s32[] constant(0)\n o = s32[] constant(1)\n t = (s32[], s32[]) tuple(z, o)\n"
+              " w = (s32[], s32[]) while(t), condition=c, body=b\n ROOT r = s32[] get-tuple-element(w), index=1 }", "32"},
     {"sort", "c { a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT l = pred[] compare(a, b), direction=LT }\n"
              "ENTRY e { x = s32[5] constant({3, 1, 2, 5, 4})\n ROOT s = s32[5] sort(x), dimensions={0}, to_apply=c }", "{1, 2, 3, 4, 5}"},
 };

@@ -214,6 +214,40 @@ TEST(LibrarySteps, DrawsOfEveryTypeInTheOrderOfTheProgram) {
   }
 }
 
+TEST(LibrarySteps, DrawsInLoopsAndBranches) {
+  ExpectEvaluatorsBits(R"(
+    go { s = (s32[], f32[4], u64[2]) parameter(0)
+      i = s32[] get-tuple-element(s), index=0
+      n = s32[] constant(5)
+      ROOT lt = pred[] compare(i, n), direction=LT }
+    step { s = (s32[], f32[4], u64[2]) parameter(0)
+      i = s32[] get-tuple-element(s), index=0
+      x = f32[4] get-tuple-element(s), index=1
+      st = u64[2] get-tuple-element(s), index=2
+      one = s32[] constant(1)
+      next = s32[] add(i, one)
+      lo = f32[] constant(0)
+      hi = f32[] constant(1)
+      a = f32[4] rng(lo, hi), distribution=rng_uniform
+      b = f32[4] rng(lo, hi), distribution=rng_normal
+      d = f32[4] subtract(b, a)
+      y = f32[4] add(x, d)
+      g = u64[2] rng-get-and-update-state(), delta=7
+      h = u64[2] xor(g, st)
+      ROOT t = (s32[], f32[4], u64[2]) tuple(next, y, h) }
+    ENTRY e {
+      zero = s32[] constant(0)
+      x = f32[4] parameter(0)
+      st = u64[2] parameter(1)
+      init = (s32[], f32[4], u64[2]) tuple(zero, x, st)
+      w = (s32[], f32[4], u64[2]) while(init), condition=go, body=step
+      lo = f32[] constant(0)
+      after = f32[4] rng(lo, lo), distribution=rng_normal
+      y = f32[4] get-tuple-element(w), index=1
+      h = u64[2] get-tuple-element(w), index=2
+      ROOT t = (f32[4], f32[4], u64[2]) tuple(y, after, h) })");
+}
+
 // ---- one device ----------------------------------------------------------------------------------------------------------
 
 TEST(LibrarySteps, CollectivesOfOneReplica) {
