@@ -230,6 +230,7 @@ class Loop {
     while (true) {
       if (!RunRegion(loop.condition)) return false;
       if (*f_.Address(predicate) == 0) return true;
+      if (!CheckErrorWord()) return false;  // what the error made of the state may never end
       if (!RunRegion(loop.body)) return false;
     }
   }

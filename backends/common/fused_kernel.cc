@@ -267,6 +267,15 @@ void ForgetSquareTransposes(const KernelRequest& request, std::vector<OperandLay
   }
 }
 
+// Only the update of a dynamic-update-slice has to be written, if the rest is there already.
+void TakeUpdateAlone(FusedKernel& f) {
+  if (f.roots.size() != 1 || f.roots[0]->opcode() != Opcode::kDynamicUpdateSlice) return;
+  const Instruction* into = f.roots[0]->operand(0);
+  if (into->opcode() != Opcode::kParameter || !f.operands[static_cast<size_t>(into->parameter_number())].may_alias_result) return;
+  f.updated = f.roots[0];
+  f.roots[0] = f.updated->operand(1);
+}
+
 }  // namespace
 
 absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
@@ -303,6 +312,7 @@ absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
                      f.results.size(), " and ", f.operands.size()));
   }
   TENON_RETURN_IF_ERROR(FindSerial(f));
+  if (f.serial == nullptr && reduces.empty()) TakeUpdateAlone(f);
   if (f.serial != nullptr) {
     ChooseSerialSpace(f);
   } else if (reduces.empty() || !ChooseReductionSpace(f, reduces)) {

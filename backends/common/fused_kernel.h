@@ -37,6 +37,9 @@ struct FusedKernel {
   std::vector<OperandLayout> operands, results;
   std::vector<const Instruction*> roots;   // leaves of the result
   std::vector<const Instruction*> checks;  // tenon.check
+  // A dynamic-update-slice whose result has its operand's memory: the kernel only writes the update. The root is the update then,
+  // stored from the start indices on.
+  const Instruction* updated = nullptr;
   // The serial op of the fusion, if it has one, and which of the op's results each root is.
   const Instruction* serial = nullptr;
   std::vector<int64_t> components;

@@ -122,4 +122,7 @@ Access AccessAlong(Index offset, int var);
 std::string ToString(Index index);
 std::string ToString(absl::Span<const Index> index);  // "(d0, d1)"
 
+// Where element `index` of a dynamic-update-slice's update lies in the result.
+IndexTuple UpdatePlace(IndexSpace& space, const Instruction& update_slice, absl::Span<const Index> index);
+
 }  // namespace tenon

@@ -82,6 +82,19 @@ OperandIndex DynamicUpdate(IndexSpace& space, const Instruction& op,
   return r;
 }
 
+}  // namespace
+
+IndexTuple UpdatePlace(IndexSpace& space, const Instruction& op, absl::Span<const Index> index) {
+  IndexTuple place;
+  const Shape& update = op.operand(1)->shape();
+  for (int64_t i = 0; i < op.shape().rank(); ++i) {
+    place.push_back(space.Add(DynamicStart(space, op, 2, i, op.shape().dim(i) - update.dim(i)), index[i]));
+  }
+  return place;
+}
+
+namespace {
+
 OperandIndex Gather(IndexSpace& space, const Instruction& op, absl::Span<const Index> index) {
   const std::vector<int64_t> offset_dims = op.int_list(Attr::kOffsetDims),
                              collapsed = op.int_list(Attr::kCollapsedSliceDims),

@@ -89,7 +89,7 @@ void PrintLayouts(std::string_view name, const std::vector<OperandLayout>& layou
 }  // namespace
 
 std::string FingerprintOf(const FusedKernel& f) {
-  std::string out;
+  std::string out = f.updated != nullptr ? "update alone\n" : "";
   for (const Instruction* op : f.order) PrintInstruction(f, *op, &out);
   absl::StrAppend(&out, "root ", f.number.at(f.computation->root()), "\n");
   PrintLayouts("operand", f.operands, &out);

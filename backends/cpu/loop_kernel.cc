@@ -65,6 +65,7 @@ void StoreRoots(KernelEmitter& e, const Iteration& iteration, absl::Span<const i
         iteration.IndexOf(e.space(), e.fused(), RootShape(e.fused(), static_cast<size_t>(i)));
     values.push_back(
         e.Eval(root, index, nullptr, root->shape().is_tuple() ? static_cast<int>(i) : 0));
+    if (e.fused().updated != nullptr) index = UpdatePlace(e.space(), *e.fused().updated, index);
     offsets.push_back(e.space().Linear(index, e.fused().results[static_cast<size_t>(i)].strides));
   }
   for (size_t k = 0; k < values.size(); ++k)
