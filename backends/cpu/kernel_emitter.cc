@@ -161,6 +161,7 @@ void KernelEmitter::VectorLoop(Index var, Value* lo, Value* hi, const VectorLoop
   auto in_mode = [&, unroll = unroll](int width, int copies, bool masked, Value* from, Value* to) {
     mode_ = outer;
     mode_.lanes = width;
+    mode_.level = innermost() + 1;
     mode_.vector_var = width > 1 ? var->var : -1;
     if (unroll > 1 || copies > 1) {
       mode_.copies = copies;

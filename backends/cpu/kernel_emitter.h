@@ -47,6 +47,7 @@ struct LaneMode {
   int vector_var = -1;  // index variable that the lanes advance
   int unroll_var = -1;  // index variable that the copies advance, by `unroll_step`
   int64_t unroll_step = 1;
+  int level = 0;  // of the loop: vectors are remembered no longer than it is open
   llvm::Value* remaining =
       nullptr;  // masked tail: elements left from lane 0 of copy 0 on, i64, at least 1
   llvm::SmallVector<llvm::Value*, 4>

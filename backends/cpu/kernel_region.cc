@@ -166,7 +166,7 @@ void KernelEmitter::AccumulateGeneral(
     for (const auto& slot : slots)
       args.push_back(Here().CreateLoad(slot[0]->getAllocatedType(), slot[0]));
     for (const Val& v : values) args.push_back(v.v[0]);
-    std::vector<Value*> next = Apply(Here(), *reduce.to_apply(), args, /*merging=*/true);
+    std::vector<Value*> next = Apply(Here(), *reduce.to_apply(), args, /*merging=*/false);
     for (size_t k = 0; k < slots.size(); ++k) Here().CreateStore(next[k], slots[k][0]);
   };
   if (wanted) return If(wanted->v[0], accumulate);

@@ -34,7 +34,12 @@ Val KernelEmitter::Eval(const Instruction* op, const IndexTuple& index, const Gu
     const Shape& shape = op->shape().is_tuple() ? op->shape().element(component) : op->shape();
     v = {.v = {llvm::PoisonValue::get(RegisterType(context(), shape.element_type()))}};
   }
-  levels_[static_cast<size_t>(v.level)].memo[key] = v;
+  // A vector may be known outside of its loop (gathered by constant indices), but the tail of that
+  // loop wants scalars.
+  int remembered = v.level;
+  if (v.is_vector() || v.v.size() > 1)
+    remembered = std::min(std::max(v.level, mode_.level), innermost());
+  levels_[static_cast<size_t>(remembered)].memo[key] = v;
   return v;
 }
 
@@ -297,7 +302,7 @@ std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, absl::Span<c
       for (const Val& x : v)
         args.push_back(vector ? Splat(x.at(static_cast<size_t>(c)), x.level)
                               : x.at(static_cast<size_t>(c)));
-      std::vector<Value*> next = Apply(Here(), *op->to_apply(), args, /*merging=*/true);
+      std::vector<Value*> next = Apply(Here(), *op->to_apply(), args, /*merging=*/false);
       for (int64_t k = 0; k < components; ++k) {
         Value* n = next[k];
         if (wanted) {

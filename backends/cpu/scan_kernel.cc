@@ -82,7 +82,7 @@ class ScanKernel {
     for (int64_t k = 0; k < inputs_; ++k) args.push_back(Wide(e_.Eval(op_.operand(k), full)));
     for (llvm::AllocaInst* slot : state)
       args.push_back(b().CreateLoad(slot->getAllocatedType(), slot));
-    std::vector<Value*> next = e_.Apply(b(), *op_.to_apply(), args, /*merging=*/true);
+    std::vector<Value*> next = e_.Apply(b(), *op_.to_apply(), args, /*merging=*/false);
     for (size_t r = 0; r < f_.roots.size(); ++r) {
       if (f_.components[r] < outputs_)
         Store(r, full, next[static_cast<size_t>(f_.components[r])]);

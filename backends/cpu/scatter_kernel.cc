@@ -151,7 +151,7 @@ class ScatterKernel {
       Val update = e_.Eval(op_.operand(count_ + 1 + k), at);
       args.push_back(e_.mode().lanes > 1 ? e_.Splat(update.v[0], update.level) : update.v[0]);
     }
-    std::vector<Value*> next = e_.Apply(e_.Here(), *op_.to_apply(), args, /*merging=*/true);
+    std::vector<Value*> next = e_.Apply(e_.Here(), *op_.to_apply(), args, /*merging=*/false);
     for (size_t r = 0; r < f_.roots.size(); ++r) {
       e_.StoreResult(static_cast<int>(r), offsets[r],
                      {.v = {next[static_cast<size_t>(f_.components[r])]}, .level = e_.innermost()});

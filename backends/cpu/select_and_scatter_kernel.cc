@@ -147,7 +147,7 @@ class SelectAndScatterKernel {
         FromMemory(b(), type, b().CreateAlignedLoad(memory, pointer, align), e_.specs().types);
     Value* args[] = {source, old};
     Value* next = e_.Apply(b(), *op_.attrs().get<Computation*>(Attr::kScatter), args,
-                           /*merging=*/true)[0];
+                           /*merging=*/false)[0];
     b().CreateAlignedStore(ToMemory(b(), type, next, e_.specs().types), pointer, align);
   }
 
