@@ -272,7 +272,7 @@ const Row& RowOf(Opcode opcode) {
     row(Opcode::kCompare, kAll, 1, Compare);
     row(Opcode::kSelect, kAll | kCplx, 1,
         [](E) { return SelectValue(e.b, e.args[0], e.args[1], e.args[2]); });
-    row(Opcode::kClamp, kInt | kReal, 6,
+    row(Opcode::kClamp, kAll, 6,
         [](E) { return Minimum(e, Maximum(e, e.args[0], e.args[1]), e.args[2]); });
     row(Opcode::kConvert, kAll | kCplx, 2, EmitConvert);
     row(Opcode::kBitcastConvert, kInt | kReal | kCplx, 1, EmitBitcastConvert);
