@@ -161,7 +161,7 @@ class _BreakCounter:
 def _describe(record: registry.GraphRecord) -> dict[str, Any]:
     raw = record.raw_stats()
     calls = max(raw["calls"], 1)
-    total = sum(s["ns"] for key in ("steps", "kernels", "copies") for s in raw[key]) or 1
+    total = sum(s["ns"] for key in ("steps", "kernels", "copies", "library") for s in raw.get(key, ())) or 1
     kernels = record.info.get("kernels", [])
 
     def row(step: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -171,6 +171,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
     clusters = [row(s, kernel=s["kernel"], plan=kernels[s["kernel"]]["plan"]) for s in raw["kernels"]]
     steps = [row(s, op=s["op"], reason=s["reason"], count=s["count"] // calls) for s in raw["steps"]]
     library = [s for s in steps if s["reason"].startswith("library")]
+    own = [row(s, op=s["op"], reason="library", count=s["count"] // calls) for s in raw.get("library", ())]  # tenon's functions
     return {
         "id": record.id,
         "kind": record.kind,
@@ -180,7 +181,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "run_us": raw["run_ns"] / calls / 1e3,
         "kernels": len(kernels),
         "clusters": clusters,
-        "library_calls": library,
+        "library_calls": library + own,
         "aten_steps": [s for s in steps if s not in library],
         "copies": [row(s) for s in raw["copies"]],
         "memory": record.info.get("memory", {}),
