@@ -262,3 +262,36 @@ def test_run_writes_a_page_with_the_timeline(module, tmp_path):
     assert _run("hlo-run", "--profile", f"--html={tmp_path / 'p.html'}", module).returncode == 0
     page = (tmp_path / "p.html").read_text()
     assert '"trace":[[0,' in page and "define void @k0" in page
+
+
+LOOP = """HloModule loop
+body { s = (s32[], f32[8]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ x = f32[8] get-tuple-element(s), index=1
+ one = s32[] constant(1)
+ n = s32[] add(i, one)
+ y = f32[8] tanh(x)
+ ROOT t = (s32[], f32[8]) tuple(n, y) }
+cond { s = (s32[], f32[8]) parameter(0)
+ i = s32[] get-tuple-element(s), index=0
+ k = s32[] constant(12)
+ ROOT c = pred[] compare(i, k), direction=LT }
+ENTRY main { x = f32[8] parameter(0)
+ zero = s32[] constant(0)
+ t = (s32[], f32[8]) tuple(zero, x)
+ w = (s32[], f32[8]) while(t), condition=cond, body=body
+ ROOT v = f32[8] get-tuple-element(w), index=1 }
+"""
+
+
+def test_run_profile_of_a_loop(module):
+    module.write_text(LOOP)
+    (line,) = _json_lines(_run("hlo-run", "--profile", "--json", "--repeat=10", module))
+    profile = line["profile"]
+    main, condition, body = profile["regions"]
+    assert main == profile["runs"] and condition == 13 * main and body == 12 * main
+    loop = next(s for s in profile["steps"] if s["kind"] == "while")
+    inside = [s for s in profile["steps"] if s["region"] > 0]
+    assert loop["share"] is None and loop["us"] >= sum(s["us"] for s in inside)
+    assert {s["executions"] for s in inside} == {12, 13}
+    assert "region body: 12 runs a run" in _run("hlo-run", "--profile", "--repeat=10", module).stdout

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from hlo.test_tools import _run
+from hlo.test_tools import LOOP, _run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = "</script><script>document.title='x'</script>&amp;\\\"ü"
@@ -119,3 +119,16 @@ def test_three_thousand_instructions(tmp_path):
     assert 10 <= drawn.count('data-key="g') <= 200, "groups, not 3,000 nodes"
     drawn = _draw(page, "module=1&open=all")
     assert len(set(re.findall(r'data-name="([^"]*)"', drawn))) == 3001
+
+
+def test_loops_are_boxes_and_rows_of_the_timeline(tmp_path):
+    source, page = tmp_path / "loop.hlo", tmp_path / "loop.html"
+    source.write_text(LOOP)
+    assert _run("hlo-run", "--profile", f"--html={page}", source).returncode == 0
+    (graph,) = _document(page)["graphs"]
+    order = [graph["program"]["regions"][r]["steps"][s]["kind"] for r, s in graph["program"]["order"]]
+    loop = order.index("while")
+    assert order[loop + 1 :].count("kernel") >= 2, "what the loop runs stands behind it"
+    drawn = _draw(page)
+    assert ">condition</text>" in drawn and ">body</text>" in drawn and 'data-name="w"' in drawn
+    assert _draw(page, "pane=timeline").count('class="live"') == len(graph["profile"]["trace"])

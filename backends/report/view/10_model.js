@@ -41,7 +41,11 @@ class Graph {
       step.control = Boolean(row.regions);
       const memory = row.bytes / this.target.bytes_per_ns, compute = row.flops / this.target.flops_per_ns;
       step.roof = memory >= compute ? 'memory' : 'compute';
-      step.estimate = step.control ? 0 : Math.max(memory, compute, row.estimated_ns || 0);
+      // Executions a run: counted, or what the cost analysis knows of loops.
+      const instruction = this.modules.length ? this.modules[0].byName.get(row.name.replace(/ into place$/, '')) : null;
+      if (step.executions === undefined) step.executions = instruction && instruction.cost && region > 0 ? instruction.cost.executions : 1;
+      step.estimateOnce = step.control ? 0 : Math.max(memory, compute, row.estimated_ns || 0);
+      step.estimate = step.estimateOnce * step.executions;
       this.steps.push(step);
     });
     this.stepsOf = groupBy(this.steps, (s) => s.name);
@@ -61,11 +65,11 @@ class Graph {
   // Of a run: the steps know more than the module (what a framework's operator computes), where there are steps.
   flops() {
     const module = this.modules[0];
-    return this.steps.length ? sum(this.steps, (s) => s.flops * (s.executions || 1)) : module && module.cost ? module.cost.flops : undefined;
+    return this.steps.length ? sum(this.steps, (s) => s.flops * s.executions) : module && module.cost ? module.cost.flops : undefined;
   }
   bytes() {
     const module = this.modules[0];
-    return this.steps.length ? sum(this.steps, (s) => s.bytes * (s.executions || 1)) : module && module.cost ? module.cost.bytes : undefined;
+    return this.steps.length ? sum(this.steps, (s) => s.bytes * s.executions) : module && module.cost ? module.cost.bytes : undefined;
   }
   remarksOf(name) { return this.remarks.filter((r) => r.instruction === name); }
 }

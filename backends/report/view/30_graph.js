@@ -139,7 +139,8 @@ class GraphPane {
         h = Math.max(h, child.y + part.h);
         return child;
       });
-      node.w = Math.max(x, (node.lines[0].length + 14) * CHAR + 40);
+      node.lines = [`${node.lines[0]}  ${cut(shortShape(i.shape), 26)}`];
+      node.w = Math.max(x, node.lines[0].length * CHAR + 38 + (share >= 0.001 ? 44 : 0));
       node.h = h + PAD;
       return node;
     }
@@ -206,8 +207,7 @@ class GraphPane {
       g.append(svg('rect', {class: 'toggle', 'data-toggle': n.key, x: 9, y: 6, width: 13, height: 13, rx: 3}),
                svg('text', {class: 'toggle-sign', x: 15.5, y: 16.5}, n.children ? '−' : '+'));
     }
-    const lines = n.children ? [`${n.lines[0]}  ${n.lines[n.lines.length - 1]}`] : n.lines;
-    lines.forEach((line, k) => g.append(svg('text', {class: k > 0 ? 'second' : '', x: k > 0 ? 11 : left, y: 16 + 13 * k}, line)));
+    n.lines.forEach((line, k) => g.append(svg('text', {class: k > 0 ? 'second' : '', x: k > 0 ? 11 : left, y: 16 + 13 * k}, line)));
     if (n.share >= 0.001) {
       g.append(svg('text', {class: 'share', x: n.w - 6, y: 16, 'text-anchor': 'end'}, shareText(n.share)),
                svg('rect', {class: 'heat', x: 0, y: n.h - 3, width: Math.max(2, n.w * Math.min(1, n.share)), height: 3, rx: 1}));

@@ -88,7 +88,7 @@ class BuffersPane {
     const picture = svg('svg', {class: 'chart', viewBox: `0 0 ${W} ${shown.length * row + 12}`, id: 'lanes'});
     shown.forEach((v, k) => {
       const y = 6 + k * row;
-      picture.append(svg('text', {x: left - 8, y: y + 11, 'text-anchor': 'end'}, cut(`${v.kind === 'slot' ? 'tensor' : v.kind} ${v.kind === 'output' ? v.name.replace(/^output /, '') : v.name}`, 34)),
+      picture.append(svg('text', {x: left - 8, y: y + 11, 'text-anchor': 'end'}, cut(`${v.kind === 'slot' ? 'tensor' : v.kind} ${v.name.replace(/^(output|constant|input) (?=\d)/, '')}`, 34)),
         hover(svg('rect', {class: 'live' + (this.app.value === v.number ? ' selected' : ''), x: x(v.first), y: y + 2, width: Math.max(2, x(v.last + 1) - x(v.first)), height: row - 4, rx: 2,
           fill: `var(--${v.kind === 'output' ? 'indexing' : v.kind === 'slot' ? 'framework' : 'data'})`, 'data-value': v.number, onclick: () => this.app.selectValue(v)}), () => this.describe(v)));
     });

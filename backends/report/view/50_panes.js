@@ -14,7 +14,7 @@ class CostsPane {
   roofline() {
     const {graph, app} = this, t = graph.target;
     const points = graph.steps.filter((s) => !s.control && s.flops > 0 && s.bytes > 0)
-      .map((s) => ({s, x: s.flops / s.bytes, y: s.flops / (s.ns / Math.max(1, s.executions || 1) || s.estimate || 1)}));
+      .map((s) => ({s, x: s.flops / s.bytes, y: s.flops / (s.once || s.estimateOnce || 1)}));
     if (points.length === 0) return null;
     const W = 560, H = 250, left = 52, bottom = 34;
     const xs = points.map((p) => p.x).concat([0.05, 2 * t.flops_per_ns / t.bytes_per_ns]), ys = points.map((p) => p.y).concat([t.flops_per_ns * 1.5, t.bytes_per_ns * 0.05]);
@@ -43,8 +43,8 @@ class CostsPane {
       {title: 'steps', cell: ([, l]) => l.length, number: true},
       {title: 'share', cell: ([, l]) => shareText(sum(l, (s) => s.share)), number: true},
       {title: graph.measured ? 'time' : 'estimate', cell: ([, l]) => timeText(sum(l, (s) => graph.measured ? s.ns : s.estimate)), number: true},
-      {title: 'bytes', cell: ([, l]) => bytesText(sum(l, (s) => s.bytes)), number: true},
-      {title: 'flops', cell: ([, l]) => countText(sum(l, (s) => s.flops)), number: true},
+      {title: 'bytes', cell: ([, l]) => bytesText(sum(l, (s) => s.bytes * s.executions)), number: true},
+      {title: 'flops', cell: ([, l]) => countText(sum(l, (s) => s.flops * s.executions)), number: true},
     ], kinds.sort((a, b) => sum(b[1], (s) => s.share) - sum(a[1], (s) => s.share)));
     const once = (s) => s.once || 0;
     const columns = [
@@ -53,7 +53,7 @@ class CostsPane {
       {title: 'kind', cell: (s) => s.op || (s.kernel === undefined ? s.kind : graph.program.kernels[s.kernel].symbol), key: (s) => s.op || s.kind},
       {title: 'share', class: 'barcell', cell: (s) => [el('span', {class: 'bar', style: `width:${(90 * s.share / most).toFixed(1)}px`}), ' ' + shareText(s.share)], key: (s) => s.share},
       graph.measured && {title: 'time', cell: (s) => timeText(s.ns), key: (s) => s.ns, number: true},
-      graph.measured && {title: 'runs', cell: (s) => s.executions === undefined ? '' : s.executions.toFixed(s.executions % 1 ? 1 : 0), key: (s) => s.executions || 0, number: true},
+      steps.some((s) => s.executions !== 1) && {title: 'runs', cell: (s) => s.executions.toFixed(s.executions % 1 ? 1 : 0), key: (s) => s.executions, number: true},
       {title: 'estimate', cell: (s) => timeText(s.estimate), key: (s) => s.estimate, number: true},
       {title: 'bytes', cell: (s) => s.bytes ? bytesText(s.bytes) : '', key: (s) => s.bytes, number: true},
       {title: 'flops', cell: (s) => s.flops ? countText(s.flops) : '', key: (s) => s.flops, number: true},

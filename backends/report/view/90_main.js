@@ -91,7 +91,7 @@ class App {
 
   instructionNamed(name) {
     const module = this.graph.modules[this.module] || this.graph.modules[0];
-    return module ? module.byName.get(name) : undefined;
+    return module ? module.byName.get(name) || module.byName.get(name.replace(/ into place$/, '')) : undefined;
   }
 
   select(i) {
