@@ -31,7 +31,10 @@ bool Rng(Scope& s, Opcode opcode) {
   Instruction* y = s.Try(opcode, {low, high}, With(Attr::kDistribution, std::string(normal ? "rng_normal" : "rng_uniform")), shape);
   if (y == nullptr) return false;
   s.Add(y, !normal);  // a normal draw goes through log and cos
-  return true;
+  if (!s.random().OneIn(3)) return true;
+  // Drawn again alike, as two dropouts of one layer are: still another draw.
+  Instruction* again = s.Try(opcode, {low, high}, y->attrs(), shape);
+  return again != nullptr && (s.Add(again, !normal), true);
 }
 
 bool RngGetAndUpdateState(Scope& s, Opcode opcode) {

@@ -1,5 +1,6 @@
 // Reductions. A sum of floats is exact where every partial sum is an integer that the type holds; otherwise its result is marked.
 #include <algorithm>
+#include <limits>
 
 #include "tools/lab/generator.h"
 
@@ -11,10 +12,19 @@ struct Reduced {
   Value x, init;
 };
 
+// What programs start from: the value that changes nothing.
+Value Neutral(Scope& s, Opcode opcode, PrimitiveType type) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const bool extremum = opcode == Opcode::kMaximum || opcode == Opcode::kMinimum;
+  const double value = extremum ? (opcode == Opcode::kMaximum ? -infinity : infinity) : opcode == Opcode::kMultiply ? 1 : 0;
+  return {.op = s.b().ScalarConstant(type, value), .small = extremum ? kNotSmall : value};
+}
+
 // For sums, mostly operands whose sums are exact.
 Reduced Prepare(Scope& s, Value x, const Combiner& c) {
   const bool small = c.sums && IsFloat(x.type()) && !s.random().OneIn(4);
   if (small) x = s.Small(x);
+  if (IsFloat(x.type()) && BitWidth(x.type()) >= 16 && s.random().OneIn(2)) return {x, Neutral(s, c.opcode, x.type())};
   Value init = s.Scalar(x.type());
   if (small) init = s.Small(init);
   return {x, init};
