@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -190,23 +189,22 @@ std::string ReplayCommand(const Options& o, const std::string& inputs) {
 
 void PrintJson(const Options& o, const Module& before, const ReduceResult& r,
                const std::string& inputs) {
-  std::printf(
-      "{\"file\": \"%s\", \"output\": \"%s\", \"inputs\": \"%s\", \"predicate\": \"%s\", "
-      "\"instructions_before\": %lld, "
-      "\"instructions\": %lld, \"tries\": %lld, \"seconds\": %.3f, \"finished\": %s, \"steps\": [",
-      absl::CEscape(o.file).c_str(), absl::CEscape(o.output).c_str(), absl::CEscape(inputs).c_str(),
-      o.kind.c_str(), static_cast<long long>(before.instruction_count()),
-      static_cast<long long>(r.module->instruction_count()), static_cast<long long>(r.tries),
-      r.seconds, r.finished ? "true" : "false");
+  std::string out = absl::StrFormat(
+      "{\"file\": %s, \"output\": %s, \"inputs\": %s, \"predicate\": %s, \"instructions_before\": "
+      "%d, \"instructions\": %d, "
+      "\"tries\": %d, \"seconds\": %.3f, \"finished\": %s, \"steps\": [",
+      JsonString(o.file), JsonString(o.output), JsonString(inputs), JsonString(o.kind),
+      before.instruction_count(), r.module->instruction_count(), r.tries, r.seconds,
+      r.finished ? "true" : "false");
   for (size_t i = 0; i < r.steps.size(); ++i) {
-    std::printf(
-        "%s{\"step\": \"%s\", \"instructions\": %lld, \"elements\": %lld, \"tries\": %lld, "
-        "\"seconds\": %.3f}",
-        i > 0 ? ", " : "", r.steps[i].step.c_str(), static_cast<long long>(r.steps[i].instructions),
-        static_cast<long long>(r.steps[i].elements), static_cast<long long>(r.steps[i].tries),
-        r.steps[i].seconds);
+    const ReduceProgress& s = r.steps[i];
+    absl::StrAppendFormat(&out,
+                          "%s{\"step\": %s, \"instructions\": %d, \"elements\": %d, \"tries\": %d, "
+                          "\"seconds\": %.3f}",
+                          i > 0 ? ", " : "", JsonString(s.step), s.instructions, s.elements,
+                          s.tries, s.seconds);
   }
-  std::printf("]}\n");
+  std::cout << out << "]}\n";
 }
 
 int Fail(int code, const absl::Status& status) {

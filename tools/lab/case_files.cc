@@ -102,4 +102,19 @@ absl::StatusOr<std::string> WriteCase(const Module& module, absl::Span<const Lit
   return inputs;
 }
 
+std::string JsonString(std::string_view s) {
+  std::string out = "\"";
+  for (const char c : s) {
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (c == '\n')
+      out += "\\n";
+    else if (static_cast<unsigned char>(c) < 0x20)
+      absl::StrAppend(&out, "\\u00", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
 }  // namespace tenon::lab

@@ -25,4 +25,7 @@ absl::StatusOr<std::vector<Literal>> ReadArguments(const Module& module, const s
 absl::StatusOr<std::string> WriteCase(const Module& module, absl::Span<const Literal> arguments,
                                       const std::string& path);
 
+// `s` as a JSON string, quotes included.
+std::string JsonString(std::string_view s);
+
 }  // namespace tenon::lab

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "hlo/text/text.h"
+#include "tools/lab/case_files.h"
 #include "tools/lab/diff_match.h"
 
 namespace tenon::lab {
@@ -260,28 +260,13 @@ class Differ {
   Matching match_;
 };
 
-std::string Quoted(std::string_view s) {
-  std::string out = "\"";
-  for (const char c : s) {
-    if (c == '"' || c == '\\')
-      out += '\\', out += c;
-    else if (c == '\n')
-      out += "\\n";
-    else if (static_cast<unsigned char>(c) < 0x20)
-      absl::StrAppend(&out, "\\u00", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
-    else
-      out += c;
-  }
-  return out + "\"";
-}
-
 std::string FieldsJson(const Fields& fields) {
   return absl::StrCat("[",
                       absl::StrJoin(fields, ", ",
                                     [](std::string* out, const FieldChange& f) {
-                                      absl::StrAppend(out, "{\"what\": ", Quoted(f.what),
-                                                      ", \"a\": ", Quoted(f.a),
-                                                      ", \"b\": ", Quoted(f.b), "}");
+                                      absl::StrAppend(out, "{\"what\": ", JsonString(f.what),
+                                                      ", \"a\": ", JsonString(f.a),
+                                                      ", \"b\": ", JsonString(f.b), "}");
                                     }),
                       "]");
 }
@@ -361,16 +346,16 @@ std::string ModuleDiff::ToJson() const {
   for (const ComputationDiff& c : computations) {
     if (c.equal()) continue;
     absl::StrAppend(
-        &out, first ? "" : ", ", "{\"a\": ", c.a == nullptr ? "null" : Quoted(c.a->name()),
-        ", \"b\": ", c.b == nullptr ? "null" : Quoted(c.b->name()), ", \"same\": ", c.same,
+        &out, first ? "" : ", ", "{\"a\": ", c.a == nullptr ? "null" : JsonString(c.a->name()),
+        ", \"b\": ", c.b == nullptr ? "null" : JsonString(c.b->name()), ", \"same\": ", c.same,
         ", \"fields\": ", FieldsJson(c.fields), ", \"changes\": [");
     first = false;
     for (size_t k = 0; k < c.changes.size(); ++k) {
       const InstructionChange& i = c.changes[k];
       constexpr const char* kKinds[] = {"removed", "added", "changed"};
       absl::StrAppend(&out, k > 0 ? ", " : "", "{\"kind\": \"", kKinds[static_cast<int>(i.kind)],
-                      "\", \"a\": ", i.a == nullptr ? "null" : Quoted(i.a->name()),
-                      ", \"b\": ", i.b == nullptr ? "null" : Quoted(i.b->name()),
+                      "\", \"a\": ", i.a == nullptr ? "null" : JsonString(i.a->name()),
+                      ", \"b\": ", i.b == nullptr ? "null" : JsonString(i.b->name()),
                       ", \"fields\": ", FieldsJson(i.fields), "}");
     }
     absl::StrAppend(&out, "]}");

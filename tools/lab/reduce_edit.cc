@@ -145,7 +145,10 @@ void SetOutputs(Case* c, const std::vector<Instruction*>& outputs) {
     entry->Remove(old);
 }
 
-std::optional<Case> Cut(const Case& original, const std::vector<bool>& keep, const Values& values) {
+namespace {
+
+std::optional<Case> CutOrThrow(const Case& original, const std::vector<bool>& keep,
+                               const Values& values) {
   Case c = original.Clone();
   Computation* entry = c.module->entry();
   const std::vector<Instruction*> all = entry->instructions();
@@ -187,6 +190,16 @@ std::optional<Case> Cut(const Case& original, const std::vector<bool>& keep, con
   RemoveDead(&c, [&](Instruction* op) { return before.contains(op) && !kept.contains(op); });
   Cleanup(&c);
   return c;
+}
+
+}  // namespace
+
+std::optional<Case> Cut(const Case& original, const std::vector<bool>& keep, const Values& values) {
+  try {
+    return CutOrThrow(original, keep, values);
+  } catch (const InternalError&) {  // a graph that cannot be cut like this
+    return std::nullopt;
+  }
 }
 
 void RemoveArgument(Case* c, int64_t parameter) {
