@@ -40,10 +40,11 @@ StageSink Both(StageSink a, StageSink b) {
   if (!a.take) return b;
   if (!b.take) return a;
   const uint32_t wanted = a.wanted | b.wanted;
-  return {.take = [a = std::move(a), b = std::move(b)](const Stage& stage) {
-            if (a.Wants(stage.kind)) a.take(stage);
-            if (b.Wants(stage.kind)) b.take(stage);
-          },
+  return {.take =
+              [a = std::move(a), b = std::move(b)](const Stage& stage) {
+                if (a.Wants(stage.kind)) a.take(stage);
+                if (b.Wants(stage.kind)) b.take(stage);
+              },
           .wanted = wanted};
 }
 

@@ -19,14 +19,15 @@ int64_t Elements(const View& view) {
 int64_t Bytes(const View& view) {
   if (view.value < 0 || !IsStatic(view.dims)) return 0;
   int64_t elements = 1;
-  for (size_t d = 0; d < view.dims.size(); ++d) elements *= view.strides[d] == 0 ? std::min<int64_t>(view.dims[d], 1) : view.dims[d];
+  for (size_t d = 0; d < view.dims.size(); ++d)
+    elements *= view.strides[d] == 0 ? std::min<int64_t>(view.dims[d], 1) : view.dims[d];
   return elements * ByteWidth(view.dtype);
 }
 
 // Operators that are products: each element of the result is a sum over `terms`.
 struct Product {
   std::string_view overload;
-  int operand;                             // its number in FrameworkStep::operands
+  int operand;  // its number in FrameworkStep::operands
   int64_t (*terms)(const View& operand);
 };
 
@@ -34,14 +35,19 @@ int64_t LastDim(const View& v) { return v.dims.empty() ? 0 : v.dims.back(); }
 int64_t AllButFirst(const View& v) { return v.dims.empty() || v.dims[0] == 0 ? 0 : Elements(v) / v.dims[0]; }
 
 constexpr Product kProducts[] = {
-    {"aten.mm.out", 0, LastDim},     {"aten.bmm.out", 0, LastDim},     {"aten.addmm.out", 0, LastDim},
-    {"aten.mm.default", 0, LastDim}, {"aten.bmm.default", 0, LastDim}, {"aten.addmm.default", 1, LastDim},
+    {"aten.mm.out", 0, LastDim},
+    {"aten.bmm.out", 0, LastDim},
+    {"aten.addmm.out", 0, LastDim},
+    {"aten.mm.default", 0, LastDim},
+    {"aten.bmm.default", 0, LastDim},
+    {"aten.addmm.default", 1, LastDim},
     {"aten.convolution.default", 1, AllButFirst},
 };
 
 int64_t ProductFlops(const FrameworkStep& call) {
   for (const Product& p : kProducts) {
-    if (call.overload != p.overload || call.results.empty() || p.operand >= static_cast<int>(call.operands.size())) continue;
+    if (call.overload != p.overload || call.results.empty() || p.operand >= static_cast<int>(call.operands.size()))
+      continue;
     const View& operand = call.operands[p.operand];
     return IsStatic(operand.dims) ? 2 * Elements(call.results[0]) * p.terms(operand) : 0;
   }

@@ -1,5 +1,5 @@
-// StepWork: how much memory a step touches and how much it computes, for profiles and reports. Estimates; what depends on sizes
-// that are known at run time only is 0.
+// StepWork: how much memory a step touches and how much it computes, for profiles and reports. Estimates; what depends
+// on sizes that are known at run time only is 0.
 #pragma once
 
 #include "runtime/program.h"

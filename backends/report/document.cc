@@ -32,13 +32,15 @@ std::string GraphReport(const Program& program, std::string_view profile) {
 }
 
 std::string GraphReport(const Module& module, std::string_view why) {
-  ReportJson json = {{"name", module.name()}, {"module", ModuleJson(module)}, {"program", nullptr}, {"profile", nullptr}};
+  ReportJson json = {
+      {"name", module.name()}, {"module", ModuleJson(module)}, {"program", nullptr}, {"profile", nullptr}};
   if (!why.empty()) json["error"] = why;
   return DumpReport(json);
 }
 
 std::string ReportDocument(std::string_view title, const std::vector<std::string>& graphs) {
-  ReportJson json = {{"schema", "tenon-report"}, {"version", kReportVersion}, {"title", title}, {"generator", "tenon " TENON_VERSION}};
+  ReportJson json = {
+      {"schema", "tenon-report"}, {"version", kReportVersion}, {"title", title}, {"generator", "tenon " TENON_VERSION}};
   json["graphs"] = ReportJson::array();
   for (const std::string& graph : graphs) json["graphs"].push_back(Parsed(graph));
   return DumpReport(json);
@@ -50,7 +52,8 @@ absl::StatusOr<std::string> ReportHtml(std::string_view document) {
     return absl::InvalidArgumentError("a report: wanted a JSON object with \"schema\": \"tenon-report\"");
   }
   if (json.value("version", 0) != kReportVersion) {
-    return absl::InvalidArgumentError(absl::StrCat("a report: wanted version ", kReportVersion, ", got ", json.value("version", 0)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a report: wanted version ", kReportVersion, ", got ", json.value("version", 0)));
   }
   return absl::StrReplaceAll(std::string(ViewPage()), {{"{{title}}", ForText(json.value("title", "module"))},
                                                        {"{{style}}", std::string(ViewStyle())},

@@ -1,5 +1,5 @@
-// A report as one document: what was compiled (module_report.h), what runs (the Program), what its runs cost (a profile), and
-// the page that shows it. docs/architecture/report.md describes the JSON.
+// A report as one document: what was compiled (module_report.h), what runs (the Program), what its runs cost (a
+// profile), and the page that shows it. docs/architecture/report.md describes the JSON.
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ std::string GraphReport(const Module& module, std::string_view why);
 // {"schema":"tenon-report","version":1,"title":...,"generator":...,"graphs":[...]}.
 std::string ReportDocument(std::string_view title, const std::vector<std::string>& graphs);
 
-// A page that shows `document` and needs nothing else: no network, no fonts, no files. Whatever stands in the document's strings
-// is shown as text. InvalidArgument: it is not a document of this version.
+// A page that shows `document` and needs nothing else: no network, no fonts, no files. Whatever stands in the
+// document's strings is shown as text. InvalidArgument: it is not a document of this version.
 absl::StatusOr<std::string> ReportHtml(std::string_view document);
 
 }  // namespace tenon

@@ -12,15 +12,24 @@ constexpr int64_t kElementsShown = 8;  // of a constant
 
 std::string_view FamilyText(Family family) {
   switch (family) {
-    case Family::kElementwise: return "elementwise";
-    case Family::kMovement: return "movement";
-    case Family::kReduction: return "reduction";
-    case Family::kContraction: return "contraction";
-    case Family::kIndexing: return "indexing";
-    case Family::kControl: return "control";
-    case Family::kRandom: return "random";
-    case Family::kLinalg: return "linalg";
-    case Family::kCollective: return "collective";
+    case Family::kElementwise:
+      return "elementwise";
+    case Family::kMovement:
+      return "movement";
+    case Family::kReduction:
+      return "reduction";
+    case Family::kContraction:
+      return "contraction";
+    case Family::kIndexing:
+      return "indexing";
+    case Family::kControl:
+      return "control";
+    case Family::kRandom:
+      return "random";
+    case Family::kLinalg:
+      return "linalg";
+    case Family::kCollective:
+      return "collective";
   }
   return "other";
 }
@@ -124,7 +133,8 @@ class ModuleWriter {
   ReportJson rows_ = ReportJson::array(), computation_rows_ = ReportJson::array();
 };
 
-// Calls take(symbol, text) for each part of `text` from a line that starts a kernel to the line `end`, which is part of it.
+// Calls take(symbol, text) for each part of `text` from a line that starts a kernel to the line `end`, which is part of
+// it.
 template <typename Symbol, typename Take>
 void Cut(const std::string& text, std::string_view end, Symbol&& symbol_of, Take&& take) {
   std::string symbol, part;
@@ -158,19 +168,25 @@ std::string_view Label(std::string_view line) {
 
 }  // namespace
 
-std::string DumpReport(const ReportJson& json) { return json.dump(-1, ' ', false, ReportJson::error_handler_t::replace); }
+std::string DumpReport(const ReportJson& json) {
+  return json.dump(-1, ' ', false, ReportJson::error_handler_t::replace);
+}
 
 ReportJson ModuleJson(const Module& module) { return ModuleWriter(module).Write(); }
 
 StageSink KernelCode::Sink() {
-  const uint32_t wanted = 1u << static_cast<int>(StageKind::kOptimizedLlvm) | 1u << static_cast<int>(StageKind::kAssembly);
-  return {.take = [this](const Stage& stage) {
-            if (stage.kind == StageKind::kOptimizedLlvm) {
-              Cut(stage.text, "}", DefinedFunction, [&](const std::string& k, std::string t) { kernels_[k].llvm = std::move(t); });
-            } else {
-              Cut(stage.text, ".Lfunc_end", Label, [&](const std::string& k, std::string t) { kernels_[k].assembly = std::move(t); });
-            }
-          },
+  const uint32_t wanted =
+      1u << static_cast<int>(StageKind::kOptimizedLlvm) | 1u << static_cast<int>(StageKind::kAssembly);
+  return {.take =
+              [this](const Stage& stage) {
+                if (stage.kind == StageKind::kOptimizedLlvm) {
+                  Cut(stage.text, "}", DefinedFunction,
+                      [&](const std::string& k, std::string t) { kernels_[k].llvm = std::move(t); });
+                } else {
+                  Cut(stage.text, ".Lfunc_end", Label,
+                      [&](const std::string& k, std::string t) { kernels_[k].assembly = std::move(t); });
+                }
+              },
           .wanted = wanted};
 }
 
@@ -191,7 +207,8 @@ void ModuleReport::Input(const Module& module, const TargetInfo& target) {
 std::string ModuleReport::Finish(const Module& module, const std::vector<PassTiming>& passes, const KernelCode& code) {
   json_["module"] = ModuleJson(module);
   json_["passes"] = ReportJson::array();
-  for (const PassTiming& p : passes) json_["passes"].push_back({{"name", p.name}, {"ms", p.ms}, {"changed", p.changed}});
+  for (const PassTiming& p : passes)
+    json_["passes"].push_back({{"name", p.name}, {"ms", p.ms}, {"changed", p.changed}});
   json_["code"] = code.Json();
   return DumpReport(json_);
 }

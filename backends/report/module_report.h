@@ -1,5 +1,5 @@
-// The compiler's half of a report (docs/architecture/report.md): the module before and after the passes, its costs, the passes'
-// times, the kernels' code. JSON that stands on its own, because the module is gone when somebody asks.
+// The compiler's half of a report (docs/architecture/report.md): the module before and after the passes, its costs, the
+// passes' times, the kernels' code. JSON that stands on its own, because the module is gone when somebody asks.
 #pragma once
 
 #include <map>
@@ -25,11 +25,13 @@ ReportJson ModuleJson(const Module& module);
 // The code of each kernel, cut out of the texts of the whole modules.
 class KernelCode {
  public:
-  StageSink Sink();  // `this` must stay where it is
+  StageSink Sink();         // `this` must stay where it is
   ReportJson Json() const;  // {"k0": {"llvm": ..., "assembly": ...}}
 
  private:
-  struct Texts { std::string llvm, assembly; };
+  struct Texts {
+    std::string llvm, assembly;
+  };
   std::map<std::string, Texts> kernels_;
 };
 

@@ -24,7 +24,8 @@ struct AccessOf {
   Access operator()(const KernelStep& s) const {
     Access a;
     // Operands, results, then what the kernel writes besides (the error word).
-    const auto extra = std::find_if(s.operands.begin(), s.operands.end(), [&](const View& v) { return IsErrorWord(v); });
+    const auto extra =
+        std::find_if(s.operands.begin(), s.operands.end(), [&](const View& v) { return IsErrorWord(v); });
     const auto results = extra - std::min<ptrdiff_t>(s.num_results, extra - s.operands.begin());
     for (auto v = s.operands.begin(); v != results; ++v) AddValue(*v, &a.reads);
     for (auto v = results; v != s.operands.end(); ++v) AddValue(*v, &a.writes);
@@ -69,7 +70,8 @@ class ProgramWriter {
   explicit ProgramWriter(const Program& program) : p_(program), lives_(program.values.size()) {}
 
   ReportJson Write() {
-    ReportJson json = {{"tier", p_.tier == Program::Tier::kNative ? "native" : "eager_program"}, {"reason", p_.tier_reason}};
+    ReportJson json = {{"tier", p_.tier == Program::Tier::kNative ? "native" : "eager_program"},
+                       {"reason", p_.tier_reason}};
     Walk(0);
     if (p_.commit_region >= 0) Walk(p_.commit_region);
     json["inputs"] = Inputs();
@@ -118,8 +120,8 @@ class ProgramWriter {
     life.last = std::max(life.last, position);
   }
 
-  // What was alive before a loop and is touched inside of it is alive until its end; what is read in it before it is written,
-  // all the time. (What is written and read later in the same trip only keeps its own range.)
+  // What was alive before a loop and is touched inside of it is alive until its end; what is read in it before it is
+  // written, all the time. (What is written and read later in the same trip only keeps its own range.)
   void HoldOverLoop(const std::vector<Life>& before, const Access& loop, int64_t position) {
     const auto end = static_cast<int64_t>(order_.size()) - 1;
     for (size_t v = 0; v < lives_.size(); ++v) {
@@ -147,17 +149,22 @@ class ProgramWriter {
   }
   static std::string ShapeText(PrimitiveType type, const std::vector<SizeRef>& dims) {
     return absl::StrCat(std::string(PrimitiveTypeName(type)), "[",
-                        absl::StrJoin(dims, ",", [](std::string* out, SizeRef r) {
-                          absl::StrAppend(out, r >= 0 ? absl::StrCat(r) : absl::StrCat("d", ~r));
-                        }), "]");
+                        absl::StrJoin(dims, ",",
+                                      [](std::string* out, SizeRef r) {
+                                        absl::StrAppend(out, r >= 0 ? absl::StrCat(r) : absl::StrCat("d", ~r));
+                                      }),
+                        "]");
   }
 
   ReportJson Inputs() const {
     ReportJson json = ReportJson::array();
     for (const InputSpec& in : p_.inputs) {
       static constexpr const char* kKinds[] = {"tensor", "symint", "none", "other"};
-      json.push_back({{"name", in.name}, {"kind", kKinds[static_cast<int>(in.kind)]}, {"shape", ShapeText(in.dtype, in.dims)},
-                      {"strides", Sizes(in.strides)}, {"mutated", in.mutated}});
+      json.push_back({{"name", in.name},
+                      {"kind", kKinds[static_cast<int>(in.kind)]},
+                      {"shape", ShapeText(in.dtype, in.dims)},
+                      {"strides", Sizes(in.strides)},
+                      {"mutated", in.mutated}});
     }
     return json;
   }
@@ -166,8 +173,10 @@ class ProgramWriter {
     ReportJson json = ReportJson::array();
     for (const OutputSpec& out : p_.outputs) {
       static constexpr const char* kKinds[] = {"fresh", "slot", "input", "constant", "none", "symint"};
-      json.push_back({{"kind", kKinds[static_cast<int>(out.kind)]}, {"index", out.index},
-                      {"shape", ShapeText(out.dtype, out.dims)}, {"strides", Sizes(out.strides)}});
+      json.push_back({{"kind", kKinds[static_cast<int>(out.kind)]},
+                      {"index", out.index},
+                      {"shape", ShapeText(out.dtype, out.dims)},
+                      {"strides", Sizes(out.strides)}});
     }
     return json;
   }
@@ -194,9 +203,14 @@ class ProgramWriter {
     static constexpr const char* kKinds[] = {"kernel", "call", "copy", "library", "while", "conditional"};
     const Access access = std::visit(AccessOf{p_}, step.body);
     const StepWork work = WorkOf(step);
-    ReportJson row = {{"kind", kKinds[step.body.index()]}, {"name", step.name},   {"source", step.source},
-                      {"reads", access.reads},             {"writes", access.writes}, {"bytes", work.bytes},
-                      {"flops", work.flops},               {"estimated_ns", step.estimated_ns}};
+    ReportJson row = {{"kind", kKinds[step.body.index()]},
+                      {"name", step.name},
+                      {"source", step.source},
+                      {"reads", access.reads},
+                      {"writes", access.writes},
+                      {"bytes", work.bytes},
+                      {"flops", work.flops},
+                      {"estimated_ns", step.estimated_ns}};
     if (!access.regions.empty()) row["regions"] = access.regions;
     if (const auto* kernel = std::get_if<KernelStep>(&step.body)) {
       row["kernel"] = kernel->kernel;
@@ -217,8 +231,12 @@ class ProgramWriter {
     for (size_t v = 0; v < p_.values.size(); ++v) {
       static constexpr const char* kKinds[] = {"input", "constant", "arena", "output", "slot", "error_word"};
       const Value& value = p_.values[v];
-      ReportJson row = {{"kind", kKinds[static_cast<int>(value.kind)]}, {"index", value.index}, {"name", NameOf(value, lives_[v])},
-                        {"bytes", Size(value.bytes)},                   {"first", lives_[v].first}, {"last", lives_[v].last}};
+      ReportJson row = {{"kind", kKinds[static_cast<int>(value.kind)]},
+                        {"index", value.index},
+                        {"name", NameOf(value, lives_[v])},
+                        {"bytes", Size(value.bytes)},
+                        {"first", lives_[v].first},
+                        {"last", lives_[v].last}};
       if (value.kind == ValueKind::kArena) row["offset"] = Size(value.offset);
       json.push_back(std::move(row));
     }
@@ -232,10 +250,14 @@ class ProgramWriter {
         const std::string& name = p_.inputs[value.index].name;
         return name.empty() ? absl::StrCat("input ", value.index) : name;
       }
-      case ValueKind::kConstant: return absl::StrCat("constant ", value.index);
-      case ValueKind::kErrorWord: return "error word";
-      case ValueKind::kOutput: return absl::StrCat("output ", value.index, written.empty() ? "" : ": ", written);
-      default: return written;
+      case ValueKind::kConstant:
+        return absl::StrCat("constant ", value.index);
+      case ValueKind::kErrorWord:
+        return "error word";
+      case ValueKind::kOutput:
+        return absl::StrCat("output ", value.index, written.empty() ? "" : ": ", written);
+      default:
+        return written;
     }
   }
 
@@ -243,7 +265,8 @@ class ProgramWriter {
     ReportJson json = ReportJson::array();
     for (const std::string& remark : p_.remarks) {
       ReportJson parsed = ReportJson::parse(remark, nullptr, /*allow_exceptions=*/false);
-      json.push_back(parsed.is_object() ? std::move(parsed) : ReportJson{{"pass", "lower"}, {"kind", "note"}, {"reason", remark}});
+      json.push_back(parsed.is_object() ? std::move(parsed)
+                                        : ReportJson{{"pass", "lower"}, {"kind", "note"}, {"reason", remark}});
     }
     return json;
   }

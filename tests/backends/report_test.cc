@@ -83,7 +83,8 @@ TEST(Report, HasEveryBufferStepAndKernel) {
   EXPECT_EQ(graph["program"]["regions"][0]["steps"].size(), program->regions[0].steps.size());
   EXPECT_EQ(graph["program"]["order"].size(), program->regions[0].steps.size());
   for (const json& v : graph["program"]["values"]) {
-    if (v["kind"] == "arena" && v["bytes"] > 0) EXPECT_LE(v["offset"].get<int64_t>() + v["bytes"].get<int64_t>(), program->arena_bytes);
+    if (v["kind"] == "arena" && v["bytes"] > 0)
+      EXPECT_LE(v["offset"].get<int64_t>() + v["bytes"].get<int64_t>(), program->arena_bytes);
   }
   for (const KernelSpec& k : program->kernels) {
     EXPECT_THAT(graph["code"][k.symbol]["llvm"].get<std::string>(), HasSubstr("define"));
@@ -98,29 +99,38 @@ TEST(Report, OnlyWhenAskedFor) {
 }
 
 TEST(Report, SymbolicSizesAreTold) {
-  auto module = Parse("HloModule s, symbols={n:[1,100]}\nENTRY e { x = f32[n] parameter(0)\n ROOT y = f32[n] sine(x) }");
+  auto module =
+      Parse("HloModule s, symbols={n:[1,100]}\nENTRY e { x = f32[n] parameter(0)\n ROOT y = f32[n] sine(x) }");
   const json graph = json::parse(GraphReport(*module, "why"));
   EXPECT_EQ(graph["module"]["instructions"][0]["shape"], "f32[n]");
   EXPECT_FALSE(graph["module"].contains("cost"));
   EXPECT_EQ(graph["error"], "why");
 }
 
-// A loop's values: `state` goes in and out, `tmp` is written and read within a trip, `carry` is read before it is written.
+// A loop's values: `state` goes in and out, `tmp` is written and read within a trip, `carry` is read before it is
+// written.
 TEST(Report, LivesAcrossLoops) {
   const auto view = [](int32_t value) { return View{.value = value, .dims = {1}, .strides = {1}}; };
-  const auto copy = [&](const char* name, int32_t from, int32_t to) { return Step{.body = CopyStep{view(from), view(to)}, .name = name}; };
+  const auto copy = [&](const char* name, int32_t from, int32_t to) {
+    return Step{.body = CopyStep{view(from), view(to)}, .name = name};
+  };
   enum { kState, kPredicate, kTmp, kCarry, kAfter };
   Program p;
   p.values.assign(5, {.kind = ValueKind::kArena, .bytes = 4});
   p.regions = {{.name = "main"}, {.name = "condition"}, {.name = "body"}};
-  p.regions[0].steps = {copy("init", kAfter, kState), Step{.body = WhileStep{1, 2, view(kPredicate)}, .name = "loop"}, copy("end", kState, kAfter)};
+  p.regions[0].steps = {copy("init", kAfter, kState), Step{.body = WhileStep{1, 2, view(kPredicate)}, .name = "loop"},
+                        copy("end", kState, kAfter)};
   p.regions[1].steps = {copy("test", kState, kPredicate)};
-  p.regions[2].steps = {copy("a", kState, kTmp), copy("b", kTmp, kState), copy("c", kCarry, kState), copy("d", kState, kCarry)};
+  p.regions[2].steps = {copy("a", kState, kTmp), copy("b", kTmp, kState), copy("c", kCarry, kState),
+                        copy("d", kState, kCarry)};
   const json report = json::parse(ProgramJson(p).dump());
   std::vector<std::string> order;
-  for (const json& at : report["order"]) order.push_back(report["regions"][at[0].get<int>()]["steps"][at[1].get<int>()]["name"]);
+  for (const json& at : report["order"])
+    order.push_back(report["regions"][at[0].get<int>()]["steps"][at[1].get<int>()]["name"]);
   EXPECT_THAT(order, ::testing::ElementsAre("init", "loop", "test", "a", "b", "c", "d", "end"));
-  const auto life = [&](int v) { return std::pair<int, int>(report["values"][v]["first"], report["values"][v]["last"]); };
+  const auto life = [&](int v) {
+    return std::pair<int, int>(report["values"][v]["first"], report["values"][v]["last"]);
+  };
   EXPECT_EQ(life(kState), std::pair(0, 7));
   EXPECT_EQ(life(kPredicate), std::pair(1, 6));
   EXPECT_EQ(life(kTmp), std::pair(3, 4));
@@ -145,7 +155,8 @@ TEST(Report, NoTextLeavesItsPlaceInThePage) {
   for (const char* outside : {"http://", "https://", "@import", "url(", "src="}) {
     std::string rest = *html;
     for (const char* ours : {"http://www.w3.org/2000/svg", "'marker-end': 'url(#arrow)'", "'url(#inside)'"}) {
-      for (size_t at = rest.find(ours); at != std::string::npos; at = rest.find(ours)) rest.erase(at, std::strlen(ours));
+      for (size_t at = rest.find(ours); at != std::string::npos; at = rest.find(ours))
+        rest.erase(at, std::strlen(ours));
     }
     EXPECT_THAT(rest, Not(HasSubstr(outside))) << "the page needs nothing but itself";
   }

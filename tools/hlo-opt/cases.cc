@@ -35,7 +35,9 @@ absl::StatusOr<std::vector<Case>> ReadCases(const std::string& path, bool split)
   const auto end_case = [&] {
     if (part.find_first_not_of(" \t\r\n") != std::string::npos) {
       const auto number = static_cast<int64_t>(cases.size());
-      cases.push_back({.file = path, .name = absl::StrCat(path, ":", first), .number = number,
+      cases.push_back({.file = path,
+                       .name = absl::StrCat(path, ":", first),
+                       .number = number,
                        .text = absl::StrCat(std::string(first - 1, '\n'), part)});
     }
     part.clear();
@@ -44,8 +46,10 @@ absl::StatusOr<std::vector<Case>> ReadCases(const std::string& path, bool split)
   for (size_t from = 0; from < text->size(); ++line_number) {
     const size_t newline = std::min(text->find('\n', from), text->size());
     const std::string_view line(text->data() + from, newline - from);
-    if (EndsCase(line)) end_case();
-    else absl::StrAppend(&part, std::string(line), "\n");
+    if (EndsCase(line))
+      end_case();
+    else
+      absl::StrAppend(&part, std::string(line), "\n");
     from = newline + 1;
   }
   end_case();

@@ -26,8 +26,8 @@ struct Edit {
 };
 using LineSpan = const std::vector<std::string_view>&;
 
-// Edits of a[from_a, end_a) into b[from_b, end_b), appended. Greedy shortest paths, the furthest point of each diagonal kept per
-// number of changes so that the path can be walked back.
+// Edits of a[from_a, end_a) into b[from_b, end_b), appended. Greedy shortest paths, the furthest point of each diagonal
+// kept per number of changes so that the path can be walked back.
 void Shortest(LineSpan a, int from_a, int end_a, LineSpan b, int from_b, int end_b, std::vector<Edit>* edits) {
   const int n = end_a - from_a, m = end_b - from_b, most = std::min(n + m, kMostChanges);
   std::vector<std::vector<int>> trace;
@@ -59,8 +59,10 @@ void Shortest(LineSpan a, int from_a, int end_a, LineSpan b, int from_b, int end
     const int before_y = d == 0 ? 0 : before_x - (down ? k + 1 : k - 1);
     while (x > before_x && y > before_y) back.push_back({' ', from_a + --x, from_b + --y});
     if (d == 0) break;
-    if (down) back.push_back({'+', from_a + x, from_b + --y});
-    else back.push_back({'-', from_a + --x, from_b + y});
+    if (down)
+      back.push_back({'+', from_a + x, from_b + --y});
+    else
+      back.push_back({'-', from_a + --x, from_b + y});
   }
   edits->insert(edits->end(), back.rbegin(), back.rend());
 }
@@ -79,8 +81,8 @@ std::vector<Edit> EditsOf(LineSpan a, LineSpan b) {
 
 }  // namespace
 
-std::string LineDiff(std::string_view before, std::string_view after, std::string_view before_name, std::string_view after_name,
-                     int context) {
+std::string LineDiff(std::string_view before, std::string_view after, std::string_view before_name,
+                     std::string_view after_name, int context) {
   const std::vector<std::string_view> a = Lines(before), b = Lines(after);
   const std::vector<Edit> edits = EditsOf(a, b);
   std::string out;

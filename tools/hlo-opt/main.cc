@@ -33,18 +33,24 @@ int Run(int argc, char** argv) {
     if (!inputs.ok()) {
       ++cases;
       failed(path, inputs.status());
-      if (options.json) std::cout << nlohmann::json{{"file", path}, {"ok", false}, {"error", {{"code", "NOT_FOUND"}, {"message", inputs.status().message()}}}} << "\n";
+      if (options.json)
+        std::cout << nlohmann::json{{"file", path},
+                                    {"ok", false},
+                                    {"error", {{"code", "NOT_FOUND"}, {"message", inputs.status().message()}}}}
+                  << "\n";
       continue;
     }
     for (const Case& input : *inputs) {
       // Between printed modules the separator of the input again: the output is an input.
-      if (options.split_input && !options.json && !options.time && !options.check_roundtrip && input.number > 0) std::cout << "// -----\n";
+      if (options.split_input && !options.json && !options.time && !options.check_roundtrip && input.number > 0)
+        std::cout << "// -----\n";
       ++cases;
       const absl::Status status = Process(input, options, &graphs);
       if (!status.ok()) failed(input.name, status);
     }
   }
-  if (options.check_roundtrip && !options.json) std::cout << cases - failures << " of " << cases << " files round-trip\n";
+  if (options.check_roundtrip && !options.json)
+    std::cout << cases - failures << " of " << cases << " files round-trip\n";
   if (!options.html.empty() && !WriteHtml(options, graphs)) ++failures;
   return failures == 0 ? 0 : 1;
 }

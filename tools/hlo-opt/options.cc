@@ -73,7 +73,8 @@ bool ReadList(const std::string& path, std::vector<std::string>* files) {
 bool AddStages(const std::string& list, uint32_t* stages) {
   for (const std::string& name : Names(list)) {
     const std::optional<StageKind> kind = FindStage(name);
-    if (name != "all" && !kind) return std::cerr << "hlo-opt: unknown stage " << name << " (--list-stages lists them)\n", false;
+    if (name != "all" && !kind)
+      return std::cerr << "hlo-opt: unknown stage " << name << " (--list-stages lists them)\n", false;
     *stages |= kind ? 1u << static_cast<int>(*kind) : ~0u;
   }
   return true;

@@ -15,7 +15,7 @@ struct Options {
   CompileOptions compile;  // passes, disable_passes and stop_after hold for passes alone, too
   bool run_passes = false, plan = false, remarks = false, timing = false, cost = false;
   bool check_roundtrip = false, time = false, split_input = false, json = false, diff = false;
-  uint32_t stages = 0;     // bits of StageKind
+  uint32_t stages = 0;  // bits of StageKind
   int64_t cost_rows = 20;
   std::string dump_to, html;
   std::vector<std::string> files;

@@ -56,8 +56,10 @@ class Processor {
 
   // ---- output ------------------------------------------------------------------------------------------------------
   void Text(const char* key, std::string text) {
-    if (o_.json) json_[key] = std::move(text);
-    else std::cout << text;
+    if (o_.json)
+      json_[key] = std::move(text);
+    else
+      std::cout << text;
   }
 
   void PrintJson(const absl::Status& status) const {
@@ -90,9 +92,12 @@ class Processor {
         before = stage.text;
         before_name = stage.file;
       }
-      if (files.take) files.take({stage.kind, stage.file, std::move(shown)});
-      else if (o_.json) json_["stages"].push_back({{"stage", StageName(stage.kind)}, {"file", stage.file}, {"text", std::move(shown)}});
-      else std::cout << "// ---- " << stage.file << "\n" << shown << (shown.empty() || shown.back() == '\n' ? "" : "\n");
+      if (files.take)
+        files.take({stage.kind, stage.file, std::move(shown)});
+      else if (o_.json)
+        json_["stages"].push_back({{"stage", StageName(stage.kind)}, {"file", stage.file}, {"text", std::move(shown)}});
+      else
+        std::cout << "// ---- " << stage.file << "\n" << shown << (shown.empty() || shown.back() == '\n' ? "" : "\n");
     };
     return CompileStages(module.Clone(), BindingOf(module), compile);
   }
@@ -111,7 +116,8 @@ class Processor {
     const bool big = module.instruction_count() > kMostWithCode;
     compile.report = big ? CompileOptions::Report::kModule : CompileOptions::Report::kCode;
     absl::StatusOr<Program> program = CompileToProgram(module.Clone(), BindingOf(module), compile);
-    graphs->push_back(program.ok() ? GraphReport(*program, "") : GraphReport(module, std::string(program.status().message())));
+    graphs->push_back(program.ok() ? GraphReport(*program, "")
+                                   : GraphReport(module, std::string(program.status().message())));
     return program.status();
   }
 
@@ -122,8 +128,10 @@ class Processor {
     PassContext context;
     context.remarks = &remarks;
     context.evaluate = ConstantFolder();
-    const PipelineOptions pipeline{.passes = o_.compile.passes, .disable = o_.compile.disable_passes,
-                                   .stop_after = o_.compile.stop_after, .verify = o_.parse.verify};
+    const PipelineOptions pipeline{.passes = o_.compile.passes,
+                                   .disable = o_.compile.disable_passes,
+                                   .stop_after = o_.compile.stop_after,
+                                   .verify = o_.parse.verify};
     const absl::StatusOr<bool> changed = RunPipeline(module, context, pipeline, &timings);
     if (o_.remarks) ShowRemarks(remarks);
     if (o_.timing) ShowTimings(timings);
@@ -134,16 +142,20 @@ class Processor {
   void ShowRemarks(const std::vector<Remark>& remarks) {
     if (o_.json) json_["remarks"] = Json::array();
     for (const Remark& r : remarks) {
-      if (o_.json) json_["remarks"].push_back(Json::parse(r.ToJson()));
-      else std::cerr << r.ToJson() << "\n";
+      if (o_.json)
+        json_["remarks"].push_back(Json::parse(r.ToJson()));
+      else
+        std::cerr << r.ToJson() << "\n";
     }
   }
 
   void ShowTimings(const std::vector<PassTiming>& timings) {
     if (o_.json) json_["timings"] = Json::array();
     for (const PassTiming& t : timings) {
-      if (o_.json) json_["timings"].push_back({{"pass", t.name}, {"ms", t.ms}, {"changed", t.changed}});
-      else std::fprintf(stderr, "%9.3f ms  %s%s\n", t.ms, t.name.c_str(), t.changed ? "  changed" : "");
+      if (o_.json)
+        json_["timings"].push_back({{"pass", t.name}, {"ms", t.ms}, {"changed", t.changed}});
+      else
+        std::fprintf(stderr, "%9.3f ms  %s%s\n", t.ms, t.name.c_str(), t.changed ? "  changed" : "");
     }
   }
 
@@ -154,20 +166,30 @@ class Processor {
     static constexpr const char* kKinds[] = {"parameter", "constant", "arena", "output", "slot"};
     Json allocations = Json::array();
     for (const Allocation& a : plan.allocations) {
-      allocations.push_back({{"kind", kKinds[static_cast<int>(a.kind)]}, {"index", a.index}, {"offset", a.offset.ToString()},
-                             {"bytes", a.bytes.ToString()}, {"first", a.first}, {"last", a.last}, {"values", Json::array()}});
+      allocations.push_back({{"kind", kKinds[static_cast<int>(a.kind)]},
+                             {"index", a.index},
+                             {"offset", a.offset.ToString()},
+                             {"bytes", a.bytes.ToString()},
+                             {"first", a.first},
+                             {"last", a.last},
+                             {"values", Json::array()}});
     }
-    for (const auto& [key, number] : plan.of) allocations[number]["values"].push_back(absl::StrCat(key.instruction->name(), key.leaf > 0 ? absl::StrCat("#", key.leaf) : ""));
+    for (const auto& [key, number] : plan.of)
+      allocations[number]["values"].push_back(
+          absl::StrCat(key.instruction->name(), key.leaf > 0 ? absl::StrCat("#", key.leaf) : ""));
     for (Json& a : allocations) std::sort(a["values"].begin(), a["values"].end());
-    json_["plan"] = {{"arena_bytes", plan.arena_bytes.ToString()}, {"peak_live_bytes", plan.peak_live_bytes.ToString()},
+    json_["plan"] = {{"arena_bytes", plan.arena_bytes.ToString()},
+                     {"peak_live_bytes", plan.peak_live_bytes.ToString()},
                      {"allocations", std::move(allocations)}};
     return absl::OkStatus();
   }
 
   absl::Status ShowCost(const Module& module) {
     TENON_ASSIGN_OR_RETURN(const ModuleCost cost, AnalyzeCost(module));
-    if (o_.json) json_["cost"] = Json::parse(ToJson(cost));
-    else std::cout << ToTable(cost, o_.cost_rows);
+    if (o_.json)
+      json_["cost"] = Json::parse(ToJson(cost));
+    else
+      std::cout << ToTable(cost, o_.cost_rows);
     return absl::OkStatus();
   }
 
@@ -197,8 +219,10 @@ class Processor {
       best = std::min(best, now() - t);
     } while (now() - start < 0.5);
     const double mb_per_s = static_cast<double>(input_.text.size()) / best / 1e6;
-    if (o_.json) json_["parse"] = {{"mb_per_s", mb_per_s}, {"bytes", input_.text.size()}, {"ms", best * 1e3}};
-    else std::printf("%.1f MB/s (%zu bytes in %.3f ms)\n", mb_per_s, input_.text.size(), best * 1e3);
+    if (o_.json)
+      json_["parse"] = {{"mb_per_s", mb_per_s}, {"bytes", input_.text.size()}, {"ms", best * 1e3}};
+    else
+      std::printf("%.1f MB/s (%zu bytes in %.3f ms)\n", mb_per_s, input_.text.size(), best * 1e3);
     return absl::OkStatus();
   }
 

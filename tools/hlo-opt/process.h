@@ -10,8 +10,8 @@
 
 namespace tenon::opt {
 
-// Prints what was asked for, as it comes into being; with options.json one line at the end, whatever happens. Adds the module's
-// part of a page to *graphs where --html is given.
+// Prints what was asked for, as it comes into being; with options.json one line at the end, whatever happens. Adds the
+// module's part of a page to *graphs where --html is given.
 absl::Status Process(const Case& input, const Options& options, std::vector<std::string>* graphs);
 
 }  // namespace tenon::opt

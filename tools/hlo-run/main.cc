@@ -1,4 +1,5 @@
-// hlo-run: runs an HLO module on the evaluator and the CPU backend, says where and how far results differ, and what runs cost.
+// hlo-run: runs an HLO module on the evaluator and the CPU backend, says where and how far results differ, and what
+// runs cost.
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -28,7 +29,8 @@ absl::StatusOr<std::vector<Literal>> RunOnEvaluator(const Module& module, absl::
   return leaves;
 }
 
-absl::StatusOr<std::vector<Literal>> RunOnCpu(const Module& module, absl::Span<const Literal> args, const Options& o, Json* json) {
+absl::StatusOr<std::vector<Literal>> RunOnCpu(const Module& module, absl::Span<const Literal> args, const Options& o,
+                                              Json* json) {
   CompileOptions compile = o.compile;
   compile.evaluate = ConstantFolder();
   if (o.threads > 0) compile.threads = o.threads;
@@ -38,8 +40,10 @@ absl::StatusOr<std::vector<Literal>> RunOnCpu(const Module& module, absl::Span<c
   double us = 0;
   absl::StatusOr<std::vector<Literal>> outputs = (*executable)->Run(args, &us);
   if (!outputs.ok()) return Told("cpu", outputs.status());
-  if (json != nullptr) (*json)["cpu"] = {{"compile_ms", (*executable)->compile_ms()}, {"first_run_us", us}};
-  else if (!o.measures()) std::printf("cpu: compiled in %.1f ms, ran in %.1f us\n", (*executable)->compile_ms(), us);
+  if (json != nullptr)
+    (*json)["cpu"] = {{"compile_ms", (*executable)->compile_ms()}, {"first_run_us", us}};
+  else if (!o.measures())
+    std::printf("cpu: compiled in %.1f ms, ran in %.1f us\n", (*executable)->compile_ms(), us);
   if (o.measures()) TENON_RETURN_IF_ERROR(Measure(**executable, args, o, json));
   return outputs;
 }
@@ -58,8 +62,10 @@ absl::StatusOr<int> Run(const Options& o, Json* json) {
   }
   const std::vector<Literal>& shown = o.backend == "cpu" ? native : evaluated;
   for (size_t i = 0; o.print && i < shown.size(); ++i) {
-    if (json != nullptr) (*json)["outputs"].push_back({{"shape", shown[i].shape().ToString()}, {"value", shown[i].ToString()}});
-    else std::printf("%s %s\n", shown[i].shape().ToString().c_str(), shown[i].ToString().c_str());
+    if (json != nullptr)
+      (*json)["outputs"].push_back({{"shape", shown[i].shape().ToString()}, {"value", shown[i].ToString()}});
+    else
+      std::printf("%s %s\n", shown[i].shape().ToString().c_str(), shown[i].ToString().c_str());
   }
   if (!o.save.empty()) TENON_RETURN_IF_ERROR(Save(o.save, shown));
   Json* compared = json == nullptr ? nullptr : &((*json)["compared"] = Json::array());
@@ -87,7 +93,9 @@ int Main(int argc, char** argv) {
   }
   if (options.json) {
     json["ok"] = off.ok() && *off == 0;
-    if (!off.ok()) json["error"] = {{"code", absl::StatusCodeToString(off.status().code())}, {"message", std::string(off.status().message())}};
+    if (!off.ok())
+      json["error"] = {{"code", absl::StatusCodeToString(off.status().code())},
+                       {"message", std::string(off.status().message())}};
     std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
   }
   if (!off.ok()) {

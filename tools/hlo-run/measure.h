@@ -10,7 +10,8 @@
 
 namespace tenon::run {
 
-// Runs `executable` on `args` as often as the options say; prints tables on stdout, or fills *json in if not null; writes the page.
+// Runs `executable` on `args` as often as the options say; prints tables on stdout, or fills *json in if not null;
+// writes the page.
 absl::Status Measure(const LiteralExecutable& executable, absl::Span<const Literal> args, const Options& options,
                      nlohmann::ordered_json* json);
 

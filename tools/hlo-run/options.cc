@@ -47,7 +47,6 @@ timing (the CPU backend alone unless --backend=both is given)
 Exit code: 0 all outputs agree (or nothing was compared), 1 they differ, 2 bad usage, 3 the module was refused or didn't run.
 )";
 
-
 std::vector<std::string> Names(const std::string& list) { return absl::StrSplit(list, ',', absl::SkipEmpty()); }
 
 using Value = const std::string&;
@@ -96,7 +95,8 @@ bool ParseInto(int argc, char** argv, Options* o) {
       const size_t equals = std::min(arg.find('='), arg.size());
       const auto flag = flags.find(arg.substr(0, equals));
       if (flag != flags.end() && flag->second(equals < arg.size() ? arg.substr(equals + 1) : "")) continue;
-      std::cerr << "hlo-run: " << (flag == flags.end() ? "unknown option " : "bad value in ") << arg << " (--help lists them)\n";
+      std::cerr << "hlo-run: " << (flag == flags.end() ? "unknown option " : "bad value in ") << arg
+                << " (--help lists them)\n";
       return false;
     }
     if (!o->file.empty()) return std::cerr << "hlo-run: one file, please (--help tells more)\n", false;
@@ -104,7 +104,8 @@ bool ParseInto(int argc, char** argv, Options* o) {
   }
   if (o->file.empty()) return std::cerr << "hlo-run: no file (--help tells more)\n", false;
   if (o->backend.empty()) o->backend = o->measures() && o->expect.empty() ? "cpu" : "both";
-  if (o->backend == "eval" && o->measures()) return std::cerr << "hlo-run: only the cpu backend is timed (--help tells more)\n", false;
+  if (o->backend == "eval" && o->measures())
+    return std::cerr << "hlo-run: only the cpu backend is timed (--help tells more)\n", false;
   if (o->backend == "both" || o->backend == "eval" || o->backend == "cpu") return true;
   return std::cerr << "hlo-run: --backend is both, eval or cpu (--help tells more)\n", false;
 }
