@@ -2,8 +2,8 @@
 //
 // A narrow float holds its bits; it converts to double exactly and from double in one rounding (nearest, ties to even;
 // never through an intermediate type). Out of range: infinity where the format has one, else NaN, else (f4e2m1fn) the
-// largest finite value. Formats without NaN turn it into -0 (+0 from a negative NaN); e8m0fnu turns zero and
-// negatives into NaN. Rules as in ml_dtypes. Sub-byte integers hold one value per byte and wrap on conversion.
+// largest finite value. Formats without NaN turn it into -0; e8m0fnu turns zero and negatives into NaN. Rules as in
+// ml_dtypes, which heeds the NaN's sign where we don't. Sub-byte integers hold one value per byte and wrap on conversion.
 #pragma once
 
 #include <bit>
@@ -68,7 +68,7 @@ class NarrowFloat {
       case FloatSpecials::kFnuz:
         return kSign;
       case FloatSpecials::kFinite:
-        return negative ? 0 : kSign;
+        return kSign;  // whatever the NaN's sign, which no operation promises
     }
     return 0;
   }

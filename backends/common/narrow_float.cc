@@ -160,7 +160,7 @@ Value* NarrowFloatToBits(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, b
     }
     case FloatSpecials::kFinite: {
       r = b.CreateOr(b.CreateSelect(over, c(f.max_finite()), r), sign);
-      r = b.CreateSelect(nan, b.CreateXor(sign, c(f.sign())), r);
+      r = b.CreateSelect(nan, c(f.sign()), r);
       break;
     }
   }
