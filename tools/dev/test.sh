@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh PRESET: the arrows, ctest, pytest, programs made with JAX; goes on after a failure; ends with the phases' times and
+# test.sh PRESET: the arrows, ctest, pytest, random modules, programs made with JAX; goes on after a failure; ends with the phases' times and
 # the closing lines of both runners.
 set -u
 cd "$(dirname "$0")/../.."
@@ -21,6 +21,8 @@ export TENON_REQUIRE_EXTENSION=1
 run arrows .venv/bin/python tools/dev/check_arrows.py
 run ctest ctest --preset "$preset" -j "$(nproc)"
 run pytest .venv/bin/python -m pytest tests
+# Two minutes of random modules, other ones each day.
+run fuzz "build/$preset/bin/hlo-fuzz" --seed="$(date +%Y%m%d)" --seconds="${TENON_FUZZ_SECONDS:-120}" --size=5 --jobs=2 --save=build/logs/fuzz
 run jax make --no-print-directory test-jax-only PRESET="$preset"
 
 printf '\n== time of each phase\n'

@@ -115,6 +115,7 @@ absl::StatusOr<Known> MonotoneRule(const Instruction& i, const Shadow& x, const 
     const double v = value.GetAsDouble(at);
     const double spread = std::max(std::fabs(below.GetAsDouble(at) - v), std::fabs(above.GetAsDouble(at) - v));
     const bool known = x.known().At(at) == 0;
+    if (known && v == 0 && OpensZeroSigns(i.opcode(), value.type())) errors[n] = kZeroSign;
     if (known && (!std::isfinite(v) || v == 0)) continue;
     errors[n] = known ? UlpsOf(value.type()) * Spacing(value.type(), v) : spread + (1 + UlpsOf(value.type())) * Spacing(value.type(), v);
   }
@@ -154,7 +155,7 @@ absl::StatusOr<Known> ElementwiseRule(const Instruction& i, Shadows operands, co
   const bool is_complex = IsComplex(x.type()) || IsComplex(value.type());
   const bool keeps = opcode == Opcode::kSelect ? operands[1]->known().moved && operands[2]->known().moved : opcode == Opcode::kComplex && moved;
   const bool inexact = (IsFloat(x.type()) && IsTranscendental(opcode)) || (is_complex && IsComplexInexact(opcode));
-  const bool open_zeros = OpensZeroSigns(opcode, value.type());
+  const bool open_zeros = OpensZeroSigns(opcode, value.type()) && IsFloat(ComplexComponent(x.type()));
   if (exact && !inexact && !open_nans && !open_zeros) return Known{std::nullopt, keeps};
   if (is_complex && opcode != Opcode::kSelect && opcode != Opcode::kComplex) return ComplexRule(i, operands, value);
   if (IsMonotone(opcode) && IsFloat(x.type()) && !exact) return MonotoneRule(i, *operands[0], value);

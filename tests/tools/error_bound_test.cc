@@ -1,0 +1,115 @@
+// How exact a right backend must be: sums that are exact in any order, bounds where they are not, and what cannot be judged.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "hlo/numeric_types.h"
+#include "hlo/text/text.h"
+#include "tools/lab/error_bound.h"
+#include "tools/lab/miscompare.h"
+
+namespace tenon::lab {
+namespace {
+
+Expectation Expected(const std::string& text, const std::vector<Literal>& arguments) {
+  auto module = ParseModule(text);
+  EXPECT_TRUE(module.ok()) << module.status();
+  auto expected = Expect(**module, arguments);
+  EXPECT_TRUE(expected.ok()) << expected.status();
+  return *expected;
+}
+
+Literal F32(std::vector<float> values) {
+  return Literal::FromSpan<float>(PrimitiveType::kF32, {static_cast<int64_t>(values.size())}, values);
+}
+
+constexpr char kSum[] = R"(
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY f { x = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add }
+)";
+
+TEST(ErrorBound, SumsOfSmallIntegersAreExact) {
+  const Expectation e = Expected(kSum, {F32({1, -3, 1000, 4})});
+  EXPECT_FALSE(e.bounds[0].has_value());
+}
+
+TEST(ErrorBound, OtherSumsHaveTheBoundOfTheirMagnitude) {
+  const Expectation e = Expected(kSum, {F32({0.1f, 1e7f, -1e7f, 3})});
+  ASSERT_TRUE(e.bounds[0].has_value());
+  const double bound = e.bounds[0]->GetAsDouble(0);
+  EXPECT_GT(bound, 2e7 * 0x1p-23);
+  EXPECT_LT(bound, 20 * 2e7 * 0x1p-23);
+}
+
+TEST(ErrorBound, OverflowInSomeOrderIsNotJudged) {
+  const Expectation e = Expected(kSum, {F32({3e38f, 3e38f, -3e38f, -3e38f})});
+  EXPECT_TRUE(std::isinf(e.bounds[0]->GetAsDouble(0)));
+  EXPECT_EQ(Compare({Literal::Scalar(PrimitiveType::kF32, 1)}, e).unjudged, 1);
+}
+
+TEST(ErrorBound, ANanAmongTheTermsIsExact) {
+  const Expectation e = Expected(kSum, {F32({NAN, 1e30f, 0.1f, 2})});
+  EXPECT_FALSE(e.bounds[0].has_value());
+}
+
+TEST(ErrorBound, AUnitInTheLastPlaceOfAFunction) {
+  const Expectation e = Expected("ENTRY f { x = f32[2] parameter(0) ROOT y = f32[2] exponential(x) }", {F32({1, 0})});
+  const float want = e.values[0].data<float>()[0];
+  const auto judged = [&](float got) { return Compare({F32({got, 1})}, e).outcome; };
+  EXPECT_EQ(judged(want), Outcome::kSame);
+  EXPECT_EQ(judged(std::nextafter(want, 9.f)), Outcome::kSame);
+  EXPECT_EQ(judged(std::nextafter(std::nextafter(want, 9.f), 9.f)), Outcome::kDifferent);
+}
+
+TEST(ErrorBound, ErrorsAreMovedAndCarried) {
+  const Expectation e = Expected(R"(ENTRY f {
+    x = f32[2] parameter(0)
+    y = f32[2] exponential(x)
+    c = f32[1] constant({5})
+    k = f32[3] concatenate(y, c), dimensions={0}
+    r = f32[3] reverse(k), dimensions={0}
+    n = f32[3] negate(r)
+    d = f32[3] add(n, n)
+    s = s32[3] convert(d)
+    ROOT t = (f32[3], s32[3]) tuple(d, s) })", {F32({1, 2})});
+  ASSERT_TRUE(e.bounds[0].has_value());
+  EXPECT_EQ(e.bounds[0]->GetAsDouble(0), 0) << "the constant is exact wherever it is moved";
+  EXPECT_GT(e.bounds[0]->GetAsDouble(1), 0);
+  EXPECT_LT(e.bounds[0]->GetAsDouble(1), 1e-4);
+  EXPECT_EQ(e.bounds[1]->GetAsDouble(0), 0);
+  EXPECT_TRUE(std::isinf(e.bounds[1]->GetAsDouble(2))) << "a truncated inexact value may jump";
+}
+
+TEST(ErrorBound, FollowsLoopsAndBranches) {
+  const Expectation e = Expected(R"(
+cond { s = (s32[], f32[2]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(3) ROOT l = pred[] compare(i, n), direction=LT }
+body {
+  s = (s32[], f32[2]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[2] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[2] tanh(x)
+  ROOT t = (s32[], f32[2]) tuple(j, y)
+}
+ENTRY f { x = f32[2] parameter(0) z = s32[] constant(0) s = (s32[], f32[2]) tuple(z, x) ROOT w = (s32[], f32[2]) while(s), condition=cond, body=body })",
+                                 {F32({0.5f, 0})});
+  EXPECT_FALSE(e.bounds[0].has_value());
+  EXPECT_GT(e.bounds[1]->GetAsDouble(0), 0x1p-25);
+  EXPECT_LT(e.bounds[1]->GetAsDouble(0), 0x1p-20);
+}
+
+TEST(ErrorBound, DotsOfSmallIntegersAreExactAndOthersBounded) {
+  const std::string dot = "ENTRY f { x = f32[4] parameter(0) y = f32[4] parameter(1) ROOT d = f32[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0} }";
+  EXPECT_FALSE(Expected(dot, {F32({1, 2, 3, 4}), F32({5, -6, 7, 8})}).bounds[0].has_value());
+  EXPECT_TRUE(Expected(dot, {F32({0.1f, 2, 3, 4}), F32({5, -6, 0.7f, 8})}).bounds[0].has_value());
+}
+
+TEST(ErrorBound, BitsOfAComputedNanAreNotJudged) {
+  const std::string text = "ENTRY f { x = f32[2] parameter(0) y = f32[2] divide(x, x) ROOT b = u32[2] bitcast-convert(y) }";
+  EXPECT_TRUE(std::isinf(Expected(text, {F32({0, 1})}).bounds[0]->GetAsDouble(0)));
+  EXPECT_FALSE(Expected(text, {F32({2, 1})}).bounds[0].has_value());
+}
+
+}  // namespace
+}  // namespace tenon::lab
