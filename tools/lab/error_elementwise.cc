@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hlo/builder.h"
+#include "hlo/eval/evaluator.h"
 #include "hlo/tolerance.h"
 #include "tools/lab/error_rules.h"
 
@@ -108,8 +110,11 @@ absl::StatusOr<Known> MonotoneRule(const Instruction& i, const Shadow& x, const 
     const double v = x.value.GetAsDouble(static_cast<int64_t>(n)), e = x.known().At(static_cast<int64_t>(n));
     low[n] = v - e, high[n] = v + e;
   }
-  TENON_ASSIGN_OR_RETURN(const Literal below, InDouble(i, {AsDouble(value.shape(), low)}));
-  TENON_ASSIGN_OR_RETURN(const Literal above, InDouble(i, {AsDouble(value.shape(), high)}));
+  Module scratch;
+  Builder b(scratch.AddComputation("double"));
+  const Instruction* in_double = b.Unary(i.opcode(), b.Parameter(0, Shape::Array(PrimitiveType::kF64, value.shape().constant_dims())));
+  TENON_ASSIGN_OR_RETURN(const Literal below, EvaluateInstruction(*in_double, {AsDouble(value.shape(), low)}));
+  TENON_ASSIGN_OR_RETURN(const Literal above, EvaluateInstruction(*in_double, {AsDouble(value.shape(), high)}));
   for (size_t n = 0; n < low.size(); ++n) {
     const int64_t at = static_cast<int64_t>(n);
     const double v = value.GetAsDouble(at);
