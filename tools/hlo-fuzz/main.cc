@@ -11,7 +11,6 @@
 #include "absl/strings/str_split.h"
 #include "backends/common/target.h"
 #include "hlo/plant.h"
-#include "hlo/plant.h"
 #include "hlo/text/text.h"
 #include "tools/hlo-fuzz/fuzz.h"
 #include "tools/hlo-fuzz/report.h"
@@ -39,8 +38,6 @@ Makes random HLO modules and runs each on the evaluator and on the CPU backend. 
   --plant=K             with planted bug K (hlo-reduce --list-plants); ends at the first module that differs because of it
   --save=DIR            write the module of each failure, reduced, with its arguments to DIR (as tests/regress holds them)
   --reduce-seconds=T    spent on reducing a failure (default 20; 0: not at all)
-  --first               stop at the first failure
-  --plant=K             with planted bug K (number or name; builds with TENON_PLANTS)
   --print-module        with --module: print it
   --json[=FILE]         the table as JSON (FILE: beside the text)
   --quiet               no progress
@@ -54,7 +51,7 @@ struct Flags {
   WorkersOptions workers{.jobs = 2, .count = 1000};
   int64_t module = -1;
   std::string save, json_file;
-  bool first = false, print_module = false, json = false, quiet = false;
+  bool print_module = false, json = false, quiet = false;
   Plant plant = Plant::kNone;
   bool found_plant = false;
 };
@@ -91,8 +88,6 @@ bool SetFlag(const std::string& name, const std::string& value, Flags* f) {
   if (name == "--reduce-seconds") return absl::SimpleAtod(value, &f->fuzz.reduce_seconds);
   if (name == "--verify-passes") return f->fuzz.run.verify_passes = true;
   if (name == "--plant") return f->plant = ParsePlant(value).value_or(Plant::kNone), f->plant != Plant::kNone && SetPlant(f->plant);
-  if (name == "--first") return f->first = true;
-  if (name == "--plant") return ParsePlant(value).has_value() && SetPlant(*ParsePlant(value));
   if (name == "--print-module") return f->print_module = true;
   if (name == "--json") return f->json = value.empty(), f->json_file = value, true;
   if (name == "--quiet") return f->quiet = true;
@@ -177,10 +172,8 @@ int RunMany(Flags f) {
     std::cerr << "--seed=" << f.fuzz.seed << " --module=" << r.k << ": " << OutcomeName(r.outcome) << ": " << r.text.substr(0, 500)
               << " (" << r.configuration << ")\n";
   };
-  WorkersOptions workers = f.workers;
-  if (f.first) workers.stop = [&] { return report.failures() > 0; };
   RunWorkers(
-      workers, [&](int64_t k) { return Encode(FuzzOne(f.fuzz, k)); },
+      f.workers, [&](int64_t k) { return Encode(FuzzOne(f.fuzz, k)); },
       [&](int64_t, const std::string& line) {
         const Record r = Decode(line);
         report.Add(r);

@@ -109,7 +109,6 @@ class Pool {
     if (options_.count >= 0 && next_ >= options_.count) return;
     if (options_.stop != nullptr && *options_.stop) return;
     if (options_.seconds > 0 && Since(began_) > options_.seconds) return;
-    if (options_.stop && options_.stop()) return;
     w->working_on = next_++;
     w->since = Clock::now();
     WriteAll(w->to, reinterpret_cast<const char*>(&w->working_on), sizeof w->working_on);
@@ -135,8 +134,8 @@ class Pool {
     w->buffer.clear();
     const int64_t k = w->working_on;
     ++finished_;
+    Feed(w);  // it needn't wait for what we do with the line
     on_line_(k, line);
-    Feed(w);
   }
 
   void Bury(Worker* w, std::string how) {

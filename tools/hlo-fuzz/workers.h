@@ -12,7 +12,6 @@ struct WorkersOptions {
   int64_t count = 0;              // numbers 0 .. count-1; negative: no end
   double seconds = 0;             // 0: no limit. New numbers aren't begun after it
   double seconds_per_number = 60; // a worker that needs longer is killed
-  std::function<bool()> stop;     // asked before a number is begun; empty: never
   const bool* stop = nullptr;     // once true, no new numbers are begun
 };
 
