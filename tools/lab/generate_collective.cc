@@ -11,7 +11,7 @@ Attributes Groups(Scope& s, Opcode opcode, const Value& x) {
   if (info.allows(Attr::kReplicaGroups)) attrs.set(Attr::kReplicaGroups, std::string(s.random().OneIn(2) ? "{{0}}" : "{}"));
   if (info.allows(Attr::kChannelId) && s.random().OneIn(2)) attrs.set(Attr::kChannelId, int64_t{1});
   if (info.allows(Attr::kToApply)) attrs.set(Attr::kToApply, RandomCombiner(s, x.type()).computation);
-  if (info.allows(Attr::kSourceTargetPairs)) attrs.set(Attr::kSourceTargetPairs, std::string(s.random().OneIn(4) ? "{}" : "{{0,0}}"));
+  if (info.allows(Attr::kSourceTargetPairs)) attrs.set(Attr::kSourceTargetPairs, std::string(s.random().OneIn(4) && x.type() != PrimitiveType::kF8E8M0FNU ? "{}" : "{{0,0}}"));
   return attrs;
 }
 
