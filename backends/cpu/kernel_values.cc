@@ -392,7 +392,7 @@ Val KernelEmitter::EvalReduceWindow(const Instruction* op, const IndexTuple& ind
     const Dim size = shape.dim(static_cast<int64_t>(d));
     if (w.base_dilation > 1) {
       bounds.push_back({space_.Mod(e, w.base_dilation), 1});
-      bounds.push_back({e, (size - 1) * Dim(w.base_dilation) + 1});
+      bounds.push_back({e, Max((size - 1) * Dim(w.base_dilation) + 1, 0)});  // bounds are compared unsigned
       e = space_.FloorDiv(e, w.base_dilation);
     } else {
       bounds.push_back({e, size});

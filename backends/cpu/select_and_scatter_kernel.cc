@@ -85,7 +85,7 @@ class SelectAndScatterKernel {
                               -w.padding_low);
       if (w.base_dilation > 1) {
         r.bounds.push_back({s.Mod(i, w.base_dilation), 1});
-        r.bounds.push_back({i, (size - 1) * Dim(w.base_dilation) + 1});
+        r.bounds.push_back({i, Max((size - 1) * Dim(w.base_dilation) + 1, 0)});
         i = s.FloorDiv(i, w.base_dilation);
       } else {
         r.bounds.push_back({i, size});

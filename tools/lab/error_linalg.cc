@@ -94,7 +94,7 @@ Known Cholesky(const Instruction& i, const Literal& value) {
 class Normalisation {
  public:
   Normalisation(const Instruction& i, Shadows operands, PrimitiveType type)
-      : eps_(EpsilonOf(type)), epsilon_(i.attrs().get<double>(Attr::kEpsilon)), type_(type) {
+      : eps_(EpsilonOf(type)), tiny_(Spacing(type, 0)), epsilon_(i.attrs().get<double>(Attr::kEpsilon)), type_(type) {
     const Shape& shape = operands[0]->value.shape();
     const int64_t feature = i.attrs().get<int64_t>(Attr::kFeatureIndex);
     features_ = shape.constant_dim(feature);
@@ -106,7 +106,8 @@ class Normalisation {
   std::vector<double> Inference() const {
     return Each([&](double x, size_t f) {
       const double k = std::fabs(in_[1][f]) / std::sqrt(in_[4][f] + epsilon_);
-      return 8 * eps_ * ((std::fabs(x) + std::fabs(in_[3][f])) * k + std::fabs(in_[2][f]));
+      const double size = std::fabs(x) + std::fabs(in_[3][f]);
+      return 8 * eps_ * (size * k + std::fabs(in_[2][f])) + 4 * tiny_ * (1 + size + k);
     });
   }
 
@@ -124,7 +125,7 @@ class Normalisation {
       if (relative > 0.25) return kUnknown;
       const double k = std::fabs(in_[1][f]) / std::sqrt(v);
       return 2 * k * (mean_error[f] + (std::fabs(x - mean[f]) + mean_error[f]) * relative) +
-             8 * eps_ * (k * (std::fabs(x) + absolute[f]) + std::fabs(in_[2][f]));
+             8 * eps_ * (k * (std::fabs(x) + absolute[f]) + std::fabs(in_[2][f])) + 4 * tiny_ * (1 + k + std::fabs(x) + absolute[f]);
     });
     return {std::move(y), std::move(mean_error), std::move(variance_error)};
   }
@@ -142,9 +143,13 @@ class Normalisation {
     size_t at = 0;
     std::vector<double> dx = Each([&](double x, size_t f) {
       const double dy = std::fabs(in_[4][at++]);
-      return factor * std::fabs(in_[1][f]) * rstd[f] * (dy + offset[f] / count_ + normal(x, f) * scale[f] / count_);
+      const double size = count_ * dy + offset[f] + normal(x, f) * scale[f], k = std::fabs(in_[1][f]) * rstd[f];
+      return factor * k * size / count_ + 8 * tiny_ * (1 + size) * (1 + k) * (1 + rstd[f]);
     });
-    for (size_t f = 0; f < features_; ++f) scale[f] *= factor, offset[f] *= factor;
+    for (size_t f = 0; f < features_; ++f) {
+      scale[f] = factor * scale[f] + 4 * tiny_ * (1 + count_) * (1 + rstd[f]) * (1 + offset[f]);
+      offset[f] = factor * offset[f] + tiny_;
+    }
     return {std::move(dx), std::move(scale), std::move(offset)};
   }
 
@@ -162,7 +167,7 @@ class Normalisation {
     return out;
   }
 
-  double eps_, epsilon_, count_ = 0;
+  double eps_, tiny_, epsilon_, count_ = 0;  // tiny_: what a subnormal step may lose, times what it is multiplied by
   PrimitiveType type_;
   size_t features_ = 0;
   int64_t inner_ = 1;
