@@ -86,10 +86,11 @@ void AddInputs(const Shape& shape, const Literal& from, std::vector<Buffer>* inp
 absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(const Module& module, const CompileOptions& options,
                                                                               const TenonHost* host, int64_t max_grain) {
   auto made = std::make_unique<LiteralExecutable>();
-  // What is returned may be smaller than the bound that the program states: known only after this pass.
+  // What is returned may be smaller than the bound that the program states: known only after static-sizes, which in turn wants
+  // bitcasts expanded.
   std::unique_ptr<Module> resolved = module.Clone();
   PassContext context;
-  TENON_RETURN_IF_ERROR(FindPass("static-sizes")->run(*resolved, context).status());
+  for (const char* pass : {"expand-bitcast", "static-sizes"}) TENON_RETURN_IF_ERROR(FindPass(pass)->run(*resolved, context).status());
   for (const Instruction* p : module.entry()->parameters()) {
     if (!CanPass(p->shape())) {
       return absl::UnimplementedError(

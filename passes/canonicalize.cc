@@ -5,8 +5,6 @@
 //   an op of several results that is used whole (by a root, a tuple, a while) is a tuple of its elements: a kernel's results are
 //   taken one by one
 //   bitcast-convert to the same type and reduce-precision to the type's own precision are nothing
-//   a bitcast between layouts says what it does on the logical arrays: transpose, bitcast-convert, reshape, transpose; so that
-//     assign-layout may choose its operand's layout
 //
 // First; before simplify, whose rules look for broadcast scalars.
 #include <array>
@@ -91,32 +89,6 @@ bool SplitTupleUses(Computation* c) {
   return changed;
 }
 
-// Logical dims from the slowest in memory to the fastest.
-std::vector<int64_t> MemoryOrder(const Shape& shape) {
-  const Permutation minor_to_major = shape.minor_to_major();
-  return {minor_to_major.rbegin(), minor_to_major.rend()};
-}
-
-bool ExpandBitcast(Instruction* op) {
-  if (op->opcode() != Opcode::kBitcast || !op->shape().is_array()) return false;
-  const Shape &from = op->operand(0)->shape(), &to = op->shape();
-  if (ByteWidth(from.element_type()) != ByteWidth(to.element_type())) return false;
-  Builder b(op->parent());
-  b.set_metadata(op->metadata());
-  const std::vector<int64_t> order = MemoryOrder(to);
-  std::vector<Dim> dims;
-  std::vector<int64_t> back(order.size());
-  for (size_t k = 0; k < order.size(); ++k) {
-    dims.push_back(to.dim(order[k]));
-    back[order[k]] = static_cast<int64_t>(k);
-  }
-  Instruction* x = b.Transpose(op->operand(0), MemoryOrder(from));
-  x = b.Transpose(b.Reshape(b.BitcastConvert(x, to.element_type()), dims), back);
-  if (to.has_layout() && x != op->operand(0)) x->mutable_shape().set_layout(to.minor_to_major());
-  op->parent()->ReplaceAndRemove(op, x);
-  return true;
-}
-
 bool IsNothing(const Instruction& op) {
   if (op.opcode() == Opcode::kBitcastConvert) return op.operand(0)->shape() == op.shape();
   if (op.opcode() != Opcode::kReducePrecision || op.shape().element_type() != PrimitiveType::kF32) return false;
@@ -128,10 +100,6 @@ bool RunOn(Computation* c) {
   for (Instruction* op : c->PostOrder()) {
     if (IsNothing(*op) && op->control_predecessors().empty() && op->control_successors().empty()) {
       c->ReplaceAndRemove(op, op->operand(0));
-      changed = true;
-      continue;
-    }
-    if (ExpandBitcast(op)) {
       changed = true;
       continue;
     }

@@ -13,6 +13,7 @@ namespace tenon {
 
 const std::vector<std::string>& DefaultPipeline() {
   static const std::vector<std::string> pipeline = {
+      "expand-bitcast",
       "order-random",
       "inline-calls",
       "single-device",

@@ -29,7 +29,7 @@ OperandIndex Pad(IndexSpace& space, const Instruction& op, absl::Span<const Inde
       r.bounds.push_back({space.Mod(e, p.interior + 1), 1});
       // Below zero is out of bounds whatever the quotient.
       r.bounds.push_back(
-          {e, (op.operand(0)->shape().dim(static_cast<int64_t>(i)) - 1) * Dim(p.interior + 1) + 1});
+          {e, Max((op.operand(0)->shape().dim(static_cast<int64_t>(i)) - 1) * Dim(p.interior + 1) + 1, 0)});
       e = space.FloorDiv(e, p.interior + 1);
     } else {
       r.bounds.push_back({e, op.operand(0)->shape().dim(static_cast<int64_t>(i))});
