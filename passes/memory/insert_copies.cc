@@ -72,6 +72,8 @@ void Relay(Instruction* value) {
   const Permutation wanted = value->shape().minor_to_major();
   const std::vector<Instruction*> readers(value->users().begin(), value->users().end());
   value->mutable_shape().set_layout(RowMajor(value->shape().rank()));
+  // A draw that nobody reads is made all the same, but not copied.
+  if (readers.empty() && value != value->parent()->root()) return;
   Instruction* copy = CopyWithLayout(value, wanted);
   for (Instruction* reader : readers) {
     for (int64_t i = 0; i < reader->operand_count(); ++i) {

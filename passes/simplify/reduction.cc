@@ -34,10 +34,26 @@ Instruction* ReduceOfOnes(Instruction* op, Builder& b, const PassContext&) {
   return b.Reshape(op->operand(0), op->shape().dims());
 }
 
+// A reduce of no elements is its initial values.
+Instruction* ReduceOfNothing(Instruction* op, Builder& b, const PassContext&) {
+  if (op->opcode() != Opcode::kReduce) return nullptr;
+  bool nothing = false;
+  for (int64_t d : op->dimensions()) nothing = nothing || KnownEqual(op->operand(0)->shape().dim(d), 0);
+  if (!nothing) return nullptr;
+  const int64_t n = op->operand_count() / 2;
+  std::vector<Instruction*> results;
+  for (int64_t k = 0; k < n; ++k) {
+    const Shape& shape = op->shape().is_tuple() ? op->shape().element(k) : op->shape();
+    Instruction* init = op->operand(n + k);
+    results.push_back(shape.rank() == 0 ? init : b.Broadcast(init, shape.dims(), {}));
+  }
+  return op->shape().is_tuple() ? b.Tuple(results) : results[0];
+}
+
 }  // namespace
 
 absl::Span<const Rule> ReductionRules() {
-  static constexpr Rule rules[] = {{"reduce of ones", ReduceOfOnes}};
+  static constexpr Rule rules[] = {{"reduce of ones", ReduceOfOnes}, {"reduce of nothing", ReduceOfNothing}};
   return rules;
 }
 
