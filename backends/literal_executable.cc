@@ -5,7 +5,10 @@
 #include <cstring>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "backends/run_time_sizes.h"
 #include "passes/pass.h"
 #include "runtime/plain_host.h"
 
@@ -73,6 +76,13 @@ bool CanPass(const Shape& shape) {
   return absl::c_all_of(FlattenShape(shape), [](const Shape& leaf) { return leaf.is_array() ? leaf.is_static() : leaf.element_type() == PrimitiveType::kToken; });
 }
 
+// Bounded dimensions count as static here.
+bool HasSymbols(const Shape& shape) {
+  return absl::c_any_of(FlattenShape(shape), [](const Shape& leaf) {
+    return absl::c_any_of(leaf.dims(), [](Dim d) { return !d.is_constant(); });
+  });
+}
+
 void AddInputs(const Shape& shape, const Literal& from, std::vector<Buffer>* inputs) {
   if (!shape.is_tuple()) {
     inputs->emplace_back(shape).Fill(from);
@@ -81,7 +91,69 @@ void AddInputs(const Shape& shape, const Literal& from, std::vector<Buffer>* inp
   for (size_t i = 0; i < shape.elements().size(); ++i) AddInputs(shape.element(static_cast<int64_t>(i)), from.elements()[i], inputs);
 }
 
+absl::Status RunPasses(std::initializer_list<const char*> names, Module& module) {
+  PassContext context;
+  for (const char* name : names) TENON_RETURN_IF_ERROR(FindPass(name)->run(module, context).status());
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+// Stage by stage: sizes that depend on arrays of unknown size are found by the executable that the first sizes lead to.
+struct LiteralExecutable::BySize {
+  static constexpr size_t kMaxKept = 64;
+
+  std::unique_ptr<Module> module;
+  CompileOptions options;
+  const TenonHost* host;
+  int64_t max_grain;
+  // Null while parameters are bounded: what can be known before depends on them.
+  std::unique_ptr<LiteralExecutable> sizes;
+
+  absl::Mutex mutex;
+  absl::flat_hash_map<std::vector<int64_t>, std::shared_ptr<LiteralExecutable>> kept ABSL_GUARDED_BY(mutex);
+
+  absl::Status Init() {
+    for (const Instruction* p : module->entry()->parameters()) {
+      if (HasSymbols(p->shape())) {
+        return absl::UnimplementedError(absl::StrCat("parameter ", p->name(), " = ", p->shape().ToString(),
+                                                     ": the CPU backend takes static arrays"));
+      }
+      if (!CanPass(p->shape())) return absl::OkStatus();
+    }
+    TENON_ASSIGN_OR_RETURN(const std::unique_ptr<Module> program, SizesOf(*module));
+    TENON_ASSIGN_OR_RETURN(sizes, LiteralExecutable::Compile(*program, options, host, max_grain));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<LiteralExecutable>> For(absl::Span<const Literal> args) {
+    std::vector<int64_t> key;
+    if (sizes != nullptr) {
+      TENON_ASSIGN_OR_RETURN(const std::vector<Literal> found, sizes->Run(args));
+      for (const Literal& size : found) key.push_back(size.GetAsInt64(0));
+    } else {
+      for (const Literal& arg : args) {
+        for (const Shape& leaf : FlattenShape(arg.shape())) {
+          for (Dim d : leaf.dims()) key.push_back(d.constant());
+        }
+      }
+    }
+    absl::MutexLock lock(&mutex);
+    if (const auto it = kept.find(key); it != kept.end()) return it->second;
+    std::unique_ptr<Module> fixed = module->Clone();
+    if (sizes != nullptr) {
+      TENON_RETURN_IF_ERROR(FixSizes(*fixed, key));
+    } else {
+      std::vector<Shape> shapes;
+      for (const Literal& arg : args) shapes.push_back(arg.shape());
+      TENON_RETURN_IF_ERROR(FixParameters(*fixed, shapes));
+    }
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<LiteralExecutable> made, LiteralExecutable::Compile(*fixed, options, host, max_grain));
+    if (kept.size() >= kMaxKept) kept.clear();
+    kept.emplace(std::move(key), made);
+    return made;
+  }
+};
 
 absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(const Module& module, const CompileOptions& options,
                                                                               const TenonHost* host, int64_t max_grain) {
@@ -89,8 +161,16 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
   // What is returned may be smaller than the bound that the program states: known only after static-sizes, which in turn wants
   // bitcasts expanded.
   std::unique_ptr<Module> resolved = module.Clone();
-  PassContext context;
-  for (const char* pass : {"expand-bitcast", "static-sizes"}) TENON_RETURN_IF_ERROR(FindPass(pass)->run(*resolved, context).status());
+  TENON_RETURN_IF_ERROR(RunPasses({"expand-bitcast", "static-sizes"}, *resolved));
+  if (HasRunTimeSizes(*resolved)) {
+    TENON_RETURN_IF_ERROR(RunPasses({"inline-calls", "static-sizes"}, *resolved));
+  }
+  if (HasRunTimeSizes(*resolved)) {
+    for (const Instruction* p : module.entry()->parameters()) made->parameters_.push_back(p->shape());
+    made->by_size_ = std::make_shared<BySize>(std::move(resolved), options, host, max_grain);
+    TENON_RETURN_IF_ERROR(made->by_size_->Init());
+    return made;
+  }
   for (const Instruction* p : module.entry()->parameters()) {
     if (!CanPass(p->shape())) {
       return absl::UnimplementedError(
@@ -120,13 +200,15 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
 }
 
 struct LiteralExecutable::Session::Impl {
-  Executable* executable;
+  std::shared_ptr<Executable> executable;
   std::vector<Buffer> inputs, outputs;
   std::vector<TenonTensor> in, out;
 };
 
 LiteralExecutable::Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LiteralExecutable::Session::~Session() = default;
+
+Executable& LiteralExecutable::Session::executable() const { return *impl_->executable; }
 
 absl::Status LiteralExecutable::Session::Run(double* run_us) {
   const auto begin = Clock::now();
@@ -145,8 +227,12 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable::Session>> LiteralExecutable::P
   if (args.size() != parameters_.size()) {
     return absl::InvalidArgumentError(absl::StrCat("wanted ", parameters_.size(), " arguments, got ", args.size()));
   }
+  if (by_size_ != nullptr) {
+    TENON_ASSIGN_OR_RETURN(const std::shared_ptr<LiteralExecutable> sized, by_size_->For(args));
+    return sized->Prepare(args);
+  }
   auto impl = std::make_unique<Session::Impl>();
-  impl->executable = executable_.get();
+  impl->executable = executable_;
   for (size_t i = 0; i < args.size(); ++i) {
     if (!Shape::Compatible(args[i].shape(), parameters_[i])) {
       return absl::InvalidArgumentError(absl::StrCat("argument ", i, ": wanted ", parameters_[i].ToString(), ", got ",

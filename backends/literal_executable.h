@@ -1,5 +1,6 @@
 // LiteralExecutable: a module compiled for the CPU that runs on literals, without a framework. Dots run as plain loops
-// (runtime/plain_host.h); what else needs a framework operator is refused by name when compiling.
+// (runtime/plain_host.h); what else needs a framework operator is refused by name when compiling. Sizes that are known at run time
+// only (run_time_sizes.h) are computed by a program of their own; the module is then compiled for them, once per set of sizes.
 #pragma once
 
 #include <memory>
@@ -21,7 +22,6 @@ class LiteralExecutable {
   // `args` by parameter number; returns the leaves of the root. Thread-safe. `run_us`: time of the run alone.
   absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args, double* run_us = nullptr) const;
   double compile_ms() const { return compile_ms_; }
-  Executable& executable() const { return *executable_; }
 
   // Arguments and results laid out once, for any number of runs: what a benchmark times. One run at a time; the executable must
   // outlive it.
@@ -29,6 +29,7 @@ class LiteralExecutable {
    public:
     ~Session();
     absl::Status Run(double* run_us = nullptr);
+    Executable& executable() const;
     std::vector<Literal> Results() const;
 
    private:
@@ -40,6 +41,9 @@ class LiteralExecutable {
   absl::StatusOr<std::unique_ptr<Session>> Prepare(absl::Span<const Literal> args) const;
 
  private:
+  struct BySize;  // what sizes known at run time need
+
+  std::shared_ptr<BySize> by_size_;  // null: all sizes are static
   std::vector<Shape> parameters_, leaves_;
   std::shared_ptr<Executable> executable_;
   double compile_ms_ = 0;

@@ -59,14 +59,14 @@ absl::Status Bench(LiteralExecutable::Session& session, const LiteralExecutable&
                   {"median", Quantile(times, 0.5)},
                   {"p90", Quantile(times, 0.9)},
                   {"mean", mean}}}};
-  for (const auto& [phase, ms] : executable.executable().program().compile_ms) bench["compile_ms"][phase] = ms;
+  for (const auto& [phase, ms] : session.executable().program().compile_ms) bench["compile_ms"][phase] = ms;
   if (json != nullptr) {
     (*json)["bench"] = std::move(bench);
     return absl::OkStatus();
   }
   std::printf("%s, %d threads\ncompile %.1f ms:", bench["isa"].get<std::string>().c_str(), PoolThreads(),
               executable.compile_ms());
-  for (const auto& [phase, ms] : executable.executable().program().compile_ms)
+  for (const auto& [phase, ms] : session.executable().program().compile_ms)
     std::printf(" %s %.2f", phase.c_str(), ms);
   std::printf("\nrun: min %.1f us, median %.1f us, 90%% %.1f us, mean %.1f us of %zu runs\n", times[0],
               Quantile(times, 0.5), Quantile(times, 0.9), mean, times.size());
@@ -132,18 +132,17 @@ void PrintProfile(const Json& profile, const Json& rows, const Program& program,
   }
 }
 
-absl::Status Profile(LiteralExecutable::Session& session, const LiteralExecutable& executable, const Options& o,
-                     Json* json) {
+absl::Status Profile(LiteralExecutable::Session& session, const Options& o, Json* json) {
   TENON_RETURN_IF_ERROR(session.Run());
-  executable.executable().StatsJson(/*reset=*/true);
+  session.executable().StatsJson(/*reset=*/true);
   Executable::SetProfiling(true);
   const absl::StatusOr<std::vector<double>> times = TimedRuns(session, o.repeat > 0 ? o.repeat : 20);
   Executable::SetProfiling(false);
   TENON_RETURN_IF_ERROR(times.status());
-  const Json profile = Json::parse(executable.executable().ProfileJson());
+  const Json profile = Json::parse(session.executable().ProfileJson());
   Json rows = ProfileRows(profile);
   if (json == nullptr)
-    PrintProfile(profile, rows, executable.executable().program(), o.rows);
+    PrintProfile(profile, rows, session.executable().program(), o.rows);
   else
     (*json)["profile"] = {{"runs", profile["regions"][0]},
                           {"threads", PoolThreads()},
@@ -153,8 +152,8 @@ absl::Status Profile(LiteralExecutable::Session& session, const LiteralExecutabl
   return absl::OkStatus();
 }
 
-absl::Status WriteHtml(const LiteralExecutable& executable, const Options& o) {
-  const Executable& e = executable.executable();
+absl::Status WriteHtml(const LiteralExecutable::Session& session, const Options& o) {
+  const Executable& e = session.executable();
   TENON_ASSIGN_OR_RETURN(const std::string html,
                          ReportHtml(ReportDocument(o.file, {GraphReport(e.program(), e.ProfileJson())})));
   if (std::ofstream(o.html, std::ios::binary) << html) return absl::OkStatus();
@@ -167,8 +166,8 @@ absl::Status Measure(const LiteralExecutable& executable, absl::Span<const Liter
                      Json* json) {
   TENON_ASSIGN_OR_RETURN(const std::unique_ptr<LiteralExecutable::Session> session, executable.Prepare(args));
   if (o.bench || (o.repeat > 0 && !o.profile)) TENON_RETURN_IF_ERROR(Bench(*session, executable, o, json));
-  if (o.profile) TENON_RETURN_IF_ERROR(Profile(*session, executable, o, json));
-  return o.html.empty() ? absl::OkStatus() : WriteHtml(executable, o);
+  if (o.profile) TENON_RETURN_IF_ERROR(Profile(*session, o, json));
+  return o.html.empty() ? absl::OkStatus() : WriteHtml(*session, o);
 }
 
 }  // namespace tenon::run
