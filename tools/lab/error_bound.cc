@@ -295,7 +295,6 @@ bool HasInexact(const Computation& computation) {
     for (const Instruction* o : i.operands()) {
       for (const Shape& leaf : FlattenShape(o->shape())) shapes.push_back(leaf);
     }
-    if (i.shape().is_array() && OpensZeroSigns(i.opcode(), i.shape().element_type())) return true;
     return std::any_of(shapes.begin(), shapes.end(), [&](const Shape& s) { return IsInexact(i.opcode(), s.element_type()); });
   });
 }

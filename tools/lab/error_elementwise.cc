@@ -120,7 +120,6 @@ absl::StatusOr<Known> MonotoneRule(const Instruction& i, const Shadow& x, const 
     const double v = value.GetAsDouble(at);
     const double spread = std::max(std::fabs(below.GetAsDouble(at) - v), std::fabs(above.GetAsDouble(at) - v));
     const bool known = x.known().At(at) == 0;
-    if (known && v == 0 && OpensZeroSigns(i.opcode(), value.type())) errors[n] = kZeroSign;
     if (known && (!std::isfinite(v) || v == 0)) continue;
     errors[n] = known ? UlpsOf(value.type()) * Spacing(value.type(), v) : spread + (1 + UlpsOf(value.type())) * Spacing(value.type(), v);
   }
@@ -128,13 +127,6 @@ absl::StatusOr<Known> MonotoneRule(const Instruction& i, const Shadow& x, const 
 }
 
 }  // namespace
-
-// f4e2m1fn has no NaN: one becomes a zero with the sign that the NaN had, which is nobody's promise.
-bool OpensZeroSigns(Opcode opcode, PrimitiveType result) {
-  if (result != PrimitiveType::kF4E2M1FN) return false;
-  return IsTranscendental(opcode) || opcode == Opcode::kDivide || opcode == Opcode::kRemainder || opcode == Opcode::kSqrt ||
-         opcode == Opcode::kConvert;
-}
 
 bool IsTranscendental(Opcode opcode) {
   switch (opcode) {
@@ -160,8 +152,7 @@ absl::StatusOr<Known> ElementwiseRule(const Instruction& i, Shadows operands, co
   const bool is_complex = IsComplex(x.type()) || IsComplex(value.type());
   const bool keeps = opcode == Opcode::kSelect ? operands[1]->known().moved && operands[2]->known().moved : opcode == Opcode::kComplex && moved;
   const bool inexact = (IsFloat(x.type()) && IsTranscendental(opcode)) || (is_complex && IsComplexInexact(opcode));
-  const bool open_zeros = OpensZeroSigns(opcode, value.type()) && IsFloat(ComplexComponent(x.type()));
-  if (exact && !inexact && !open_nans && !open_zeros) return Known{std::nullopt, keeps};
+  if (exact && !inexact && !open_nans) return Known{std::nullopt, keeps};
   if (is_complex && opcode != Opcode::kSelect && opcode != Opcode::kComplex) return ComplexRule(i, operands, value);
   if (IsMonotone(opcode) && IsFloat(x.type()) && !exact) return MonotoneRule(i, *operands[0], value);
   std::vector<double> errors(value.num_elements());
@@ -185,10 +176,9 @@ absl::StatusOr<Known> ElementwiseRule(const Instruction& i, Shadows operands, co
       errors[n] = (open_nans && nan) || (!known && !apart) ? kUnknown : 0;
     } else if (IsFloat(value.type()) && IsFloat(x.type())) {
       errors[n] = FloatError(p, static_cast<int>(operands.size()));
-      if (open_zeros && p.v == 0) errors[n] = std::max(errors[n], kZeroSign);
     } else {
       const bool sign_only = opcode == Opcode::kConvert && p.e[0] == kZeroSign;
-      errors[n] = known || sign_only ? (open_zeros && p.v == 0 ? kZeroSign : 0) : kUnknown;
+      errors[n] = known || sign_only ? 0 : kUnknown;
     }
   }
   return FromErrors(std::move(errors), keeps);

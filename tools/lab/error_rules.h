@@ -48,7 +48,6 @@ Literal AsDouble(const Shape& shape, std::vector<double> values);
 
 // Rules. Each gives one Known per leaf of `value`. Those without a status cannot fail.
 bool IsTranscendental(Opcode opcode);
-bool OpensZeroSigns(Opcode opcode, PrimitiveType result);
 absl::StatusOr<Known> ElementwiseRule(const Instruction& i, Shadows operands, const Literal& value);
 // Reductions and scatters by a region; contractions.
 absl::StatusOr<std::vector<Known>> RegionRule(const Instruction& i, Shadows operands, const Literal& value);

@@ -104,11 +104,16 @@ Sums Whole(const Literal& value, const Shadow& source, const Shadow& init) {
   return {Filled(value, magnitude), Filled(value, quantum), Filled(value, error), Filled(value, static_cast<double>(magnitudes.num_elements() + 1))};
 }
 
-// Which of two zeros an extremum keeps is a matter of order.
+// Which of two zeros an extremum keeps is a matter of order, in a reduction of its own as in an argmax.
 Known OpenZeros(const Literal& value) {
   std::vector<double> errors(value.num_elements());
   for (size_t n = 0; n < errors.size(); ++n) errors[n] = value.GetAsDouble(static_cast<int64_t>(n)) == 0 ? kZeroSign : 0;
   return FromErrors(std::move(errors));
+}
+
+// Several results of which some choose among the operands.
+bool Selects(const Computation& region) {
+  return region.root()->shape().is_tuple() && !HasInexact(region) && !LooksAtNanBits(region);
 }
 
 const Literal& LeafOf(const Literal& value, int64_t k) { return value.shape().is_tuple() ? value.elements()[k] : value; }
@@ -137,7 +142,7 @@ absl::StatusOr<std::vector<Known>> RegionRule(const Instruction& i, Shadows oper
         TENON_ASSIGN_OR_RETURN(const Sums sums, SumsOf(i, operands, k, n));
         all.push_back(SumBound(leaf, accumulation, sums));
       }
-    } else if (exact && floats && (by == Opcode::kMaximum || by == Opcode::kMinimum)) {
+    } else if (exact && floats && (by == Opcode::kMaximum || by == Opcode::kMinimum || Selects(region))) {
       all.push_back(OpenZeros(leaf));
     } else if (exact && (!floats || (!by.has_value() && !HasInexact(region) && !LooksAtNanBits(region)))) {
       all.push_back({});
