@@ -162,10 +162,10 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
   // bitcasts expanded.
   std::unique_ptr<Module> resolved = module.Clone();
   TENON_RETURN_IF_ERROR(RunPasses({"expand-bitcast", "static-sizes"}, *resolved));
-  if (HasRunTimeSizes(*resolved)) {
+  if (absl::c_any_of(resolved->computations(), [](const Computation* c) { return HasRunTimeSizes(*c); })) {
     TENON_RETURN_IF_ERROR(RunPasses({"inline-calls", "static-sizes"}, *resolved));
   }
-  if (HasRunTimeSizes(*resolved)) {
+  if (HasRunTimeSizes(*resolved->entry())) {
     for (const Instruction* p : module.entry()->parameters()) made->parameters_.push_back(p->shape());
     made->by_size_ = std::make_shared<BySize>(std::move(resolved), options, host, max_grain);
     TENON_RETURN_IF_ERROR(made->by_size_->Init());

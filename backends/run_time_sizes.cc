@@ -57,8 +57,8 @@ class Cones {
 
 }  // namespace
 
-bool HasRunTimeSizes(const Module& module) {
-  for (const Instruction* op : module.entry()->instructions()) {
+bool HasRunTimeSizes(const Computation& computation) {
+  for (const Instruction* op : computation.instructions()) {
     if (!IsStatic(op->shape()) || FirstSize(*op)) return true;
   }
   return false;

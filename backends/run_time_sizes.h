@@ -11,8 +11,8 @@
 
 namespace tenon {
 
-// Whether the entry computation holds arrays of such sizes (after static-sizes made static what it could).
-bool HasRunTimeSizes(const Module& module);
+// Whether the computation holds arrays of such sizes (after static-sizes made static what it could).
+bool HasRunTimeSizes(const Computation& computation);
 
 // Bounded parameters take the shapes of `args`; what follows from them becomes static.
 absl::Status FixParameters(Module& module, absl::Span<const Shape> args);

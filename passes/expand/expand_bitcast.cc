@@ -1,7 +1,8 @@
 // ExpandBitcast: a bitcast between layouts says what it does on the logical arrays: transpose, bitcast-convert, reshape, transpose.
 //
 // First: a bitcast means its operand's layout, and any pass may put a value of another layout in the operand's place (inlining an
-// argument, taking away a reshape that does nothing, assigning layouts).
+// argument, taking away a reshape that does nothing, assigning layouts). The bits of a pred are those of the byte that it lies in:
+// a conversion to u8.
 #include "hlo/builder.h"
 #include "passes/pass.h"
 
@@ -34,12 +35,25 @@ bool ExpandBitcast(Instruction* op) {
   return true;
 }
 
+bool ExpandBitsOfPred(Instruction* op) {
+  if (op->opcode() != Opcode::kBitcastConvert || !op->shape().is_array()) return false;
+  const PrimitiveType from = op->operand(0)->shape().element_type(), to = op->shape().element_type();
+  if (from != PrimitiveType::kPred || to == PrimitiveType::kPred || ByteWidth(to) != 1) return false;
+  Builder b(op->parent());
+  b.set_metadata(op->metadata());
+  Instruction* x = b.Convert(op->operand(0), PrimitiveType::kU8);
+  if (to != PrimitiveType::kU8) x = b.BitcastConvert(x, to);
+  if (op->shape().has_layout()) x->mutable_shape().set_layout(op->shape().minor_to_major());
+  op->parent()->ReplaceAndRemove(op, x);
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<bool> ExpandBitcasts(Module& module, PassContext&) {
   bool changed = false;
   for (Computation* c : module.computations()) {
-    for (Instruction* op : c->PostOrder()) changed |= ExpandBitcast(op);
+    for (Instruction* op : c->PostOrder()) changed |= ExpandBitcast(op) || ExpandBitsOfPred(op);
   }
   return changed;
 }

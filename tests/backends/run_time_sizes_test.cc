@@ -62,6 +62,24 @@ TEST(RunTimeSizes, EachSetOfSizesIsCompiledWhenItComes) {
   }
 }
 
+// The sized array is only in a computation that is called.
+TEST(RunTimeSizes, InACalledComputation) {
+  const auto module = ParseModule(R"(HloModule called
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+first { y = f32[8] parameter(0)  n = s32[] parameter(1)  z = f32[] constant(0)
+  s = f32[<=8] set-dimension-size(y, n), dimensions={0}
+  ROOT r = f32[] reduce(s, z), dimensions={0}, to_apply=add }
+ENTRY main { y = f32[8] parameter(0)  n = s32[] parameter(1)  ROOT r = f32[] call(y, n), to_apply=first })");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto executable = LiteralExecutable::Compile(**module, {});
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  for (const auto& [n, sum] : {std::pair{0, 0.0}, {3, 6.0}, {8, 36.0}}) {
+    const auto got = (*executable)->Run({Iota({8}), Int(n)});
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ((*got)[0].GetAsDouble(0), sum);
+  }
+}
+
 TEST(RunTimeSizes, ASizeAboveItsBoundIsTheCallersError) {
   const auto executable = LiteralExecutable::Compile(**ParseModule(kStages), {});
   ASSERT_TRUE(executable.ok());
