@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <fstream>
 #include <iostream>
 
@@ -36,7 +37,8 @@ Makes random HLO modules and runs each on the evaluator and on the CPU backend. 
   --size=N              size of a module (default 20)
   --disable=a,b         passes the backend leaves out; --verify-passes: verify after each pass
   --plant=K             with planted bug K (hlo-reduce --list-plants); ends at the first module that differs because of it
-  --save=DIR            write the module of each failure, reduced, with its arguments to DIR (as tests/regress holds them)
+  --save=DIR            where the module of each failure goes, reduced, with its arguments (default: tests/regress of the source
+                        tree, which tools_test replays, if it is there and no bug is planted); --save=: nowhere
   --reduce-seconds=T    spent on reducing a failure (default 20; 0: not at all)
   --print-module        with --module: print it
   --json[=FILE]         the table as JSON (FILE: beside the text)
@@ -50,7 +52,8 @@ struct Flags {
   FuzzOptions fuzz;
   WorkersOptions workers{.jobs = 2, .count = 1000};
   int64_t module = -1;
-  std::string save, json_file;
+  std::optional<std::string> save;
+  std::string json_file;
   bool print_module = false, json = false, quiet = false;
   Plant plant = Plant::kNone;
   bool found_plant = false;
@@ -84,7 +87,7 @@ bool SetFlag(const std::string& name, const std::string& value, Flags* f) {
   if (name == "--types") return Types(value, &f->fuzz.generator.types);
   if (name == "--size") return Integer(value, 1, &f->fuzz.generator.size);
   if (name == "--disable") return f->fuzz.run.disable_passes = List(value), true;
-  if (name == "--save") return f->save = value, !value.empty();
+  if (name == "--save") return f->save = value, true;
   if (name == "--reduce-seconds") return absl::SimpleAtod(value, &f->fuzz.reduce_seconds);
   if (name == "--verify-passes") return f->fuzz.run.verify_passes = true;
   if (name == "--plant") return f->plant = ParsePlant(value).value_or(Plant::kNone), f->plant != Plant::kNone && SetPlant(f->plant);
@@ -118,13 +121,13 @@ std::string ParseFlags(int argc, char** argv, Flags* f) {
 }
 
 void Save(const Flags& f, const Record& r) {
-  if (f.save.empty()) return;
-  std::filesystem::create_directories(f.save);
+  if (f.save->empty()) return;
+  std::filesystem::create_directories(*f.save);
+  std::ofstream out(absl::StrCat(*f.save, "/seed", f.fuzz.seed, "_", r.k, ".hlo"));
   if (!r.file.empty()) {
-    std::ofstream(absl::StrCat(f.save, "/seed", f.fuzz.seed, "_", r.k, ".hlo")) << r.file;
+    out << r.file;
     return;
   }
-  std::ofstream out(absl::StrCat(f.save, "/seed", f.fuzz.seed, "_", r.k, ".hlo"));
   out << "// hlo-fuzz --seed=" << f.fuzz.seed << " --module=" << r.k << ": " << OutcomeName(r.outcome) << " (" << r.configuration
       << ")\n// inputs: " << ModuleSeed(f.fuzz.seed, r.k) << "\n";
   for (absl::string_view line : absl::StrSplit(r.text, '\n')) out << "// " << line << "\n";
@@ -201,7 +204,12 @@ int Main(int argc, char** argv) {
     std::cerr << "hlo-fuzz: " << wrong << " (--help tells more)\n";
     return 2;
   }
-  if (flags.plant != Plant::kNone && flags.save.empty()) flags.fuzz.reduce_seconds = 0;  // who asks wants the number
+  if (!flags.save) {
+    const std::filesystem::path regress = TENON_SOURCE_DIR "/tests/regress";
+    const bool keep = flags.plant == Plant::kNone && std::filesystem::is_directory(regress);
+    flags.save = keep ? regress.string() : "";
+  }
+  if (flags.plant != Plant::kNone && flags.save->empty()) flags.fuzz.reduce_seconds = 0;  // who asks wants the number
   flags.workers.seconds_per_number = 60 + 2 * flags.fuzz.reduce_seconds;
   return flags.module >= 0 ? RunModule(flags) : RunMany(flags);
 }
