@@ -48,6 +48,22 @@ std::unique_ptr<Module> Chain(int n) {
   return module;
 }
 
+// Runs `body` on (i, x, k) while i < 4.
+constexpr char kFourTimes[] = R"(
+    cond {
+      s = (s32[], f32[6], f32[6]) parameter(0)
+      i = s32[] get-tuple-element(s), index=0
+      n = s32[] constant(4)
+      ROOT l = pred[] compare(i, n), direction=LT
+    }
+    ENTRY e {
+      p = f32[6] parameter(0)
+      z = s32[] constant(0)
+      t = (s32[], f32[6], f32[6]) tuple(z, p, p)
+      w = (s32[], f32[6], f32[6]) while(t), condition=cond, body=body
+      ROOT g = f32[6] get-tuple-element(w), index=1
+    })";
+
 TEST(Reduce, OneInstructionOfManyIsFoundAndEverythingElseCut) {
   const std::unique_ptr<Module> module = Chain(200);
   absl::StatusOr<ReduceResult> r =
@@ -139,19 +155,7 @@ TEST(Reduce, LoopsConditionalsCallsAndFusionsAreTakenApart) {
       y = f32[6] add(b, k)
       ROOT t = (s32[], f32[6], f32[6]) tuple(j, y, k)
     }
-    cond {
-      s = (s32[], f32[6], f32[6]) parameter(0)
-      i = s32[] get-tuple-element(s), index=0
-      n = s32[] constant(4)
-      ROOT l = pred[] compare(i, n), direction=LT
-    }
-    ENTRY e {
-      p = f32[6] parameter(0)
-      z = s32[] constant(0)
-      t = (s32[], f32[6], f32[6]) tuple(z, p, p)
-      w = (s32[], f32[6], f32[6]) while(t), condition=cond, body=body
-      ROOT g = f32[6] get-tuple-element(w), index=1
-    })");
+)" + std::string(kFourTimes));
   absl::StatusOr<ReduceResult> r =
       Reduce(*module, [](const Module& m) { return !Find(m, Opcode::kTan).empty(); });
   ASSERT_TRUE(r.ok()) << r.status();
@@ -172,19 +176,7 @@ TEST(Reduce, ALoopThatMustStayLosesItsStateAndItsBody) {
       y = f32[6] add(m, k)
       ROOT t = (s32[], f32[6], f32[6]) tuple(j, y, k)
     }
-    cond {
-      s = (s32[], f32[6], f32[6]) parameter(0)
-      i = s32[] get-tuple-element(s), index=0
-      n = s32[] constant(4)
-      ROOT l = pred[] compare(i, n), direction=LT
-    }
-    ENTRY e {
-      p = f32[6] parameter(0)
-      z = s32[] constant(0)
-      t = (s32[], f32[6], f32[6]) tuple(z, p, p)
-      w = (s32[], f32[6], f32[6]) while(t), condition=cond, body=body
-      ROOT g = f32[6] get-tuple-element(w), index=1
-    })");
+)" + std::string(kFourTimes));
   absl::StatusOr<ReduceResult> r =
       Reduce(*module, [](const Module& m) { return !Find(m, Opcode::kWhile).empty(); });
   ASSERT_TRUE(r.ok()) << r.status();

@@ -170,27 +170,12 @@ bool ReplaceByConstant(Session& s, Position at, const Instruction* op) {
 }  // namespace
 
 bool ReduceComputations(Session& s) {
-  bool any = false;
-  for (size_t c = s.best().module->computations().size(); c-- > 0;) {
-    for (int64_t i = INT64_MAX; i > 0 && !s.exhausted();) {
-      const std::vector<Computation*> computations = s.best().module->computations();
-      if (c >= computations.size()) break;
-      const std::vector<Instruction*> all = computations[c]->instructions();
-      i = std::min<int64_t>(i, static_cast<int64_t>(all.size())) - 1;
-      if (i < 0) break;
-      const Position at{c, static_cast<size_t>(i)};
-      const Instruction* op = all[at.instruction];
-      const bool inside = computations[c] != s.entry();
-      const bool done = Inline(s, at, op) || TakeBranch(s, at, op) || UnrollOnce(s, at, op) ||
-                        DropState(s, at, op) || DropParameter(s, at, op) ||
-                        (inside && ReplaceByConstant(s, at, op));
-      if (!done) continue;
-      any = true;
-      if (c >= s.best().module->computations().size()) break;
-      i = i + 2;
-    }
-  }
-  return any;
+  return TryEverywhere(s, [&](const Position& at, const std::vector<Instruction*>& all) {
+    const Instruction* op = all[at.instruction];
+    const bool inside = op->parent() != s.entry();
+    return Inline(s, at, op) || TakeBranch(s, at, op) || UnrollOnce(s, at, op) || DropState(s, at, op) || DropParameter(s, at, op) ||
+           (inside && ReplaceByConstant(s, at, op));
+  });
 }
 
 }  // namespace tenon::lab

@@ -239,7 +239,7 @@ bool CutChunks(Session& s) {
       });
 }
 
-bool ReduceInstructions(Session& s) {
+bool TryEverywhere(Session& s, const Attempt& attempt) {
   bool any = false;
   for (size_t c = s.best().module->computations().size(); c-- > 0;) {
     for (int64_t i = INT64_MAX; i > 0 && !s.exhausted();) {
@@ -249,17 +249,19 @@ bool ReduceInstructions(Session& s) {
       const std::vector<Instruction*> all = computations[c]->instructions();
       i = std::min<int64_t>(i, static_cast<int64_t>(all.size())) - 1;
       if (i < 0) break;
-      const Position at{c, static_cast<size_t>(i)};
-      const Instruction* op = all[at.instruction];
-      const bool entry = computations[c] == s.entry();
-      const bool done = RemoveEffect(s, at, op) || ReplaceByOperand(s, at, op) ||
-                        (entry && ReplaceByValue(s, at, op, false)) ||
-                        (entry && ReplaceByValue(s, at, op, true)) || Bypass(s, at, op) ||
-                        Merge(s, at, op, all);
-      if (done) any = true, i = std::min<int64_t>(i + 2, INT64_MAX);
+      if (attempt(Position{c, static_cast<size_t>(i)}, all)) any = true, i += 2;
     }
   }
   return any;
+}
+
+bool ReduceInstructions(Session& s) {
+  return TryEverywhere(s, [&](const Position& at, const std::vector<Instruction*>& all) {
+    const Instruction* op = all[at.instruction];
+    const bool entry = op->parent() == s.entry();
+    return RemoveEffect(s, at, op) || ReplaceByOperand(s, at, op) || (entry && ReplaceByValue(s, at, op, false)) ||
+           (entry && ReplaceByValue(s, at, op, true)) || Bypass(s, at, op) || Merge(s, at, op, all);
+  });
 }
 
 }  // namespace tenon::lab

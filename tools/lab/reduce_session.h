@@ -3,7 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "tools/lab/reduce_edit.h"
@@ -54,6 +56,11 @@ class Session {
   bool values_known_ = false, exhausted_ = false;
   ReduceResult result_;
 };
+
+// Asks `attempt` about every instruction (the place, and its computation's instructions), from the last to the first; again at
+// what then stands there after a success.
+using Attempt = std::function<bool(const Position& at, const std::vector<Instruction*>& all)>;
+bool TryEverywhere(Session& s, const Attempt& attempt);
 
 // The groups of steps, coarse to fine; each returns whether it accepted anything. reduce_graph.cc:
 bool StripText(Session& s);
