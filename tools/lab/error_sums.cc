@@ -57,7 +57,10 @@ Known SumBound(const Literal& value, PrimitiveType accumulation, const Sums& s) 
       errors[n] = v == 0 || is_complex ? kZeroSign : 0;
     } else {
       const int64_t terms = static_cast<int64_t>(s.terms.GetAsDouble(at));
-      errors[n] = e + AccumulationBound(accumulation, value.type(), terms, m + e) + Spacing(value.type(), 0);
+      // A product below the normal numbers is off by half the smallest one, on either side, whatever its size (Higham, "Accuracy
+      // and stability of numerical algorithms", 2.1).
+      const double underflow = static_cast<double>(terms) * Spacing(accumulation, 0);
+      errors[n] = e + AccumulationBound(accumulation, value.type(), terms, m + e) + underflow + Spacing(value.type(), 0);
     }
   }
   return FromErrors(std::move(errors));
