@@ -161,8 +161,8 @@ def test_what_was_printed_evaluates_equal(hlo, capsys):
 
 
 @pytest.mark.skipif(not packs(), reason=ABSENT)
-def test_cpu_backend_is_never_wrong(hlo, capsys):
-    """What the CPU backend doesn't refuse, it gets right, rounding after each instruction as the evaluator does."""
+def test_cpu_backend(hlo, capsys):
+    """As the evaluator, rounding after each instruction as it does; never wrong, and nearly nothing refused."""
     wrong, right, refused = {}, 0, 0
     for path in packs():
         pack = zipfile.ZipFile(path)
@@ -183,6 +183,7 @@ def test_cpu_backend_is_never_wrong(hlo, capsys):
         for name, why in wrong.items():
             print(f"  {name}: {why}")
     assert wrong == {}
+    assert right >= WANTED * (right + refused)
 
 
 @pytest.mark.skipif(not packs(), reason=ABSENT)
