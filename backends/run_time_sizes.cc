@@ -20,10 +20,9 @@ absl::Status RunPass(const char* name, Module& module) {
   return FindPass(name)->run(module, context).status();
 }
 
-// Its operands from `first` on are sizes.
-std::optional<int64_t> FirstSize(const Instruction& op) {
-  if (op.opcode() == Opcode::kSetDimensionSize || op.opcode() == Opcode::kDynamicReshape) return 1;
-  return std::nullopt;
+// Its operands but the first are sizes.
+bool TakesSizes(const Instruction& op) {
+  return op.opcode() == Opcode::kSetDimensionSize || op.opcode() == Opcode::kDynamicReshape;
 }
 
 int64_t BoundOf(const Instruction& op, int64_t operand) {
@@ -46,7 +45,7 @@ class Cones {
  private:
   static bool SizedByItself(const Instruction& op) {
     if (op.opcode() == Opcode::kParameter) return IsStatic(op.shape());
-    for (int64_t i = FirstSize(op).value_or(op.operand_count()); i < op.operand_count(); ++i) {
+    for (int64_t i = 1; TakesSizes(op) && i < op.operand_count(); ++i) {
       if (op.operand(i)->opcode() != Opcode::kConstant) return false;
     }
     return true;
@@ -59,7 +58,7 @@ class Cones {
 
 bool HasRunTimeSizes(const Computation& computation) {
   for (const Instruction* op : computation.instructions()) {
-    if (!IsStatic(op->shape()) || FirstSize(*op)) return true;
+    if (!IsStatic(op->shape()) || TakesSizes(*op)) return true;
   }
   return false;
 }
@@ -85,10 +84,9 @@ absl::StatusOr<std::vector<Instruction*>> ReadySizes(const Module& module) {
   const Instruction* unknown = nullptr;
   for (Instruction* op : module.entry()->instructions()) {
     if (op->IsStateful()) return absl::UnimplementedError(absl::StrCat("sizes known at run time beside ", op->ToString()));
-    const std::optional<int64_t> first = FirstSize(*op);
-    if (!first) continue;
+    if (!TakesSizes(*op)) continue;
     unknown = op;
-    for (int64_t i = *first; i < op->operand_count(); ++i) {
+    for (int64_t i = 1; i < op->operand_count(); ++i) {
       Instruction* size = op->operand(i);
       if (size->opcode() == Opcode::kConstant || !cones.Known(size)) continue;
       if (seen.insert(size).second) ready.push_back(size);
@@ -117,9 +115,8 @@ absl::Status FixSizes(Module& module, absl::Span<const int64_t> sizes) {
   for (size_t i = 0; i < ready.size(); ++i) value[ready[i]] = sizes[i];
   Builder b(module.entry());
   for (Instruction* op : module.entry()->instructions()) {
-    const std::optional<int64_t> first = FirstSize(*op);
-    if (!first) continue;
-    for (int64_t i = *first; i < op->operand_count(); ++i) {
+    if (!TakesSizes(*op)) continue;
+    for (int64_t i = 1; i < op->operand_count(); ++i) {
       const auto it = value.find(op->operand(i));
       if (it == value.end()) continue;
       if (it->second < 0 || it->second > BoundOf(*op, i)) {

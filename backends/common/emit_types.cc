@@ -1,6 +1,7 @@
 #include "backends/common/emit_types.h"
 
 #include "backends/common/narrow_float.h"
+#include "backends/common/register_bits.h"
 #include "hlo/check.h"
 #include "llvm/IR/Intrinsics.h"
 
@@ -9,13 +10,6 @@ namespace {
 
 using llvm::Value;
 
-Value* Int(Value* like, uint64_t c) { return llvm::ConstantInt::get(like->getType(), c); }
-Value* AsI32(llvm::IRBuilderBase& b, Value* f) {
-  return b.CreateBitCast(f, WithLanesOf(f->getType(), b.getInt32Ty()));
-}
-Value* AsF32(llvm::IRBuilderBase& b, Value* i) {
-  return b.CreateBitCast(i, WithLanesOf(i->getType(), b.getFloatTy()));
-}
 Value* Narrow(llvm::IRBuilderBase& b, Value* i) {
   return b.CreateTrunc(i, WithLanesOf(i->getType(), b.getInt16Ty()));
 }
@@ -27,43 +21,43 @@ Value* Widen(llvm::IRBuilderBase& b, Value* i) {
 // quietened.
 Value* RoundedBf16Bits(llvm::IRBuilderBase& b, Value* f) {
   Value* bits = AsI32(b, f);
-  Value* odd = b.CreateAnd(b.CreateLShr(bits, Int(bits, 16)), Int(bits, 1));
-  Value* rounded = b.CreateAdd(bits, b.CreateAdd(odd, Int(bits, 0x7fff)));
-  return b.CreateSelect(b.CreateFCmpUNO(f, f), b.CreateOr(bits, Int(bits, 0x400000)), rounded);
+  Value* odd = b.CreateAnd(b.CreateLShr(bits, IntLike(bits, 16)), IntLike(bits, 1));
+  Value* rounded = b.CreateAdd(bits, b.CreateAdd(odd, IntLike(bits, 0x7fff)));
+  return b.CreateSelect(b.CreateFCmpUNO(f, f), b.CreateOr(bits, IntLike(bits, 0x400000)), rounded);
 }
 
 // f16 by integer code. Widening multiplies by 2^112 after moving the fields in place (exact,
 // subnormals too).
 Value* F16ToF32(llvm::IRBuilderBase& b, Value* half) {
   Value* h = Widen(b, half);
-  Value* magnitude = b.CreateShl(b.CreateAnd(h, Int(h, 0x7fff)), Int(h, 13));
+  Value* magnitude = b.CreateShl(b.CreateAnd(h, IntLike(h, 0x7fff)), IntLike(h, 13));
   Value* scaled =
       b.CreateFMul(AsF32(b, magnitude),
                    llvm::ConstantFP::get(WithLanesOf(h->getType(), b.getFloatTy()), 0x1p112));
   Value* special = b.CreateICmpUGE(
-      magnitude, Int(h, 0x7c00 << 13));  // infinity, NaN: the exponent is all ones here too
+      magnitude, IntLike(h, 0x7c00 << 13));  // infinity, NaN: the exponent is all ones here too
   Value* bits =
-      b.CreateSelect(special, b.CreateOr(magnitude, Int(h, 0x7f800000)), AsI32(b, scaled));
-  return AsF32(b, b.CreateOr(bits, b.CreateShl(b.CreateAnd(h, Int(h, 0x8000)), Int(h, 16))));
+      b.CreateSelect(special, b.CreateOr(magnitude, IntLike(h, 0x7f800000)), AsI32(b, scaled));
+  return AsF32(b, b.CreateOr(bits, b.CreateShl(b.CreateAnd(h, IntLike(h, 0x8000)), IntLike(h, 16))));
 }
 
 Value* F32ToF16(llvm::IRBuilderBase& b, Value* f) {
   Value* bits = AsI32(b, f);
-  Value* sign = b.CreateAnd(b.CreateLShr(bits, Int(bits, 16)), Int(bits, 0x8000));
-  Value* mag = b.CreateAnd(bits, Int(bits, 0x7fffffff));
+  Value* sign = b.CreateAnd(b.CreateLShr(bits, IntLike(bits, 16)), IntLike(bits, 0x8000));
+  Value* mag = b.CreateAnd(bits, IntLike(bits, 0x7fffffff));
   // Normal: rebias and round in place. A carry walks into the exponent, up to infinity.
-  Value* odd = b.CreateAnd(b.CreateLShr(mag, Int(mag, 13)), Int(mag, 1));
+  Value* odd = b.CreateAnd(b.CreateLShr(mag, IntLike(mag, 13)), IntLike(mag, 1));
   Value* normal = b.CreateLShr(
-      b.CreateAdd(b.CreateAdd(mag, odd), Int(mag, (static_cast<uint32_t>(15 - 127) << 23) + 0xfff)),
-      Int(mag, 13));
+      b.CreateAdd(b.CreateAdd(mag, odd), IntLike(mag, (static_cast<uint32_t>(15 - 127) << 23) + 0xfff)),
+      IntLike(mag, 13));
   // Subnormal: adding 0.5 leaves the wanted bits at the bottom, rounded by the addition itself.
   Value* half = llvm::ConstantFP::get(f->getType(), 0.5);
-  Value* sub = b.CreateSub(AsI32(b, b.CreateFAdd(AsF32(b, mag), half)), Int(mag, 0x3f000000));
-  Value* r = b.CreateSelect(b.CreateICmpULT(mag, Int(mag, 0x38800000)), sub, normal);
-  r = b.CreateSelect(b.CreateICmpUGE(mag, Int(mag, 0x47800000)), Int(mag, 0x7c00), r);
+  Value* sub = b.CreateSub(AsI32(b, b.CreateFAdd(AsF32(b, mag), half)), IntLike(mag, 0x3f000000));
+  Value* r = b.CreateSelect(b.CreateICmpULT(mag, IntLike(mag, 0x38800000)), sub, normal);
+  r = b.CreateSelect(b.CreateICmpUGE(mag, IntLike(mag, 0x47800000)), IntLike(mag, 0x7c00), r);
   Value* nan =
-      b.CreateOr(b.CreateAnd(b.CreateLShr(mag, Int(mag, 13)), Int(mag, 0x3ff)), Int(mag, 0x7e00));
-  r = b.CreateSelect(b.CreateICmpUGT(mag, Int(mag, 0x7f800000)), nan, r);
+      b.CreateOr(b.CreateAnd(b.CreateLShr(mag, IntLike(mag, 13)), IntLike(mag, 0x3ff)), IntLike(mag, 0x7e00));
+  r = b.CreateSelect(b.CreateICmpUGT(mag, IntLike(mag, 0x7f800000)), nan, r);
   return Narrow(b, b.CreateOr(r, sign));
 }
 
@@ -104,13 +98,13 @@ int64_t StorageBytes(PrimitiveType t) {
 
 Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
                   const EmitOptions& options) {
-  if (type == PrimitiveType::kPred) return b.CreateICmpNE(v, Int(v, 0));
+  if (type == PrimitiveType::kPred) return b.CreateICmpNE(v, IntLike(v, 0));
   if (IsNarrowInt(type))
     return b.CreateTrunc(v, WithLanesOf(v->getType(), RegisterType(b.getContext(), type)));
   if (IsNarrowFloat(type)) return NarrowFloatFromBits(b, type, v);
   if (type == PrimitiveType::kBF16) {
     Value* wide = Widen(b, v);
-    return AsF32(b, b.CreateShl(wide, Int(wide, 16)));
+    return AsF32(b, b.CreateShl(wide, IntLike(wide, 16)));
   }
   if (type == PrimitiveType::kF16) {
     if (!options.has_f16c) return F16ToF32(b, v);
@@ -128,7 +122,7 @@ Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const Emit
   if (IsNarrowFloat(type)) return NarrowFloatToBits(b, type, v, /*quiet=*/false);
   if (type == PrimitiveType::kBF16) {
     Value* bits = RoundedBf16Bits(b, v);
-    return Narrow(b, b.CreateLShr(bits, Int(bits, 16)));
+    return Narrow(b, b.CreateLShr(bits, IntLike(bits, 16)));
   }
   if (type == PrimitiveType::kF16) {
     if (!options.has_f16c) return F32ToF16(b, v);
@@ -144,7 +138,7 @@ Value* RoundToType(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
     return NarrowFloatFromBits(b, type, NarrowFloatToBits(b, type, v, /*quiet=*/true));
   if (type == PrimitiveType::kBF16) {
     Value* bits = RoundedBf16Bits(b, v);
-    return AsF32(b, b.CreateAnd(bits, Int(bits, 0xffff0000)));
+    return AsF32(b, b.CreateAnd(bits, IntLike(bits, 0xffff0000)));
   }
   if (type == PrimitiveType::kF16)
     return FromMemory(b, type, ToMemory(b, type, v, options), options);

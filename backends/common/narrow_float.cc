@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backends/common/emit_types.h"
+#include "backends/common/register_bits.h"
 #include "hlo/check.h"
 #include "hlo/numeric_types.h"
 #include "llvm/IR/Intrinsics.h"
@@ -12,13 +13,6 @@ namespace {
 
 using llvm::Value;
 
-Value* Int(Value* like, uint64_t c) { return llvm::ConstantInt::get(like->getType(), c); }
-Value* AsI32(llvm::IRBuilderBase& b, Value* f) {
-  return b.CreateBitCast(f, WithLanesOf(f->getType(), b.getInt32Ty()));
-}
-Value* AsF32(llvm::IRBuilderBase& b, Value* i) {
-  return b.CreateBitCast(i, WithLanesOf(i->getType(), b.getFloatTy()));
-}
 Value* F32(llvm::IRBuilderBase& b, Value* like, double c) {
   return llvm::ConstantFP::get(WithLanesOf(like->getType(), b.getFloatTy()), c);
 }
@@ -72,20 +66,20 @@ Format FormatOf(PrimitiveType type) {
 
 Value* PowerFromBits(llvm::IRBuilderBase& b, Value* bits) {
   Value* code = b.CreateZExt(bits, WithLanesOf(bits->getType(), b.getInt64Ty()));
-  Value* value = b.CreateShl(b.CreateAdd(code, Int(code, 1023 - 127)), Int(code, 52));
-  value = b.CreateSelect(b.CreateICmpEQ(code, Int(code, 0xff)), Int(code, 0x7ff8ull << 48), value);
+  Value* value = b.CreateShl(b.CreateAdd(code, IntLike(code, 1023 - 127)), IntLike(code, 52));
+  value = b.CreateSelect(b.CreateICmpEQ(code, IntLike(code, 0xff)), IntLike(code, 0x7ff8ull << 48), value);
   return b.CreateBitCast(value, WithLanesOf(bits->getType(), b.getDoubleTy()));
 }
 
 Value* PowerToBits(llvm::IRBuilderBase& b, Value* d) {
   Value* bits = b.CreateBitCast(d, WithLanesOf(d->getType(), b.getInt64Ty()));
   // A mantissa of 1.5 or more carries into the exponent.
-  Value* exponent = b.CreateLShr(b.CreateAdd(bits, Int(bits, 1ull << 51)), Int(bits, 52));
-  Value* code = b.CreateSub(exponent, Int(bits, 1023 - 127));
+  Value* exponent = b.CreateLShr(b.CreateAdd(bits, IntLike(bits, 1ull << 51)), IntLike(bits, 52));
+  Value* code = b.CreateSub(exponent, IntLike(bits, 1023 - 127));
   Value* bad = b.CreateOr(b.CreateFCmpULE(d, llvm::ConstantFP::get(d->getType(), 0)),
-                          b.CreateICmpSGT(code, Int(bits, 254)));
-  code = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, code, Int(bits, 0));
-  return b.CreateTrunc(b.CreateSelect(bad, Int(bits, 0xff), code),
+                          b.CreateICmpSGT(code, IntLike(bits, 254)));
+  code = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, code, IntLike(bits, 0));
+  return b.CreateTrunc(b.CreateSelect(bad, IntLike(bits, 0xff), code),
                        WithLanesOf(d->getType(), b.getInt8Ty()));
 }
 
@@ -96,21 +90,21 @@ Value* NarrowFloatFromBits(llvm::IRBuilderBase& b, PrimitiveType type, Value* v)
   const Format f = FormatOf(type);
   const int up = 23 - f.mantissa_bits;
   Value* bits = b.CreateZExt(v, WithLanesOf(v->getType(), b.getInt32Ty()));
-  Value* code = b.CreateAnd(bits, Int(bits, f.magnitude()));
-  Value* magnitude = b.CreateShl(code, Int(bits, static_cast<uint64_t>(up)));
+  Value* code = b.CreateAnd(bits, IntLike(bits, f.magnitude()));
+  Value* magnitude = b.CreateShl(code, IntLike(bits, static_cast<uint64_t>(up)));
   // The fields in place, then the exponent's other bias: exact, subnormals too.
   Value* r = AsI32(
       b, b.CreateFMul(AsF32(b, magnitude), F32(b, bits, std::ldexp(1.0, 127 - f.bias))));
   if (f.specials == FloatSpecials::kIeee) {
-    Value* special = b.CreateICmpUGE(code, Int(bits, f.exponent()));
-    r = b.CreateSelect(special, b.CreateOr(magnitude, Int(bits, 0x7f800000)), r);
+    Value* special = b.CreateICmpUGE(code, IntLike(bits, f.exponent()));
+    r = b.CreateSelect(special, b.CreateOr(magnitude, IntLike(bits, 0x7f800000)), r);
   } else if (f.specials == FloatSpecials::kFn) {
-    r = b.CreateSelect(b.CreateICmpEQ(code, Int(bits, f.magnitude())), Int(bits, 0x7fc00000), r);
+    r = b.CreateSelect(b.CreateICmpEQ(code, IntLike(bits, f.magnitude())), IntLike(bits, 0x7fc00000), r);
   } else if (f.specials == FloatSpecials::kFnuz) {
-    r = b.CreateSelect(b.CreateICmpEQ(bits, Int(bits, f.sign())), Int(bits, 0x7fc00000), r);
+    r = b.CreateSelect(b.CreateICmpEQ(bits, IntLike(bits, f.sign())), IntLike(bits, 0x7fc00000), r);
   }
-  Value* sign = b.CreateShl(b.CreateAnd(bits, Int(bits, f.sign())),
-                            Int(bits, static_cast<uint64_t>(31 - f.exponent_bits - f.mantissa_bits)));
+  Value* sign = b.CreateShl(b.CreateAnd(bits, IntLike(bits, f.sign())),
+                            IntLike(bits, static_cast<uint64_t>(31 - f.exponent_bits - f.mantissa_bits)));
   return AsF32(b, b.CreateOr(r, sign));
 }
 
@@ -119,7 +113,7 @@ Value* NarrowFloatToBits(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, b
   const Format f = FormatOf(type);
   const int down = 23 - f.mantissa_bits;
   Value* bits = AsI32(b, v);
-  auto c = [bits](uint64_t x) { return Int(bits, x); };
+  auto c = [bits](uint64_t x) { return IntLike(bits, x); };
   Value* sign = b.CreateAnd(
       b.CreateLShr(bits, c(static_cast<uint64_t>(31 - f.exponent_bits - f.mantissa_bits))),
       c(f.sign()));

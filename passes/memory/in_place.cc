@@ -8,10 +8,6 @@
 namespace tenon {
 namespace {
 
-bool IsRowMajor(const Shape& shape) {
-  return Shape::SameWithLayout(shape, Shape(shape.element_type(), shape.dims(), RowMajor(shape.rank())));
-}
-
 bool SamePlaces(const Shape& a, const Shape& b) {
   if (ByteWidth(a.element_type()) != ByteWidth(b.element_type())) return false;
   if (Shape::SameDims(a, b)) {
@@ -102,6 +98,10 @@ bool SortMayOverwrite(const Instruction* parameter, const Instruction& result) {
 }
 
 }  // namespace
+
+bool IsRowMajor(const Shape& shape) {
+  return Shape::SameWithLayout(shape, Shape(shape.element_type(), shape.dims(), RowMajor(shape.rank())));
+}
 
 bool MayOverwrite(const Instruction& fusion, int64_t operand, const Instruction& result) {
   if (fusion.opcode() != Opcode::kFusion || !result.shape().is_array()) return false;

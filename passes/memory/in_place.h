@@ -14,4 +14,7 @@ namespace tenon {
 // The caller has seen that the memory dies here, and that no other operand shares it.
 bool MayOverwrite(const Instruction& fusion, int64_t operand, const Instruction& result);
 
+// Dense, the last dim fastest.
+bool IsRowMajor(const Shape& shape);
+
 }  // namespace tenon

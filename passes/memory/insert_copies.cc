@@ -22,6 +22,7 @@
 #include "hlo/builder.h"
 #include "hlo/library/describe.h"
 #include "passes/control_flow.h"
+#include "passes/memory/in_place.h"
 #include "passes/memory/region_copies.h"
 #include "passes/memory/strided_view.h"
 #include "passes/pass.h"
@@ -35,8 +36,6 @@ int64_t ParameterUnder(const Instruction* value, ViewCache& views) {
   return owner->opcode() == Opcode::kParameter ? owner->parameter_number() : -1;
 }
 
-bool IsRowMajor(const Shape& shape) { return Shape::SameWithLayout(shape, Shape(shape.element_type(), shape.dims())); }
-
 bool IsRowMajor(const StridedView& view) {
   Dim stride = 1;
   for (size_t d = view.dims.size(); d-- > 0;) {
@@ -45,14 +44,6 @@ bool IsRowMajor(const StridedView& view) {
     stride *= view.dims[d];
   }
   return true;
-}
-
-Instruction* CopyWithLayout(Instruction* value, const Permutation& layout) {
-  Builder b(value->parent());
-  b.set_metadata(value->metadata());
-  Instruction* copy = b.Copy(value);
-  copy->mutable_shape().set_layout(layout);
-  return copy;
 }
 
 bool CopyLibraryOperands(Instruction* call, PassContext& context, ViewCache& views) {

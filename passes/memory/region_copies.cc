@@ -11,14 +11,6 @@
 namespace tenon {
 namespace {
 
-Instruction* CopyWithLayout(Instruction* value, const Permutation& layout) {
-  Builder b(value->parent());
-  b.set_metadata(value->metadata());
-  Instruction* copy = b.Copy(value);
-  copy->mutable_shape().set_layout(layout);
-  return copy;
-}
-
 // Copies the array leaves of `value` for which `wanted` gives a layout; what holds them is a new tuple. Null: nothing to copy.
 using WantedLayout = std::function<const Permutation*(const Instruction* leaf, int64_t index)>;
 Instruction* WithCopies(Instruction* value, int64_t first, const WantedLayout& wanted) {
@@ -74,6 +66,14 @@ bool CopyResults(Computation* region, const Instruction& caller, ViewCache& view
 }
 
 }  // namespace
+
+Instruction* CopyWithLayout(Instruction* value, const Permutation& layout) {
+  Builder b(value->parent());
+  b.set_metadata(value->metadata());
+  Instruction* copy = b.Copy(value);
+  copy->mutable_shape().set_layout(layout);
+  return copy;
+}
 
 bool CopyIntoRegions(Computation* c, PassContext& context) {
   ViewCache views;

@@ -10,4 +10,7 @@ namespace tenon {
 // views are made dense. Values that only pass through a region are moved by the program (buffer_plan.h), not copied here.
 bool CopyIntoRegions(Computation* c, PassContext& context);
 
+// A copy of an array in this layout.
+Instruction* CopyWithLayout(Instruction* value, const Permutation& layout);
+
 }  // namespace tenon

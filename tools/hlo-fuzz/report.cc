@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "tools/lab/case_files.h"
 
 namespace tenon::lab {
 namespace {
@@ -27,16 +28,6 @@ std::vector<std::pair<std::string, int64_t>> ByCount(const std::map<std::string,
   std::vector<std::pair<std::string, int64_t>> sorted(counts.begin(), counts.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   return sorted;
-}
-
-std::string JsonString(const std::string& s) {
-  std::string out = "\"";
-  for (char c : s) {
-    if (c == '"' || c == '\\') out += '\\', out += c;
-    else if (static_cast<unsigned char>(c) < 0x20) absl::StrAppendFormat(&out, "\\u%04x", c);
-    else out += c;
-  }
-  return out + "\"";
 }
 
 std::string JsonCounts(const std::map<std::string, int64_t>& counts) {

@@ -1,22 +1,13 @@
 #include "tools/hlo-opt/cases.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "tools/lab/case_files.h"
 
 namespace tenon::opt {
 namespace {
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError("cannot open the file");
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
 
 bool EndsCase(std::string_view line) {
   while (!line.empty() && (line.back() == ' ' || line.back() == '\r' || line.back() == '\t')) line.remove_suffix(1);
@@ -26,8 +17,8 @@ bool EndsCase(std::string_view line) {
 }  // namespace
 
 absl::StatusOr<std::vector<Case>> ReadCases(const std::string& path, bool split) {
-  absl::StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return text.status();
+  absl::StatusOr<std::string> text = lab::ReadText(path);
+  if (!text.ok()) return absl::NotFoundError("cannot open the file");  // whose path the caller prints
   if (!split) return std::vector<Case>{{.file = path, .name = path, .text = *std::move(text)}};
   std::vector<Case> cases;
   std::string part;

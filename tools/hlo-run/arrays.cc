@@ -8,36 +8,17 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "tools/lab/case_files.h"
 #include "tools/lab/npy.h"
 
 namespace tenon::run {
 namespace {
 
-// The members of an .npz by number where they are named <prefix><number>, else in file order.
-absl::StatusOr<std::vector<std::string>> ReadArrays(const std::string& path) {
-  absl::StatusOr<std::string> bytes = ReadFile(path);
-  if (!bytes.ok()) return bytes.status();
-  auto members = ReadZip(*bytes);
-  if (!members.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", members.status().message()));
-  std::map<int64_t, std::string> numbered;
-  for (const auto& [name, data] : *members) {
-    const size_t digits = name.find_last_not_of("0123456789") + 1;
-    if (digits < name.size()) numbered[std::atoll(name.c_str() + digits)] = data;
-  }
-  std::vector<std::string> arrays;
-  if (numbered.size() == members->size()) {
-    for (auto& [number, data] : numbered) arrays.push_back(std::move(data));
-  } else {
-    for (auto& [name, data] : *members) arrays.push_back(std::move(data));
-  }
-  return arrays;
-}
-
 absl::StatusOr<std::vector<std::string>> InputFiles(const Options& o) {
-  if (!o.inputs.empty()) return ReadArrays(o.inputs);
+  if (!o.inputs.empty()) return lab::ReadArrays(o.inputs);
   std::vector<std::string> arrays;
   for (const std::string& path : o.input_files) {
-    absl::StatusOr<std::string> bytes = ReadFile(path);
+    absl::StatusOr<std::string> bytes = lab::ReadText(path);
     if (!bytes.ok()) return bytes.status();
     arrays.push_back(*std::move(bytes));
   }
@@ -92,13 +73,6 @@ absl::StatusOr<Literal> Argument(const Shape& shape, std::vector<std::string>* f
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(absl::StrCat("cannot open ", path));
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
 absl::StatusOr<std::vector<Literal>> Arguments(const Module& module, const Options& o) {
   absl::StatusOr<std::vector<std::string>> files = InputFiles(o);
   if (!files.ok()) return files.status();
@@ -116,11 +90,6 @@ absl::StatusOr<std::vector<Literal>> Arguments(const Module& module, const Optio
   return args;
 }
 
-void AppendLeaves(const Literal& literal, std::vector<Literal>* leaves) {
-  if (!literal.shape().is_tuple()) return leaves->push_back(literal);
-  for (const Literal& e : literal.elements()) AppendLeaves(e, leaves);
-}
-
 absl::Status Save(const std::string& path, const std::vector<Literal>& outputs) {
   std::vector<std::pair<std::string, std::string>> members;
   for (size_t i = 0; i < outputs.size(); ++i) members.emplace_back(absl::StrCat("out", i), WriteNpy(outputs[i]));
@@ -130,7 +99,7 @@ absl::Status Save(const std::string& path, const std::vector<Literal>& outputs) 
 }
 
 absl::StatusOr<std::vector<Literal>> Expected(const std::string& path, const Module& module) {
-  absl::StatusOr<std::vector<std::string>> arrays = ReadArrays(path);
+  absl::StatusOr<std::vector<std::string>> arrays = lab::ReadArrays(path);
   if (!arrays.ok()) return arrays.status();
   const std::vector<Shape> leaves = FlattenShape(module.entry()->root()->shape());
   if (arrays->size() != leaves.size()) {

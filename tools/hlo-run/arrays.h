@@ -11,14 +11,10 @@
 
 namespace tenon::run {
 
-absl::StatusOr<std::string> ReadFile(const std::string& path);  // "-": standard input
-
 // One literal per parameter: the given files' arrays by parameter leaf, else random ones.
 absl::StatusOr<std::vector<Literal>> Arguments(const Module& module, const Options& options);
 // The leaves of the result as a file has them.
 absl::StatusOr<std::vector<Literal>> Expected(const std::string& path, const Module& module);
 absl::Status Save(const std::string& path, const std::vector<Literal>& outputs);
-
-void AppendLeaves(const Literal& literal, std::vector<Literal>* leaves);
 
 }  // namespace tenon::run

@@ -11,6 +11,8 @@
 #include "tools/hlo-run/arrays.h"
 #include "tools/hlo-run/compare.h"
 #include "tools/hlo-run/measure.h"
+#include "tools/lab/case_files.h"
+#include "tools/lab/miscompare.h"
 
 namespace tenon::run {
 namespace {
@@ -25,7 +27,7 @@ absl::StatusOr<std::vector<Literal>> RunOnEvaluator(const Module& module, absl::
   absl::StatusOr<Literal> result = Evaluate(module, args);
   if (!result.ok()) return Told("evaluator", result.status());
   std::vector<Literal> leaves;
-  AppendLeaves(*result, &leaves);
+  lab::AppendLeaves(*result, &leaves);
   return leaves;
 }
 
@@ -50,7 +52,7 @@ absl::StatusOr<std::vector<Literal>> RunOnCpu(const Module& module, absl::Span<c
 
 // The number of outputs that are off.
 absl::StatusOr<int> Run(const Options& o, Json* json) {
-  TENON_ASSIGN_OR_RETURN(const std::string text, ReadFile(o.file));
+  TENON_ASSIGN_OR_RETURN(const std::string text, lab::ReadText(o.file));
   TENON_ASSIGN_OR_RETURN(const std::unique_ptr<Module> module, ParseModule(text, o.parse));
   TENON_ASSIGN_OR_RETURN(const std::vector<Literal> args, Arguments(*module, o));
   std::vector<Literal> evaluated, native;

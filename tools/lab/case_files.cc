@@ -55,22 +55,27 @@ absl::StatusOr<std::unique_ptr<Module>> ReadModule(const std::string& path,
   return module;
 }
 
-absl::StatusOr<std::vector<Literal>> ReadArguments(const Module& module, const std::string& npz) {
+absl::StatusOr<std::vector<std::string>> ReadArrays(const std::string& npz) {
   TENON_ASSIGN_OR_RETURN(const std::string bytes, ReadText(npz));
   auto members = ReadZip(bytes);
   if (!members.ok())
     return absl::InvalidArgumentError(absl::StrCat(npz, ": ", members.status().message()));
   std::map<int64_t, std::string> numbered;
-  std::vector<std::string> arrays;
-  for (auto& [name, data] : *members) {
+  for (const auto& [name, data] : *members) {
     const size_t digits = name.find_last_not_of("0123456789") + 1;
     if (digits < name.size()) numbered[std::atoll(name.c_str() + digits)] = data;
-    arrays.push_back(std::move(data));
   }
-  if (numbered.size() == arrays.size()) {
-    arrays.clear();
+  std::vector<std::string> arrays;
+  if (numbered.size() == members->size()) {
     for (auto& [number, data] : numbered) arrays.push_back(std::move(data));
+  } else {
+    for (auto& [name, data] : *members) arrays.push_back(std::move(data));
   }
+  return arrays;
+}
+
+absl::StatusOr<std::vector<Literal>> ReadArguments(const Module& module, const std::string& npz) {
+  TENON_ASSIGN_OR_RETURN(const std::vector<std::string> arrays, ReadArrays(npz));
   std::vector<Literal> arguments;
   size_t next = 0;
   for (const Instruction* p : module.entry()->parameters()) {

@@ -17,6 +17,9 @@ absl::StatusOr<std::string> ReadText(const std::string& path);
 absl::StatusOr<std::unique_ptr<Module>> ReadModule(const std::string& path,
                                                    const ParseOptions& options = {});
 
+// The members of an .npz by number where they are named <prefix><number>, else in file order: .npy files.
+absl::StatusOr<std::vector<std::string>> ReadArrays(const std::string& npz);
+
 // Arguments for the entry's parameters: members by number where they are named so, else in file
 // order.
 absl::StatusOr<std::vector<Literal>> ReadArguments(const Module& module, const std::string& npz);

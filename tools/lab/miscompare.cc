@@ -33,11 +33,6 @@ const TenonHost* HostWithThreads(int threads) {
   return &hosts[std::clamp(threads, 1, kMost)];
 }
 
-void AppendLeaves(const Literal& l, std::vector<Literal>* leaves) {
-  if (!l.shape().is_tuple()) return leaves->push_back(l);
-  for (const Literal& e : l.elements()) AppendLeaves(e, leaves);
-}
-
 // One leaf's elements, parts of complex numbers apart.
 class LeafComparer {
  public:
@@ -157,6 +152,11 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compiled(const Module& module
 }
 
 }  // namespace
+
+void AppendLeaves(const Literal& l, std::vector<Literal>* leaves) {
+  if (!l.shape().is_tuple()) return leaves->push_back(l);
+  for (const Literal& e : l.elements()) AppendLeaves(e, leaves);
+}
 
 std::string RunOptions::ToString() const {
   std::string text = absl::StrCat("isa=", isa.empty() ? "best" : isa, " threads=", threads);

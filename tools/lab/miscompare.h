@@ -58,6 +58,9 @@ struct Verdict {
   int64_t differing = 0, elements = 0, bounded = 0, unjudged = 0;
 };
 
+// The arrays of a literal, in tuple order.
+void AppendLeaves(const Literal& l, std::vector<Literal>* leaves);
+
 // Never throws: a failed check inside the backend is kCompileError or kRunError.
 Verdict Judge(const Module& module, absl::Span<const Literal> arguments, const RunOptions& options = {});
 // The same with the evaluator's part done before: for several options.
