@@ -85,4 +85,12 @@ absl::StatusOr<CpuTarget> MakeCpuTarget(std::string_view isa, bool compile_only)
   return t;
 }
 
+std::vector<std::string> HostIsas() {
+  std::vector<std::string> isas;
+  for (const char* isa : {"sse4", "avx2", "avx512"}) {
+    if (MakeCpuTarget(isa).ok()) isas.push_back(isa);
+  }
+  return isas;
+}
+
 }  // namespace tenon

@@ -22,5 +22,7 @@ struct CpuTarget {
 
 // isa "" : the host's best. A higher ISA than the host's is refused (InvalidArgument, unless compile_only).
 absl::StatusOr<CpuTarget> MakeCpuTarget(std::string_view isa, bool compile_only = false);
+// Those of sse4, avx2, avx512 that the host has, in this order.
+std::vector<std::string> HostIsas();
 
 }  // namespace tenon

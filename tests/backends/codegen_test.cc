@@ -18,14 +18,6 @@
 namespace tenon {
 namespace {
 
-std::vector<std::string> HostIsas() {
-  std::vector<std::string> isas;
-  for (const char* isa : {"sse4", "avx2", "avx512"}) {
-    if (MakeCpuTarget(isa).ok()) isas.push_back(isa);
-  }
-  return isas;
-}
-
 const std::vector<HloCase>& Cases() {
   static const auto* cases =
       new std::vector<HloCase>(LoadCases(std::string(TENON_SOURCE_DIR) + "/tests/backends"));
@@ -44,10 +36,6 @@ absl::StatusOr<Built> Build(const HloCase& c) {
   b.request = DenseRequest(WrapEntryAsFusion(*b.module));
   if (c.in_place >= 0) b.request.operands[static_cast<size_t>(c.in_place)].may_alias_result = true;
   return b;
-}
-
-std::vector<Literal> Leaves(const Literal& l) {
-  return l.shape().is_tuple() ? l.elements() : std::vector<Literal>{l};
 }
 
 EvalOptions WithChecks() {

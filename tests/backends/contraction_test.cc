@@ -208,14 +208,6 @@ Instruction* RandomScaledDot(Random& r, Computation* c) {
   return b.Make(Opcode::kScaledDot, {x, y, sx, sy}, attrs, WithRandomLayout(r, kResults[r.Below(3)], {m, n}));
 }
 
-std::vector<std::string> Isas() {
-  std::vector<std::string> isas;
-  for (const char* isa : {"sse4", "avx2", "avx512"}) {
-    if (MakeCpuTarget(isa).ok()) isas.push_back(isa);
-  }
-  return isas;
-}
-
 void CheckRandom(uint64_t seed, Instruction* (*make)(Random&, Computation*), const std::string& isa) {
   Random r(seed);
   Module module("random");
@@ -242,22 +234,22 @@ void CheckRandom(uint64_t seed, Instruction* (*make)(Random&, Computation*), con
 constexpr int kModules = 150;
 
 TEST(RandomContractions, DotsEqualTheEvaluator) {
-  const std::vector<std::string> isas = Isas();
+  const std::vector<std::string> isas = HostIsas();
   for (int i = 0; i < kModules; ++i) CheckRandom(1000 + i, RandomDot, isas[i % isas.size()]);
 }
 
 TEST(RandomContractions, ConvolutionsEqualTheEvaluator) {
-  const std::vector<std::string> isas = Isas();
+  const std::vector<std::string> isas = HostIsas();
   for (int i = 0; i < kModules; ++i) CheckRandom(5000 + i, RandomConvolution, isas[i % isas.size()]);
 }
 
 TEST(RandomContractions, RaggedDotsEqualTheEvaluator) {
-  const std::vector<std::string> isas = Isas();
+  const std::vector<std::string> isas = HostIsas();
   for (int i = 0; i < kModules / 2; ++i) CheckRandom(7000 + i, RandomRaggedDot, isas[i % isas.size()]);
 }
 
 TEST(RandomContractions, ScaledDotsEqualTheEvaluator) {
-  const std::vector<std::string> isas = Isas();
+  const std::vector<std::string> isas = HostIsas();
   for (int i = 0; i < kModules / 4; ++i) CheckRandom(8000 + i, RandomScaledDot, isas[i % isas.size()]);
 }
 

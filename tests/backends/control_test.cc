@@ -11,11 +11,6 @@
 namespace tenon {
 namespace {
 
-void AppendLeaves(const Literal& l, std::vector<Literal>* leaves) {
-  if (!l.shape().is_tuple()) leaves->push_back(l);
-  for (const Literal& e : l.elements()) AppendLeaves(e, leaves);
-}
-
 Literal Argument(const Shape& shape, const HloCase& c, uint64_t* seed) {
   if (shape.is_array()) return RandomLiteral(shape, c, ++*seed);
   std::vector<Literal> elements;
@@ -43,8 +38,7 @@ TEST_P(Control, EqualsTheEvaluator) {
     ASSERT_TRUE(want.ok()) << want.status();
     absl::StatusOr<std::vector<Literal>> got = (*executable)->Run(args);
     ASSERT_TRUE(got.ok()) << got.status();
-    std::vector<Literal> leaves;
-    AppendLeaves(*want, &leaves);
+    const std::vector<Literal> leaves = Leaves(*want);
     ASSERT_EQ(got->size(), leaves.size());
     for (size_t i = 0; i < leaves.size(); ++i) {
       if (!leaves[i].shape().is_array()) continue;

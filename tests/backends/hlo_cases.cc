@@ -119,4 +119,13 @@ Literal RandomLiteral(const Shape& shape, const HloCase& c, uint64_t seed) {
   return l;
 }
 
+std::vector<Literal> Leaves(const Literal& l) {
+  if (!l.shape().is_tuple()) return {l};
+  std::vector<Literal> leaves;
+  for (const Literal& e : l.elements()) {
+    for (const Literal& leaf : Leaves(e)) leaves.push_back(leaf);
+  }
+  return leaves;
+}
+
 }  // namespace tenon

@@ -29,6 +29,8 @@ struct HloCase {
 };
 
 std::vector<HloCase> LoadCases(const std::string& directory);
+// The arrays of a result, in tuple order.
+std::vector<Literal> Leaves(const Literal& l);
 Literal RandomLiteral(const Shape& shape, const HloCase& c, uint64_t seed);
 
 }  // namespace tenon

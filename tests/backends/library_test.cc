@@ -15,6 +15,7 @@
 #include "hlo/library/custom_calls.h"
 #include "hlo/text/text.h"
 #include "hlo/tolerance.h"
+#include "tests/backends/hlo_cases.h"
 
 namespace tenon {
 namespace {
@@ -37,11 +38,6 @@ Literal RandomArray(const Shape& shape, uint64_t seed) {
   return l;
 }
 
-void AppendLeaves(const Literal& l, std::vector<Literal>* leaves) {
-  if (!l.shape().is_tuple()) return leaves->push_back(l);
-  for (const Literal& e : l.elements()) AppendLeaves(e, leaves);
-}
-
 // Compiled with and without folding, run twice each: always the evaluator's bits.
 void ExpectEvaluatorsBits(const std::string& text, std::vector<Literal> args = {}) {
   SCOPED_TRACE(text);
@@ -52,8 +48,7 @@ void ExpectEvaluatorsBits(const std::string& text, std::vector<Literal> args = {
   }
   absl::StatusOr<Literal> evaluated = Evaluate(**module, args);
   ASSERT_TRUE(evaluated.ok()) << evaluated.status();
-  std::vector<Literal> want;
-  AppendLeaves(*evaluated, &want);
+  const std::vector<Literal> want = Leaves(*evaluated);
   for (const bool fold : {false, true}) {
     CompileOptions options{.excess_precision = false, .verify_passes = true};
     if (fold) options.evaluate = ConstantFolder();
@@ -312,7 +307,7 @@ TEST(LibrarySteps, BatchNormOfEveryType) {
     auto near = [&](const std::string& text) {
       auto module = ParseModule(text);
       ASSERT_TRUE(module.ok()) << module.status();
-      std::vector<Literal> args, want;
+      std::vector<Literal> args;
       for (const Instruction* p : (*module)->entry()->parameters()) {
         args.push_back(RandomArray(p->shape(), args.size()));
         if (p->name() == "v") {  // a variance
@@ -323,7 +318,7 @@ TEST(LibrarySteps, BatchNormOfEveryType) {
       ASSERT_TRUE(executable.ok()) << executable.status();
       auto got = (*executable)->Run(args);
       ASSERT_TRUE(got.ok()) << got.status();
-      AppendLeaves(*Evaluate(**module, args), &want);
+      const std::vector<Literal> want = Leaves(*Evaluate(**module, args));
       for (size_t k = 0; k < want.size(); ++k) {
         const double bound = t == "f64" ? 1e-12 : 1e-4;
         EXPECT_TRUE(CompareLiterals((*got)[k], want[k], ToleranceRule::AbsRel(bound, bound)).within) << text << " result " << k;

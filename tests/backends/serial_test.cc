@@ -39,10 +39,6 @@ std::vector<Literal> Arguments(const Built& b, const HloCase& c, uint64_t seed) 
   return args;
 }
 
-std::vector<Literal> Leaves(const Literal& l) {
-  return l.shape().is_tuple() ? l.elements() : std::vector<Literal>{l};
-}
-
 // In one piece and in three, which must give the same bits.
 void ExpectEvaluators(const std::string& text, const HloCase& c, uint64_t seed) {
   const char* isas[] = {"sse4", "avx2", "avx512"};

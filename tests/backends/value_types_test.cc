@@ -18,14 +18,6 @@
 namespace tenon {
 namespace {
 
-std::vector<std::string> HostIsas() {
-  std::vector<std::string> isas;
-  for (const char* isa : {"sse4", "avx2", "avx512"}) {
-    if (MakeCpuTarget(isa).ok()) isas.push_back(isa);
-  }
-  return isas;
-}
-
 std::vector<PrimitiveType> AllTypes() {
   std::vector<PrimitiveType> types;
 #define TENON_TYPE(e, ...) \

@@ -32,8 +32,7 @@ TEST_P(Regress, StaysRight) {
   ASSERT_TRUE(c.ok()) << c.status();
   const absl::StatusOr<Expectation> expected = Expect(*c->module, c->arguments);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  for (const char* isa : {"sse4", "avx2", "avx512"}) {
-    if (!MakeCpuTarget(isa).ok()) continue;
+  for (const std::string& isa : HostIsas()) {
     for (int threads : {1, 3}) {
       const RunOptions run{.isa = isa, .threads = threads, .verify_passes = true};
       const Verdict v = Judge(*c->module, c->arguments, *expected, run);

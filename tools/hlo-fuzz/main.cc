@@ -109,11 +109,7 @@ std::string ParseFlags(int argc, char** argv, Flags* f) {
     if (!SetFlag(flag.first, flag.second, f)) return absl::StrCat("cannot use ", argv[i]);
   }
   if (std::string unknown = UnknownNames(f->fuzz.generator); !unknown.empty()) return unknown;
-  if (f->fuzz.isas.empty()) {
-    for (const char* isa : {"sse4", "avx2", "avx512"}) {
-      if (MakeCpuTarget(isa).ok()) f->fuzz.isas.push_back(isa);
-    }
-  }
+  if (f->fuzz.isas.empty()) f->fuzz.isas = HostIsas();
   for (const std::string& isa : f->fuzz.isas) {
     if (auto target = MakeCpuTarget(isa); !target.ok()) return std::string(target.status().message());
   }
