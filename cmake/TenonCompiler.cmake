@@ -42,8 +42,12 @@ endif()
 
 find_program(TENON_CCACHE ccache)
 if(TENON_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER "${TENON_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${TENON_CCACHE}")
+  # What ccache asks of who precompiles headers; it cannot see __TIME__ through them, so no source may use it.
+  set(launcher "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      "${TENON_CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endif()
 
 include(CheckLinkerFlag)
