@@ -17,8 +17,8 @@ message(STATUS "tenon: LLVM ${LLVM_PACKAGE_VERSION} in ${LLVM_DIR}")
 
 add_library(tenon_llvm INTERFACE)
 target_include_directories(tenon_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
-separate_arguments(tenon_llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
-target_compile_options(tenon_llvm INTERFACE ${tenon_llvm_definitions})
+# Not LLVM_DEFINITIONS: what Debian puts there (_GNU_SOURCE, the C++11 ABI, __STDC_*_MACROS) g++ has by itself, and precompiled
+# headers are refused where a macro differs.
 if(TENON_LLVM_STATIC)
   llvm_map_components_to_libnames(tenon_llvm_libs
     core support analysis transformutils scalaropts instcombine passes bitreader bitwriter irreader
