@@ -15,7 +15,10 @@ help:
 	@echo "make bench        benchmarks against peers  make format       clang-format"
 	@echo "make build        PRESET=release|debug|asan-ubsan|tsan|ci     make clean"
 
-demo: build
+# Only the package: no tools, no tests.
+demo: setup $(BUILD)/build.ninja
+	@$(PHASE) build cmake --build --preset $(PRESET) --parallel $$(nproc) --target tenon_package
+	@$(PY) tools/dev/dev_install.py $(BUILD)/python
 	@$(PHASE) demo $(PY) examples/demo.py
 
 test: build

@@ -19,6 +19,7 @@ run() {  # run NAME COMMAND...: a phase with its output kept
 export TENON_REQUIRE_EXTENSION=1
 
 run arrows .venv/bin/python tools/dev/check_arrows.py
+run width .venv/bin/python tools/dev/check_width.py
 run ctest ctest --preset "$preset" -j "$(nproc)"
 run pytest .venv/bin/python -m pytest tests
 # Two minutes of random modules, other ones each day.
