@@ -8,7 +8,8 @@ namespace tenon {
 
 absl::Status ProgramBuilder::EmitWhile(const Instruction& op) {
   if (auto moves = plan_.initial_moves.find(&op); moves != plan_.initial_moves.end()) {
-    TENON_RETURN_IF_ERROR(EmitMoves(op, moves->second, "the loop's state takes its initial value, which is read later or not ours to change"));
+    TENON_RETURN_IF_ERROR(
+        EmitMoves(op, moves->second, "the loop's state takes its initial value, which is read later or not ours to change"));
   }
   const std::vector<Computation*> regions = ControlRegions(op);
   WhileStep loop;
@@ -42,7 +43,8 @@ absl::StatusOr<int32_t> ProgramBuilder::EmitRegion(const Computation& c) {
   region_ = region;
   for (const Instruction* op : c.instructions()) TENON_RETURN_IF_ERROR(EmitStep(*op));
   if (auto moves = plan_.final_moves.find(&c); moves != plan_.final_moves.end()) {
-    TENON_RETURN_IF_ERROR(EmitMoves(*c.root(), moves->second, "it cannot be made where it is kept: that memory is still read, or it is not a value of its own"));
+    TENON_RETURN_IF_ERROR(EmitMoves(*c.root(), moves->second,
+                                    "it cannot be made where it is kept: that memory is still read, or it is not a value of its own"));
   }
   region_ = outer;
   return region;
@@ -58,7 +60,8 @@ absl::Status ProgramBuilder::EmitMoves(const Instruction& op, const std::vector<
     TENON_ASSIGN_OR_RETURN(copy.to, MoveEnd(move.to, move.to_temporary, like, type));
     Step step = NewStep(op);
     const ValueLeaf source = SourceOfLeaf(shown.instruction, shown.leaf);
-    step.name = absl::StrCat(source.op->name(), source.leaf > 0 ? absl::StrCat("#", source.leaf) : "", move.to_temporary < 0 ? " into place" : " aside");
+    step.name = absl::StrCat(source.op->name(), source.leaf > 0 ? absl::StrCat("#", source.leaf) : "",
+                             move.to_temporary < 0 ? " into place" : " aside");
     step.body = std::move(copy);
     Note(step, "copied", std::string(why));
     steps().push_back(std::move(step));

@@ -241,8 +241,9 @@ bool CopyContractionOperands(Computation* entry, PassContext& context, ViewCache
         b.set_metadata(op->metadata());
         copy = b.Copy(operand);
         copy->mutable_shape().set_layout(*layout);
-        context.Note("insert-copies", "copied", *operand,
-                     absl::StrCat(op->name(), generated ? " would have to gather its vectors" : " can't read it by one stride per group of dims"));
+        context.Note(
+            "insert-copies", "copied", *operand,
+            absl::StrCat(op->name(), generated ? " would have to gather its vectors" : " can't read it by one stride per group of dims"));
       }
       op->ReplaceOperand(i, copy);
       changed = true;

@@ -26,7 +26,8 @@ std::string Output(const std::string& command) {
 // Names of the evaluator in a list of symbols.
 int EvaluatorSymbols(const std::string& symbols) {
   int found = 0;
-  for (const char* name : {" tenon::eval::", " tenon::Evaluate(tenon::Module", " tenon::Evaluate(tenon::Computation", " tenon::EvaluateInstruction("}) {
+  for (const char* name :
+       {" tenon::eval::", " tenon::Evaluate(tenon::Module", " tenon::Evaluate(tenon::Computation", " tenon::EvaluateInstruction("}) {
     for (size_t at = symbols.find(name); at != std::string::npos; at = symbols.find(name, at + 1)) ++found;
   }
   return found;
@@ -55,27 +56,42 @@ struct AloneCase {
 const AloneCase kPrograms[] = {
     {"elementwise", "ENTRY e { x = f32[3] constant({1, 4, 9})\n s = f32[3] sqrt(x)\n ROOT n = f32[3] negate(s) }", "{-1, -2, -3}"},
     {"foldable", "ENTRY e { a = s32[] constant(2)\n b = s32[] constant(3)\n ROOT c = s32[] add(a, b) }", "5"},
-    {"dot", "ENTRY e { x = f32[2,2] constant({{1, 2}, {3, 4}})\n ROOT d = f32[2,2] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0} }",
+    {"dot",
+     "ENTRY e { x = f32[2,2] constant({{1, 2}, {3, 4}})\n ROOT d = f32[2,2] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0} "
+     "}",
      "{{7, 10}, {15, 22}}"},
-    {"fft", "ENTRY e { x = f32[4] constant({1, 2, 3, 4})\n f = c64[3] fft(x), fft_type=RFFT, fft_length={4}\n"
-            " ROOT y = f32[4] fft(f), fft_type=IRFFT, fft_length={4} }", "{1, 2, 3, 4}"},
+    {"fft",
+     "ENTRY e { x = f32[4] constant({1, 2, 3, 4})\n f = c64[3] fft(x), fft_type=RFFT, fft_length={4}\n"
+     " ROOT y = f32[4] fft(f), fft_type=IRFFT, fft_length={4} }",
+     "{1, 2, 3, 4}"},
     {"cholesky", "ENTRY e { x = f32[2,2] constant({{4, 2}, {2, 5}})\n ROOT l = f32[2,2] cholesky(x), lower=true }", "{{2, 0}, {1, 2}}"},
-    {"triangular-solve", "ENTRY e { a = f32[2,2] constant({{2, 0}, {1, 4}})\n b = f32[2,1] constant({{2}, {9}})\n"
-                         " ROOT x = f32[2,1] triangular-solve(a, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE }", "{{1}, {2}}"},
-    {"philox", "ENTRY e { s = u64[3] constant({0, 0, 0})\n r = (u64[3], u32[4]) rng-bit-generator(s), algorithm=rng_philox\n"
-               " ROOT b = u32[4] get-tuple-element(r), index=1 }", "{1713891541, 3781805453, 3159862348, 2600524760}"},
-    {"rng", "ENTRY e { lo = s32[] constant(5)\n hi = s32[] constant(6)\n ROOT r = s32[3] rng(lo, hi), distribution=rng_uniform }", "{5, 5, 5}"},
-    {"collectives", "a { x = s32[] parameter(0)\n y = s32[] parameter(1)\n ROOT s = s32[] add(x, y) }\n"
-                    "ENTRY e { x = s32[2] constant({1, 2})\n r = s32[2] all-reduce(x), replica_groups={}, to_apply=a\n"
-                    " ROOT g = s32[2] all-gather(r), replica_groups={{0}}, dimensions={0} }", "{1, 2}"},
-    {"while", "c { s = (s32[], s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n n = s32[] constant(5)\n"
-              " ROOT l = pred[] compare(i, n), direction=LT }\n"
-              "b { s = (s32[], s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n x = s32[] get-tuple-element(s), index=1\n"
-              " one = s32[] constant(1)\n j = s32[] add(i, one)\n y = s32[] add(x, x)\n ROOT t = (s32[], s32[]) tuple(j, y) }\n"
-              "ENTRY e { z = s32[] constant(0)\n o = s32[] constant(1)\n t = (s32[], s32[]) tuple(z, o)\n"
-              " w = (s32[], s32[]) while(t), condition=c, body=b\n ROOT r = s32[] get-tuple-element(w), index=1 }", "32"},
-    {"sort", "c { a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT l = pred[] compare(a, b), direction=LT }\n"
-             "ENTRY e { x = s32[5] constant({3, 1, 2, 5, 4})\n ROOT s = s32[5] sort(x), dimensions={0}, to_apply=c }", "{1, 2, 3, 4, 5}"},
+    {"triangular-solve",
+     "ENTRY e { a = f32[2,2] constant({{2, 0}, {1, 4}})\n b = f32[2,1] constant({{2}, {9}})\n"
+     " ROOT x = f32[2,1] triangular-solve(a, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE }",
+     "{{1}, {2}}"},
+    {"philox",
+     "ENTRY e { s = u64[3] constant({0, 0, 0})\n r = (u64[3], u32[4]) rng-bit-generator(s), algorithm=rng_philox\n"
+     " ROOT b = u32[4] get-tuple-element(r), index=1 }",
+     "{1713891541, 3781805453, 3159862348, 2600524760}"},
+    {"rng", "ENTRY e { lo = s32[] constant(5)\n hi = s32[] constant(6)\n ROOT r = s32[3] rng(lo, hi), distribution=rng_uniform }",
+     "{5, 5, 5}"},
+    {"collectives",
+     "a { x = s32[] parameter(0)\n y = s32[] parameter(1)\n ROOT s = s32[] add(x, y) }\n"
+     "ENTRY e { x = s32[2] constant({1, 2})\n r = s32[2] all-reduce(x), replica_groups={}, to_apply=a\n"
+     " ROOT g = s32[2] all-gather(r), replica_groups={{0}}, dimensions={0} }",
+     "{1, 2}"},
+    {"while",
+     "c { s = (s32[], s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n n = s32[] constant(5)\n"
+     " ROOT l = pred[] compare(i, n), direction=LT }\n"
+     "b { s = (s32[], s32[]) parameter(0)\n i = s32[] get-tuple-element(s), index=0\n x = s32[] get-tuple-element(s), index=1\n"
+     " one = s32[] constant(1)\n j = s32[] add(i, one)\n y = s32[] add(x, x)\n ROOT t = (s32[], s32[]) tuple(j, y) }\n"
+     "ENTRY e { z = s32[] constant(0)\n o = s32[] constant(1)\n t = (s32[], s32[]) tuple(z, o)\n"
+     " w = (s32[], s32[]) while(t), condition=c, body=b\n ROOT r = s32[] get-tuple-element(w), index=1 }",
+     "32"},
+    {"sort",
+     "c { a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT l = pred[] compare(a, b), direction=LT }\n"
+     "ENTRY e { x = s32[5] constant({3, 1, 2, 5, 4})\n ROOT s = s32[5] sort(x), dimensions={0}, to_apply=c }",
+     "{1, 2, 3, 4, 5}"},
 };
 
 class Alone : public testing::TestWithParam<AloneCase> {};

@@ -134,7 +134,8 @@ TEST(LowerTest, RefusesWhatNeedsTheEagerProgram) {
            "graph \"g\" {\n %p = input f32[2]{1} on \"cuda:0\"\n return (%p)\n}",
            "graph \"g\" {\n %p = input other(\"sparse\")\n return (%p)\n}",
            "graph \"g\" {\n %p = input f32[2]{1}\n %q = python.0(%p) -> f32[2]{1}\n return (%q)\n}",
-           "graph \"g\" {\n %p = input f32[2]{1}\n %q = aten.relu.default(%p) -> f32[2]{1}\n %r = aten.add_.Tensor(%q, %p, 1) -> f32[2]{1}\n return (%r)\n}",
+           "graph \"g\" {\n %p = input f32[2]{1}\n %q = aten.relu.default(%p) -> f32[2]{1}\n %r = aten.add_.Tensor(%q, %p, 1) -> "
+           "f32[2]{1}\n return (%r)\n}",
        }) {
     auto lowered = LowerText(text);
     EXPECT_EQ(lowered.status().code(), absl::StatusCode::kUnimplemented) << text << lowered.status();

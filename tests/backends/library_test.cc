@@ -78,7 +78,8 @@ TEST(LibrarySteps, TransformsOfEveryKindTypeAndRank) {
       for (std::vector<int64_t>* dims : {&full, &half}) dims->insert(dims->begin(), 2);
       auto fft = [&](const char* type, const char* from, const std::vector<int64_t>& x, const char* to, const std::vector<int64_t>& y) {
         ExpectEvaluatorsBits(absl::StrCat("ENTRY e { x = ", from, "[", absl::StrJoin(x, ","), "] parameter(0)\n ROOT y = ", to, "[",
-                                          absl::StrJoin(y, ","), "] fft(x), fft_type=", type, ", fft_length={", absl::StrJoin(n, ","), "} }"));
+                                          absl::StrJoin(y, ","), "] fft(x), fft_type=", type, ", fft_length={", absl::StrJoin(n, ","),
+                                          "} }"));
       };
       fft("FFT", c, full, c, full);
       fft("IFFT", c, full, c, full);
@@ -291,7 +292,8 @@ TEST(LibrarySteps, RaggedAllToAll) {
     receive = s64[3] parameter(5)
     ROOT r = f32[8,2] ragged-all-to-all(x, y, from, send, to, receive), replica_groups={{0}} })";
   auto numbers = [](std::vector<int64_t> v) { return Literal::FromSpan<int64_t>(PrimitiveType::kS64, {3}, v); };
-  const Literal x = RandomArray(Shape::Array(PrimitiveType::kF32, {6, 2}), 1), y = RandomArray(Shape::Array(PrimitiveType::kF32, {8, 2}), 2);
+  const Literal x = RandomArray(Shape::Array(PrimitiveType::kF32, {6, 2}), 1),
+                y = RandomArray(Shape::Array(PrimitiveType::kF32, {8, 2}), 2);
   ExpectEvaluatorsBits(text, {x, y, numbers({0, 3, 5}), numbers({2, 0, 1}), numbers({6, 0, 1}), numbers({2, 0, 1})});
   auto executable = LiteralExecutable::Compile(**ParseModule(text), {});
   ASSERT_TRUE(executable.ok()) << executable.status();
@@ -324,7 +326,8 @@ TEST(LibrarySteps, BatchNormOfEveryType) {
         EXPECT_TRUE(CompareLiterals((*got)[k], want[k], ToleranceRule::AbsRel(bound, bound)).within) << text << " result " << k;
       }
     };
-    near(absl::StrCat("ENTRY e { ", parameters, " ROOT r = (", x, ", ", f, ", ", f, ") batch-norm-training(x, s, o), epsilon=0.001, feature_index=1 }"));
+    near(absl::StrCat("ENTRY e { ", parameters, " ROOT r = (", x, ", ", f, ", ", f,
+                      ") batch-norm-training(x, s, o), epsilon=0.001, feature_index=1 }"));
     near(absl::StrCat("ENTRY e { ", parameters, " m = ", f, " parameter(3)\n v = ", f, " parameter(4)\n ROOT r = ", x,
                       " batch-norm-inference(x, s, o, m, v), epsilon=0.001, feature_index=1 }"));
     near(absl::StrCat("ENTRY e { x = ", x, " parameter(0)\n s = ", f, " parameter(1)\n m = ", f, " parameter(2)\n v = ", f,

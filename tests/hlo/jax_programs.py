@@ -267,9 +267,11 @@ def dynamic_slices(rng, x):
 @step("fi", rank=1)
 def sorts(rng, x):
     axis = int(rng.integers(x.ndim))
+    along_axis = [-1 if d == axis else 1 for d in range(x.ndim)]
     f = rng.choice([lambda x: jnp.sort(x, axis=axis), lambda x: jnp.argsort(x, axis=axis),
                     lambda x: lax.top_k(x, min(2, x.shape[-1]))[0], lambda x: lax.top_k(x, 1)[1],
-                    lambda x: lax.sort_key_val(x, jnp.broadcast_to(jnp.arange(x.shape[axis]).reshape([-1 if d == axis else 1 for d in range(x.ndim)]), x.shape), dimension=axis)[1],
+                    lambda x: lax.sort_key_val(x, jnp.broadcast_to(jnp.arange(x.shape[axis]).reshape(along_axis), x.shape),
+                                               dimension=axis)[1],
                     lambda x: jnp.unique(x, size=3, fill_value=0), lambda x: jnp.median(x),
                     lambda x: jnp.searchsorted(jnp.sort(x.ravel()), x.ravel()),
                     lambda x: jnp.partition(x, 0, axis=axis), lambda x: -jnp.sort(-x, axis=axis, descending=True)])
@@ -438,10 +440,12 @@ def random_bits(rng, x):
     seed = int(rng.integers(1 << 30))
     shape = x.shape
     return rng.choice([
-        lambda x: jax.random.uniform(jax.random.key(seed), shape) + x, lambda x: jax.random.bits(jax.random.key(seed), shape) + 0 * x.astype("uint32"),
+        lambda x: jax.random.uniform(jax.random.key(seed), shape) + x,
+        lambda x: jax.random.bits(jax.random.key(seed), shape) + 0 * x.astype("uint32"),
         lambda x: jax.random.normal(jax.random.key(seed), shape) + x, lambda x: jax.random.randint(jax.random.key(seed), shape, 0, 9) + x,
         lambda x: jax.random.permutation(jax.random.key(seed), x) if x.ndim else x,
-        lambda x: jax.random.bernoulli(jax.random.key(seed), 0.3, shape), lambda x: jax.random.fold_in(jax.random.PRNGKey(seed), 3) + x.ravel()[0].astype("uint32"),
+        lambda x: jax.random.bernoulli(jax.random.key(seed), 0.3, shape),
+        lambda x: jax.random.fold_in(jax.random.PRNGKey(seed), 3) + x.ravel()[0].astype("uint32"),
         lambda x: jax.random.uniform(jax.random.key(seed, impl="rbg"), shape) * 0 + x,
     ])
 

@@ -306,7 +306,8 @@ class TestLapack:
         a = a + a.conj().swapaxes(1, 2)
         target = f"lapack_{letter}{'sy' if letter in 'sd' else 'he'}evd_ffi"
         real = {"s": "f32", "d": "f64", "c": "f32", "z": "f64"}[letter]
-        text = _ffi(target, [f"{hlo_type}[2,5,5]"], f"({hlo_type}[2,5,5], {real}[2,5], s32[2])", f"{{mode = 86 : ui8, uplo = {ord(uplo)} : ui8}}")
+        text = _ffi(target, [f"{hlo_type}[2,5,5]"], f"({hlo_type}[2,5,5], {real}[2,5], s32[2])",
+                    f"{{mode = 86 : ui8, uplo = {ord(uplo)} : ui8}}")
         vectors, values, info = self.library(hlo, text, [np.tril(a) if uplo == "L" else np.triu(a)])
         assert info.tolist() == [0, 0]
         np.testing.assert_allclose(a @ vectors, vectors * values[:, None, :], rtol=0, atol=self.tolerance(dtype) * 5)

@@ -57,7 +57,8 @@ struct Strided {
 };
 
 void Check(PrimitiveType type, int64_t m, int64_t k, int64_t n, int layout, bool with_bias) {
-  SCOPED_TRACE(testing::Message() << PrimitiveTypeName(type) << " " << m << "x" << k << "x" << n << " layout " << layout << " bias " << with_bias);
+  SCOPED_TRACE(testing::Message() << PrimitiveTypeName(type) << " " << m << "x" << k << "x" << n << " layout " << layout << " bias "
+                                  << with_bias);
   constexpr int64_t kBatch = 2;
   std::mt19937_64 random(static_cast<uint64_t>(m * 10007 + k * 101 + n));
   Strided lhs(type, {kBatch, m, k}, layout & 1, 1), rhs(type, {kBatch, k, n}, layout & 2, 2), out(type, {kBatch, m, n}, layout & 4, 1);
@@ -82,8 +83,17 @@ TEST(PlainMatmul, EqualsThreeLoops) {
   for (PrimitiveType type : {PrimitiveType::kF32, PrimitiveType::kF64, PrimitiveType::kF16, PrimitiveType::kBF16, PrimitiveType::kC64,
                              PrimitiveType::kC128}) {
     int layout = 0;
-    for (auto [m, k, n] : std::vector<std::array<int64_t, 3>>{{1, 1, 1}, {6, 5, 16}, {7, 3, 17}, {5, 0, 9}, {49, 20, 33}, {100, 7, 1}, {1, 9, 70},
-                                                              {97, 11, 5}, {0, 4, 3}, {3, 4, 0}, {13, 64, 47}}) {
+    for (auto [m, k, n] : std::vector<std::array<int64_t, 3>>{{1, 1, 1},
+                                                              {6, 5, 16},
+                                                              {7, 3, 17},
+                                                              {5, 0, 9},
+                                                              {49, 20, 33},
+                                                              {100, 7, 1},
+                                                              {1, 9, 70},
+                                                              {97, 11, 5},
+                                                              {0, 4, 3},
+                                                              {3, 4, 0},
+                                                              {13, 64, 47}}) {
       for (bool bias : {false, true}) Check(type, m, k, n, layout++ % 8, bias);
     }
   }

@@ -100,7 +100,9 @@ ENTRY f { x = f32[2] parameter(0) z = s32[] constant(0) s = (s32[], f32[2]) tupl
 }
 
 TEST(ErrorBound, DotsOfSmallIntegersAreExactAndOthersBounded) {
-  const std::string dot = "ENTRY f { x = f32[4] parameter(0) y = f32[4] parameter(1) ROOT d = f32[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0} }";
+  const std::string dot =
+      "ENTRY f { x = f32[4] parameter(0) y = f32[4] parameter(1) ROOT d = f32[] dot(x, y), lhs_contracting_dims={0}, "
+      "rhs_contracting_dims={0} }";
   EXPECT_FALSE(Expected(dot, {F32({1, 2, 3, 4}), F32({5, -6, 7, 8})}).bounds[0].has_value());
   EXPECT_TRUE(Expected(dot, {F32({0.1f, 2, 3, 4}), F32({5, -6, 0.7f, 8})}).bounds[0].has_value());
 }

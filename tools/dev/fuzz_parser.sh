@@ -13,6 +13,7 @@ out=build/parser-fuzz
 cmake --preset parser-fuzz > /dev/null
 cmake --build --preset parser-fuzz
 mkdir -p "$out/corpus" "$out/findings" "$out/seeds"
-find tests/text tests/ops tests/passes tests/backends tests/regress -name '*.hlo' -size -16k -exec cp -t "$out/seeds" {} + 2> /dev/null || true
+find tests/text tests/ops tests/passes tests/backends tests/regress -name '*.hlo' -size -16k \
+  -exec cp -t "$out/seeds" {} + 2> /dev/null || true
 exec "$out/bin/hlo_parser_fuzzer" -max_total_time="$seconds" -dict=tests/parser_fuzz/hlo.dict -max_len=4096 -timeout=10 \
   -rss_limit_mb=2048 -artifact_prefix="$out/findings/" -print_final_stats=1 "$@" "$out/corpus" tests/parser_fuzz/corpus "$out/seeds"

@@ -111,7 +111,8 @@ std::string Report::Table(const FuzzOptions& options, double seconds) const {
 std::string Report::Json(const FuzzOptions& options, double seconds) const {
   std::string failed;
   for (const Record& r : failures_) {
-    absl::StrAppend(&failed, failed.empty() ? "" : ", ", "{\"module\": ", r.k, ", \"outcome\": ", JsonString(std::string(OutcomeName(r.outcome))),
+    absl::StrAppend(&failed, failed.empty() ? "" : ", ", "{\"module\": ", r.k,
+                    ", \"outcome\": ", JsonString(std::string(OutcomeName(r.outcome))),
                     ", \"configuration\": ", JsonString(r.configuration), ", \"text\": ", JsonString(r.text), "}");
   }
   return absl::StrCat("{\"seed\": ", options.seed, ", \"seconds\": ", seconds, ", \"modules\": ", modules_, ", \"outcomes\": ",

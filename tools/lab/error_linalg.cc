@@ -84,7 +84,8 @@ Known Cholesky(const Instruction& i, const Literal& value) {
     const double error = 4 * static_cast<double>(n * n + 1) * EpsilonOf(value.type()) * largest * norm * inverse_norm;
     // The other triangle is zero.
     for (int64_t r = 0; r < n; ++r) {
-      for (int64_t c = 0; c <= r; ++c) errors[first + static_cast<size_t>(lower ? r * n + c : c * n + r)] = std::isfinite(error) ? error : kUnknown;
+      for (int64_t c = 0; c <= r; ++c)
+        errors[first + static_cast<size_t>(lower ? r * n + c : c * n + r)] = std::isfinite(error) ? error : kUnknown;
     }
   }
   return FromErrors(std::move(errors));

@@ -11,7 +11,8 @@ Attributes Groups(Scope& s, Opcode opcode, const Value& x) {
   if (info.allows(Attr::kReplicaGroups)) attrs.set(Attr::kReplicaGroups, std::string(s.random().OneIn(2) ? "{{0}}" : "{}"));
   if (info.allows(Attr::kChannelId) && s.random().OneIn(2)) attrs.set(Attr::kChannelId, int64_t{1});
   if (info.allows(Attr::kToApply)) attrs.set(Attr::kToApply, RandomCombiner(s, x.type()).computation);
-  if (info.allows(Attr::kSourceTargetPairs)) attrs.set(Attr::kSourceTargetPairs, std::string(s.random().OneIn(4) && x.type() != PrimitiveType::kF8E8M0FNU ? "{}" : "{{0,0}}"));
+  if (info.allows(Attr::kSourceTargetPairs))
+    attrs.set(Attr::kSourceTargetPairs, std::string(s.random().OneIn(4) && x.type() != PrimitiveType::kF8E8M0FNU ? "{}" : "{{0,0}}"));
   return attrs;
 }
 
@@ -52,7 +53,8 @@ bool AllGatherStart(Scope& s, Opcode) {
 bool CollectivePermuteStart(Scope& s, Opcode) {
   const Value x = s.Exact();
   const Shape shape = Shape::Array(x.type(), x.dims()), context = Shape::Scalar(PrimitiveType::kU32);
-  const std::vector<Shape> parts = s.random().OneIn(2) ? std::vector<Shape>{shape, shape} : std::vector<Shape>{shape, shape, context, context};
+  const std::vector<Shape> parts =
+      s.random().OneIn(2) ? std::vector<Shape>{shape, shape} : std::vector<Shape>{shape, shape, context, context};
   Instruction* start = s.Try(Opcode::kCollectivePermuteStart, {x.op}, Groups(s, Opcode::kCollectivePermuteStart, x), Shape::Tuple(parts));
   if (start == nullptr) return false;
   s.Add(s.b().Make(Opcode::kCollectivePermuteDone, {start}, {}));

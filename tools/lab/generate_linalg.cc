@@ -24,7 +24,9 @@ Literal Triangle(Scope& s, PrimitiveType type, const std::vector<int64_t>& dims,
   for (int64_t e = 0; e < l.num_elements(); ++e) {
     const int64_t r = e / n % n, c = e % n;
     const bool inside = lower ? c < r : c > r;
-    const double value = r == c ? static_cast<double>(1 << random.Below(3)) : inside || fill_other ? static_cast<double>(random.Between(-2, 2)) : 0;
+    const double value = r == c                 ? static_cast<double>(1 << random.Below(3))
+                         : inside || fill_other ? static_cast<double>(random.Between(-2, 2))
+                                                : 0;
     parts.SetFromDouble(IsComplex(type) ? 2 * e : e, value);
   }
   if (l.num_elements() > 0) std::copy_n(parts.bytes(), l.size_bytes(), l.mutable_bytes());

@@ -2,7 +2,8 @@
 //
 // Each leaf is filled in one of several styles chosen by the seed: special values (NaN, infinities, -0, subnormals, extremes),
 // small integers (whose sums and products are exact in every order), values in [-1, 1), powers of two, any bits at all.
-// Integer scalars, and what indexes (a gather's, scatter's or slice's start indices), stay near the range of valid indices, in it and out of it.
+// Integer scalars, and what indexes (a gather's, scatter's or slice's start indices), stay near the range of valid indices, in it and out
+// of it.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,8 @@ absl::StatusOr<Case> ParseRegress(std::string_view text) {
     }
   }
   if (c.arguments.size() != c.module->entry()->parameters().size()) {
-    return absl::InvalidArgumentError(absl::StrCat("wanted ", c.module->entry()->parameters().size(), " arguments, got ", c.arguments.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("wanted ", c.module->entry()->parameters().size(), " arguments, got ", c.arguments.size()));
   }
   return c;
 }
