@@ -13,7 +13,7 @@ def calls_of(*overloads_and_args) -> dict[str, list[Call]]:
 
 
 def by_hand() -> dict[str, list[Call]]:
-    found = calls_of(*_scalars(), *_movement(), *_networks())
+    found = calls_of(*_scalars(), *_movement(), *_networks(), *_windows(), *_bags(), *_special())
     divide = torch.ops.aten.div.Scalar_mode
     arguments = (torch.randn(3, 4), 0.3), {"rounding_mode": "floor"}
     found[str(divide)] = [Call(divide, *arguments, "by hand")]
@@ -79,3 +79,87 @@ def _networks():
     yield aten._native_batch_norm_legit.no_stats, image, channels, channels, True, 0.1, 1e-5
     q, k, v = (torch.randn(2, 3, 8, 16) for _ in range(3))
     yield aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, v
+
+
+def _windows():
+    """Windows of more than 64 elements, ties and NaN, and backwards that no OpInfo reaches."""
+    aten = torch.ops.aten
+    image = (torch.randn(2, 3, 25, 23) * 2).round()  # many equal maxima
+    image[0, 0, 5, 5] = image[0, 0, 12, 3] = float("nan")
+    pooled, at = aten.max_pool2d_with_indices(image, [9, 8], [3, 2], [2, 3], [1, 2], True)
+    yield aten.max_pool2d_with_indices.default, image, [9, 8], [3, 2], [2, 3], [1, 2], True
+    grad = torch.randn(pooled.shape)
+    yield aten.max_pool2d_with_indices_backward.default, grad, image, [9, 8], [3, 2], [2, 3], [1, 2], True, at
+    yield aten.adaptive_max_pool2d.default, image, [2, 3]
+    yield aten.adaptive_max_pool2d.default, torch.randn(2, 20, 30), [2, 3]
+    yield aten._adaptive_avg_pool2d.default, torch.randn(1, 2, 150, 7), [70, 3]
+    yield aten._adaptive_avg_pool2d_backward.default, torch.randn(1, 2, 70, 3), torch.randn(1, 2, 150, 7)
+    square = torch.randn(2, 3, 25, 25)
+    yield aten.avg_pool2d_backward.default, torch.randn(2, 3, 16, 16), square, [10, 10], [1, 1], [0, 0], False, True, None
+    yield aten.unfold.default, torch.randn(3, 200), 1, 70, 5
+    cube = torch.randn(2, 3, 4, 5)
+    grown = torch.randn(2, 4, 6, 8)
+    yield aten.reflection_pad3d_backward.default, grown, cube, [1, 2, 1, 1, 0, 1]
+    yield aten.replication_pad3d_backward.default, grown, cube, [1, 2, 1, 1, 0, 1]
+    yield aten.replication_pad2d_backward.default, torch.randn(2, 3, 3), torch.randn(2, 4, 5), [-1, -1, 0, -1]
+    flat = torch.randn(2, 3, 7, 6)
+    for out in ([3, 4], [15, 6], [9, 20]):
+        yield aten._upsample_bicubic2d_aa.default, flat, out, False
+        yield aten._upsample_bicubic2d_aa_backward.default, torch.randn(2, 3, *out), out, [2, 3, 7, 6], False
+    volume = torch.randn(1, 2, 3, 4, 5)
+    yield aten._upsample_nearest_exact3d.default, volume, [6, 3, 7]
+    yield aten._upsample_nearest_exact3d_backward.default, torch.randn(1, 2, 6, 3, 7), [6, 3, 7], [1, 2, 3, 4, 5]
+    yield aten.upsample_nearest3d_backward.default, torch.randn(1, 2, 6, 8, 60), [6, 8, 60], [1, 2, 3, 4, 5]
+    yield aten.upsample_nearest2d_backward.default, torch.randn(1, 2, 10, 10), [10, 10], [1, 2, 5, 5], 2.1, 2.1
+    yield aten.upsample_bilinear2d.default, flat, [7, 6], False, 1.1, 1.1
+    for parts in ([2, 1, 4], [3, 4]):
+        yield aten.unsafe_split_with_sizes.default, torch.randn(7, 3), parts
+    yield aten.split_copy.Tensor, torch.randn(7, 3), 3
+
+
+def _bags():
+    aten, table = torch.ops.aten, torch.randn(9, 4)
+    index, starts = torch.tensor([1, 5, 5, 0, 8, 2, 2]), torch.tensor([0, 3, 3, 6])
+    weights = torch.rand(7)
+    for mode in range(3):
+        for padding in (-1, 5):
+            scales = weights if mode == 0 else None
+            arguments = (False, mode, False, scales, False, padding)
+            yield aten._embedding_bag.default, table, index, starts, *arguments
+            _, bag, sizes, largest = aten._embedding_bag(table, index, starts, *arguments)
+            if bag.numel() == 0:
+                continue
+            for by_frequency in (False, True) if mode < 2 else (False,):
+                tail = (9, by_frequency, mode, scales, padding)
+                yield aten._embedding_bag_dense_backward.default, torch.randn(4, 4), index, bag, sizes, largest, *tail
+    yield aten.embedding_dense_backward.default, torch.randn(7, 4), index, 9, 2, True
+    yield aten.index_fill.int_Scalar, torch.randn(5, 4), 1, torch.tensor([-1, 0]), 2.5
+    yield aten.mse_loss.default, torch.randn(3, 4), torch.randn(4), 1
+    yield aten.smooth_l1_loss.default, torch.randn(3, 1), torch.randn(2, 1, 4), 0, 0.7
+    yield aten.huber_loss.default, torch.randn(3, 4), torch.randn(4), 2, 0.7
+    yield aten.view.dtype, torch.tensor([[True, False, True, True]]), torch.uint8
+    yield aten.view.dtype, torch.tensor([[True, False, True, True]]), torch.int32
+    yield aten.view.dtype, torch.tensor([[0, 1, 0, 1]], dtype=torch.uint8), torch.bool
+    yield aten.var_mean.correction, torch.randn(3, 0), [1]
+    yield aten.var.correction, torch.randn(3, 0), [0]
+    yield aten.linalg_vector_norm.default, torch.randn(0, 3), float("inf"), [1]
+
+
+def _special():
+    """Each function over its domain, its poles and far tails."""
+    aten = torch.ops.aten
+    edges = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.0, -2.5, 1e-30, 10.0, float("inf"), float("-inf"), float("nan")])
+    wide = torch.cat([edges, torch.linspace(-30, 30, 400)])
+    for name in ("erfc", "erfinv", "special_erfcx", "special_log_ndtr", "lgamma", "digamma", "i0", "special_i0e", "special_i1",
+                 "special_i1e", "special_entr"):  # fmt: skip
+        op = getattr(aten, name).default
+        for values in (wide, torch.linspace(-1, 1, 301), torch.logspace(-8, 4, 200), torch.tensor([3, 0, 2])):
+            yield op, values
+            if values.is_floating_point():
+                yield op, values.double()
+    for values in (torch.linspace(0, 1, 301), torch.logspace(-30, -1, 200), edges):
+        yield aten.special_ndtri.default, values
+        yield aten.special_ndtri.default, values.double()
+    for n in (0, 1):
+        yield aten.polygamma.default, n, torch.linspace(-29.9, 30, 400)  # eager misses the poles by a rounding of pi
+        yield aten.polygamma.default, n, torch.logspace(-3, 4, 100).double()

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "torch_plugin/aten/lower/op_context.h"
+#include "torch_plugin/aten/lower/values.h"
 
 namespace tenon::aten {
 namespace {
@@ -10,41 +10,6 @@ namespace {
 using enum Opcode;
 using PT = PrimitiveType;
 
-// Arithmetic on values of one type and shape, written as arithmetic.
-struct V {
-  OpContext* op;
-  Instruction* x;
-  V Number(double n) const { return {op, op->Full(x, n)}; }
-  V Unary(Opcode opcode) const { return {op, op->b.Unary(opcode, x)}; }
-};
-V Make(V a, V b, Opcode opcode) { return {a.op, a.op->b.Binary(opcode, a.x, b.x)}; }
-V operator+(V a, V b) { return Make(a, b, kAdd); }
-V operator-(V a, V b) { return Make(a, b, kSubtract); }
-V operator*(V a, V b) { return Make(a, b, kMultiply); }
-V operator/(V a, V b) { return Make(a, b, kDivide); }
-V operator+(V a, double n) { return a + a.Number(n); }
-V operator-(V a, double n) { return a - a.Number(n); }
-V operator-(double n, V a) { return a.Number(n) - a; }
-V operator*(V a, double n) { return a * a.Number(n); }
-V operator/(V a, double n) { return a / a.Number(n); }
-V operator/(double n, V a) { return a.Number(n) / a; }
-V operator-(V a) { return a.Unary(kNegate); }
-Instruction* Is(V a, std::string_view direction, V b) { return a.op->b.Compare(a.x, b.x, direction); }
-Instruction* Is(V a, std::string_view direction, double n) { return Is(a, direction, a.Number(n)); }
-V Select(Instruction* pred, V a, V b) { return {a.op, a.op->b.Select(pred, a.x, b.x)}; }
-V Exp(V a) { return a.Unary(kExponential); }
-V Log1p(V a) { return a.Unary(kLogPlusOne); }
-V Tanh(V a) { return a.Unary(kTanh); }
-V Sigmoid(V a) { return a.Unary(kLogistic); }
-V Min(V a, V b) { return Make(a, b, kMinimum); }
-V Max(V a, V b) { return Make(a, b, kMaximum); }
-
-// Tensor argument i in the dtype of the computation, with the result's dims.
-V In(OpContext& op, int64_t i) {
-  const PT math = OpMath(op.result_type());
-  return {&op, op.b.BroadcastTo(op.b.Convert(op.tensor(i), math), op.result_dims())};
-}
-Lowering Done(V v) { return v.op->One(v.x); }
 double NumberOr(OpContext& op, int64_t i, double otherwise) { return op.is_none(i) ? otherwise : op.number(i); }
 
 constexpr double kSqrtHalf = 0.70710678118654752440;

@@ -4,19 +4,21 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "torch_plugin/aten/lower/indexing.h"
 #include "torch_plugin/aten/lower/reduce.h"
 
 namespace tenon::aten {
-namespace {
 
 using enum Opcode;
 using PT = PrimitiveType;
 
 std::vector<Dim> DimsOf(const Instruction* x) { return {x->shape().dims().begin(), x->shape().dims().end()}; }
 
-bool IsEmpty(const Instruction* x) {
-  return std::any_of(x->shape().dims().begin(), x->shape().dims().end(), [](Dim d) { return KnownEqual(d, 0); });
+bool IsEmpty(absl::Span<const Dim> dims) {
+  return std::any_of(dims.begin(), dims.end(), [](Dim d) { return KnownEqual(d, 0); });
 }
+
+namespace {
 
 // Bounds of an integer value by walking through constants, iotas, movement and simple arithmetic.
 struct Bounds {
@@ -63,18 +65,14 @@ Bounds BoundsOf(const Instruction* x, int depth = 0) {
   if (!a.known() || !b.known()) return {};
   if (x->opcode() == kAdd) return {a.lo + b.lo, a.hi + b.hi};
   if (x->opcode() == kSubtract) return {a.lo - b.hi, a.hi - b.lo};
-  if (std::max(std::abs(a.lo), std::abs(a.hi)) > (int64_t{1} << 30) || std::max(std::abs(b.lo), std::abs(b.hi)) > (int64_t{1} << 30)) return {};
+  constexpr int64_t kLarge = int64_t{1} << 30;
+  if (std::max(std::abs(a.lo), std::abs(a.hi)) > kLarge || std::max(std::abs(b.lo), std::abs(b.hi)) > kLarge) return {};
   const auto [lo, hi] = std::minmax({a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi});
   return {lo, hi};
 }
 
-struct IndexRule {
-  bool negative = false;  // -1 means the last element
-  const char* exception = "IndexError";
-  std::string message;
-};
+}  // namespace
 
-// Checks `index` (any integer dtype) against [0, size) (or [-size, size)) and wraps negative ones.
 Instruction* InRange(OpContext& op, Instruction* index, Dim size, const IndexRule& rule) {
   Builder& b = op.b;
   index = b.Convert(index, PT::kS64);
@@ -102,11 +100,13 @@ Instruction* InRange(OpContext& op, Instruction* index, Dim size, const IndexRul
   return index;
 }
 
+namespace {
 std::string OutOfBounds(int64_t axis, Dim size) {
   return absl::StrCat("index out of bounds for dimension ", axis, " with size ", size.ToString());
 }
 
-// x[..., index, ...] along `axis`: result dims are x's with dim `axis` replaced by index's dims.
+}  // namespace
+
 Instruction* Take(OpContext& op, Instruction* x, Instruction* index, int64_t axis) {
   Attributes attrs;
   std::vector<int64_t> offset, sizes;
@@ -123,9 +123,6 @@ Instruction* Take(OpContext& op, Instruction* x, Instruction* index, int64_t axi
   return op.b.Make(kGather, {x, index}, std::move(attrs));
 }
 
-bool StaticDims(const Instruction* x) { return x->shape().is_static(); }
-
-// Index tensors broadcast together and stacked in a new last dim.
 Instruction* StackIndices(OpContext& op, const std::vector<Instruction*>& indices) {
   if (indices.size() == 1) return indices[0];
   std::vector<Instruction*> parts;
@@ -136,6 +133,9 @@ Instruction* StackIndices(OpContext& op, const std::vector<Instruction*>& indice
   }
   return op.b.Concatenate(parts, Rank(indices[0]));
 }
+
+namespace {
+bool StaticDims(const Instruction* x) { return x->shape().is_static(); }
 
 enum class OutOfRange { kCheck, kClamp };
 
@@ -191,6 +191,8 @@ absl::StatusOr<Indices> IndicesOf(OpContext& op, Instruction* x, int64_t at, Out
 // Where the index dims lie in the result: at the first indexed dim if they are adjacent, else in front.
 int64_t IndexDimsPosition(const Indices& r) { return r.adjacent ? r.axes[0] : 0; }
 
+}  // namespace
+
 Computation* Combiner(OpContext& op, PT type, std::string_view reduce) {
   if (reduce == "sum" || reduce == "add") return op.b.ScalarComputation(type == PT::kPred ? kOr : kAdd, type);
   if (reduce == "prod" || reduce == "multiply") return op.b.ScalarComputation(type == PT::kPred ? kAnd : kMultiply, type);
@@ -207,7 +209,6 @@ Computation* Combiner(OpContext& op, PT type, std::string_view reduce) {
   return c;
 }
 
-// x with updates combined at index vectors; update dims: index dims (without the vector) then the window dims of x.
 Instruction* Scatter(OpContext& op, Instruction* x, Instruction* index, Instruction* updates,
                      std::vector<int64_t> indexed_axes, int64_t index_rank, std::vector<int64_t> window_dims, Computation* combine) {
   Attributes attrs;
@@ -219,6 +220,7 @@ Instruction* Scatter(OpContext& op, Instruction* x, Instruction* index, Instruct
   return op.b.Make(kScatter, {x, index, updates}, std::move(attrs));
 }
 
+namespace {
 // scatter and gather along a dim: element [i, j, k] of index addresses [i, index, k] of x.
 std::vector<Instruction*> FullIndices(OpContext& op, Instruction* index, int64_t axis) {
   std::vector<Instruction*> all;
@@ -449,7 +451,8 @@ Lowering LowerIndexAdd(OpContext& op) {
   const bool pred = op.result_type() == PT::kPred;
   if (pred && !op.is_none(4) && !op.boolean(4)) return Values{op.tensor(0)};
   if (!pred && !op.is_none(4) && op.number(4) != 1) {
-    source = op.b.Binary(kMultiply, source, op.b.BroadcastTo(op.NumberConstant(op.arg(4), source->shape().element_type()), source->shape().dims()));
+    Instruction* alpha = op.NumberConstant(op.arg(4), source->shape().element_type());
+    source = op.b.Binary(kMultiply, source, op.b.BroadcastTo(alpha, source->shape().dims()));
   }
   // Eager takes scatter_add's way here, and raises its error.
   const int64_t rank = Rank(op.tensor(0)), axis = rank > 0 ? op.axis(1, rank) : 0;
@@ -458,14 +461,14 @@ Lowering LowerIndexAdd(OpContext& op) {
   return IndexUpdate(op, source, "add", false, as_scatter ? "RuntimeError" : "IndexError");
 }
 Lowering LowerIndexCopy(OpContext& op) {
-  if (Rank(op.tensor(3)) != Rank(op.tensor(0))) return NotLowered("index_copy of a 0-d source into a dim");
+  const int64_t rank = std::max<int64_t>(Rank(op.tensor(0)), 1), source_rank = std::max<int64_t>(Rank(op.tensor(3)), 1);
+  if (source_rank != rank) return NotLowered("index_copy of a 0-d source into dims");
   return IndexUpdate(op, op.tensor(3), "", false);
 }
 
 // embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq)
 Lowering LowerEmbeddingBackward(OpContext& op) {
   Builder& b = op.b;
-  if (op.boolean_or(4, false)) return NotLowered("scale_grad_by_freq");
   Instruction *grad = op.tensor(0), *index = op.tensor(1);
   const int64_t padding = op.integer_or(3, -1), n = Rank(index);
   index = b.Convert(index, PT::kS64);
@@ -476,8 +479,16 @@ Lowering LowerEmbeddingBackward(OpContext& op) {
     for (int64_t d = 0; d < n; ++d) leading.push_back(d);
     grad = b.Select(b.Broadcast(padded, grad->shape().dims(), leading), op.Full(grad, 0), grad);
   }
-  Instruction* zeros = b.Full(grad->shape().element_type(), op.result_dims(), 0);
-  return op.One(Scatter(op, zeros, index, grad, {0}, n, {n}, Combiner(op, grad->shape().element_type(), "add")));
+  const PT math = grad->shape().element_type();
+  if (op.boolean_or(4, false)) {  // over the number of uses of each row
+    Instruction* uses = b.Full(math, {op.result_dims()[0]}, 0);
+    uses = Scatter(op, uses, index, b.Full(math, index->shape().dims(), 1), {0}, n, {}, Combiner(op, math, "add"));
+    std::vector<int64_t> leading;
+    for (int64_t d = 0; d < n; ++d) leading.push_back(d);
+    grad = b.Binary(kDivide, grad, b.Broadcast(Take(op, uses, index, 0), grad->shape().dims(), leading));
+  }
+  Instruction* zeros = b.Full(math, op.result_dims(), 0);
+  return op.One(Scatter(op, zeros, index, grad, {0}, n, {n}, Combiner(op, math, "add")));
 }
 
 // nll_loss_forward(self, target, weight?, reduction, ignore_index) -> output, total_weight

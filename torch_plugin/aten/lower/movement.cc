@@ -1,8 +1,8 @@
-// Movement: views, copies, concatenation, padding. Views of ATen are HLO movement ops; the meta's strides give the layout.
+// Movement: views, copies, concatenation. Views of ATen are HLO movement ops; the meta's strides give the layout.
 #include <algorithm>
 #include <numeric>
 
-#include "torch_plugin/aten/lower/op_context.h"
+#include "torch_plugin/aten/lower/indexing.h"
 
 namespace tenon::aten {
 namespace {
@@ -75,8 +75,6 @@ Instruction* SelectIndex(OpContext& op, Instruction* x, int64_t axis, Dim index)
   if (Less(index, 0) == Ternary::kYes) index = index + size;
   return op.b.SliceDim(x, axis, index, index + 1);
 }
-
-std::vector<Dim> DimsOf(const Instruction* x) { return {x->shape().dims().begin(), x->shape().dims().end()}; }
 
 Instruction* Unsqueeze(OpContext& op, Instruction* x, int64_t axis) {
   std::vector<Dim> dims = DimsOf(x);
@@ -182,35 +180,6 @@ class StridedView {
   int64_t offset_;
 };
 
-// Reflects or repeats `low` and `high` elements at the ends of dim `axis`.
-Instruction* PadByMirror(OpContext& op, Instruction* x, int64_t axis, int64_t low, int64_t high, bool reflect) {
-  Builder& b = op.b;
-  const int64_t n = x->shape().dim(axis).constant();
-  std::vector<Instruction*> parts;
-  auto edge = [&](int64_t count, bool front) {
-    if (reflect) {
-      Instruction* s = front ? b.SliceDim(x, axis, 1, 1 + count) : b.SliceDim(x, axis, n - 1 - count, n - 1);
-      return b.Reverse(s, {axis});
-    }
-    std::vector<Dim> dims = DimsOf(x);
-    dims[axis] = count;
-    return b.BroadcastTo(b.SliceDim(x, axis, front ? 0 : n - 1, front ? 1 : n), dims);
-  };
-  if (low > 0) parts.push_back(edge(low, true));
-  parts.push_back(low < 0 || high < 0 ? b.SliceDim(x, axis, std::max<int64_t>(0, -low), n - std::max<int64_t>(0, -high)) : x);
-  if (high > 0) parts.push_back(edge(high, false));
-  return parts.size() == 1 ? parts[0] : b.Concatenate(parts, axis);
-}
-
-Lowering MirrorPad(OpContext& op, bool reflect) {
-  Instruction* x = op.tensor(0);
-  const std::vector<int64_t> pad = op.integers(1);
-  for (size_t k = 0; k < pad.size() / 2; ++k) {
-    x = PadByMirror(op, x, Rank(x) - 1 - static_cast<int64_t>(k), pad[2 * k], pad[2 * k + 1], reflect);
-  }
-  return op.One(x);
-}
-
 // Keeps elements with column - row <= diagonal (lower) or >= diagonal.
 Lowering Triangle(OpContext& op, bool lower) {
   Instruction* x = op.tensor(0);
@@ -242,14 +211,18 @@ Lowering LowerCopyFrom(OpContext& op) {
 Lowering LowerViewDtype(OpContext& op) {
   // HLO joins or splits elements along a dim of their own, the last one.
   Instruction* x = op.tensor(0);
-  const int64_t from = BitWidth(op.meta(0).dtype), to = BitWidth(op.result_type());
-  if (op.meta(0).dtype == PT::kPred || op.result_type() == PT::kPred) return NotLowered("view of or to bool");
+  // A bool is a byte of 0 or 1; a byte read as a bool is true unless it is 0.
+  if (op.meta(0).dtype == PT::kPred) x = op.b.Convert(x, PT::kU8);
+  const int64_t from = BitWidth(x->shape().element_type());
+  const PT type = op.result_type() == PT::kPred ? PT::kU8 : op.result_type();
+  const int64_t to = BitWidth(type);
   if (from < to) {
     std::vector<Dim> dims = op.result_dims();
     dims.push_back(to / from);
     x = op.b.Reshape(x, dims);
   }
-  return Values{op.b.Reshape(op.b.BitcastConvert(x, op.result_type()), op.result_dims())};
+  x = op.b.Reshape(op.b.BitcastConvert(x, type), op.result_dims());
+  return Values{type == op.result_type() ? x : op.b.Compare(x, op.Full(x, 0), "NE")};
 }
 
 Lowering LowerPermute(OpContext& op) {
@@ -392,32 +365,17 @@ Lowering LowerAsStrided(OpContext& op) {
   }
   const int64_t extent = offset + StridedView::Extent(sizes, strides);
   if (offset < 0) return absl::UnimplementedError("as_strided starts before its base");
-  Instruction* flat;
+  Instruction* flat = nullptr;
   if (op.tensor(0)->opcode() == kParameter && op.graph().values[op.value_id(0)].node < 0) {
     const auto& inputs = op.graph().inputs;
-    if (std::find(inputs.begin(), inputs.end(), op.value_id(0)) == inputs.end()) return NotLowered("as_strided of a constant");
-    flat = op.FlatInput(op.value_id(0), extent);
-  } else {
+    if (std::find(inputs.begin(), inputs.end(), op.value_id(0)) != inputs.end()) flat = op.FlatInput(op.value_id(0), extent);
+  }
+  if (flat == nullptr) {
     if (!IsDense(base)) return absl::FailedPreconditionError("as_strided of a value with gaps");
     flat = FlattenInMemoryOrder(op, op.tensor(0), base);
     if (extent > flat->shape().dim(0).constant()) return absl::FailedPreconditionError("as_strided beyond its base");
   }
   return Values{StridedView(op, flat, std::move(sizes), std::move(strides), offset).Make()};
-}
-
-// unfold(dim, size, step): windows of one dim, the window's elements in a new last dim.
-Lowering LowerUnfold(OpContext& op) {
-  Instruction* x = op.tensor(0);
-  const int64_t axis = op.axis(1, Rank(x)), size = op.integer(2), step = op.integer(3);
-  if (Rank(x) == 0) return op.One(op.b.BroadcastTo(op.b.Reshape(x, {1}), op.result_dims()));
-  const Dim windows = op.result_dims()[axis];
-  std::vector<Instruction*> parts;
-  if (size > 64) return NotLowered("unfold with a window above 64");
-  for (int64_t k = 0; k < size; ++k) {
-    Instruction* s = op.b.SliceDim(x, axis, k, Dim(k) + (windows - 1) * step + 1, step);
-    parts.push_back(Unsqueeze(op, s, Rank(s)));
-  }
-  return Values{parts.size() == 1 ? parts[0] : op.b.Concatenate(parts, Rank(x))};
 }
 
 // diagonal(offset, dim1, dim2): with a run of rows of length n + 1 flattened, the diagonal is a column.
@@ -464,18 +422,6 @@ Lowering Shuffle(OpContext& op, bool down) {
 Lowering LowerPixelShuffle(OpContext& op) { return Shuffle(op, false); }
 Lowering LowerPixelUnshuffle(OpContext& op) { return Shuffle(op, true); }
 
-Lowering LowerConstantPad(OpContext& op) {
-  Instruction* x = op.tensor(0);
-  const std::vector<int64_t> pad = op.integers(1);
-  PaddingConfig config{.dims = std::vector<PaddingDim>(Rank(x))};
-  for (size_t k = 0; k < pad.size() / 2; ++k) {
-    config.dims[Rank(x) - 1 - k] = {pad[2 * k], pad[2 * k + 1], 0};
-  }
-  Instruction* value = op.is_none(2) ? op.Scalar(op.result_type(), 0) : op.NumberConstant(op.arg(2), op.result_type());
-  return Values{op.b.Pad(x, value, config)};
-}
-Lowering LowerReflectionPad(OpContext& op) { return MirrorPad(op, true); }
-Lowering LowerReplicationPad(OpContext& op) { return MirrorPad(op, false); }
 Lowering LowerTril(OpContext& op) { return Triangle(op, true); }
 Lowering LowerTriu(OpContext& op) { return Triangle(op, false); }
 

@@ -1,43 +1,102 @@
-// Pooling and resampling of [N, C, spatial...] or [C, spatial...].
+// Pooling of [N, C, spatial...] or [C, spatial...].
 #include <algorithm>
-#include <cmath>
 
+#include "torch_plugin/aten/lower/indexing.h"
+#include "torch_plugin/aten/lower/pooling.h"
 #include "torch_plugin/aten/lower/reduce.h"
 
 namespace tenon::aten {
-namespace {
 
 using enum Opcode;
 using PT = PrimitiveType;
 
-
+namespace {
 // One number stands for all spatial dims.
-std::vector<int64_t> Spread(std::vector<int64_t> v, int64_t spatial, std::vector<int64_t> otherwise) {
+std::vector<int64_t> Spread(OpContext& op, int64_t at, int64_t spatial, std::vector<int64_t> otherwise) {
+  std::vector<int64_t> v = op.is_none(at) ? std::vector<int64_t>{} : op.integers(at);
   if (v.empty()) v = std::move(otherwise);
   while (static_cast<int64_t>(v.size()) < spatial) v.push_back(v[0]);
   return v;
 }
-std::vector<int64_t> ListOr(OpContext& op, int64_t i) { return op.is_none(i) ? std::vector<int64_t>{} : op.integers(i); }
+}  // namespace
 
-struct Pool {
-  std::vector<int64_t> kernel, stride, padding, dilation, in, out;
-  int64_t spatial = 0, first = 0;  // number of spatial dims, the first one
-};
-// (self, kernel_size, stride, padding, [dilation,] ...): sizes come from the result's meta, ceil_mode included.
-Pool PoolOf(OpContext& op, int64_t spatial, bool dilated) {
-  Pool p{.spatial = spatial};
-  Instruction* x = op.tensor(0);
-  p.first = Rank(x) - spatial;
-  p.kernel = Spread(ListOr(op, 1), spatial, {1});
-  p.stride = Spread(ListOr(op, 2), spatial, p.kernel);
-  p.padding = Spread(ListOr(op, 3), spatial, {0});
-  p.dilation = dilated ? Spread(ListOr(op, 4), spatial, {1}) : std::vector<int64_t>(spatial, 1);
+Pool PoolOf(OpContext& op, int64_t spatial, bool dilated, int64_t at, absl::Span<const Dim> in, absl::Span<const Dim> out) {
+  Pool p{.spatial = spatial, .first = static_cast<int64_t>(in.size()) - spatial};
+  p.kernel = Spread(op, at, spatial, {1});
+  p.stride = Spread(op, at + 1, spatial, p.kernel);
+  p.padding = Spread(op, at + 2, spatial, {0});
+  p.dilation = dilated ? Spread(op, at + 3, spatial, {1}) : std::vector<int64_t>(spatial, 1);
   for (int64_t k = 0; k < spatial; ++k) {
-    p.in.push_back(x->shape().constant_dim(p.first + k));
-    p.out.push_back(op.result_dims()[p.first + k].constant());
+    p.in.push_back(in[p.first + k].constant());
+    p.out.push_back(out[p.first + k].constant());
   }
   return p;
 }
+
+Taps WindowTaps(const Pool& p, int64_t k) {
+  Taps t{.in = p.in[k]};
+  for (int64_t o = 0; o < p.out[k]; ++o) {
+    auto& row = t.rows.emplace_back();
+    for (int64_t tap = 0; tap < p.kernel[k]; ++tap) {
+      const int64_t at = o * p.stride[k] - p.padding[k] + tap * p.dilation[k];
+      if (at >= 0 && at < p.in[k]) row.emplace_back(at, 1);
+    }
+  }
+  return t;
+}
+
+Taps AdaptiveTaps(int64_t in, int64_t out) {
+  Taps t{.in = in};
+  for (int64_t o = 0; o < out; ++o) {
+    auto& row = t.rows.emplace_back();
+    for (int64_t at = o * in / out; at < ((o + 1) * in + out - 1) / out; ++at) row.emplace_back(at, 1);
+  }
+  return t;
+}
+
+std::vector<double> RowLengths(const Taps& taps) {
+  std::vector<double> lengths;
+  for (const auto& row : taps.rows) lengths.push_back(static_cast<double>(row.size()));
+  return lengths;
+}
+
+std::vector<double> AveragedElements(const Pool& p, int64_t k, bool include_pad) {
+  std::vector<double> counts;
+  for (int64_t o = 0; o < p.out[k]; ++o) {
+    int64_t start = o * p.stride[k] - p.padding[k];
+    int64_t end = std::min(start + p.kernel[k], p.in[k] + p.padding[k]);
+    if (!include_pad) {
+      start = std::max<int64_t>(start, 0);
+      end = std::min(end, p.in[k]);
+    }
+    counts.push_back(static_cast<double>(end - start));
+  }
+  return counts;
+}
+
+Instruction* DivideByCounts(OpContext& op, Instruction* x, int64_t first, const std::vector<std::vector<double>>& counts) {
+  Builder& b = op.b;
+  if (x->shape().num_elements_constant() == 0) return x;
+  double uniform = 1;
+  Instruction* divisor = nullptr;
+  for (size_t k = 0; k < counts.size(); ++k) {
+    const std::vector<double>& c = counts[k];
+    if (std::all_of(c.begin(), c.end(), [&](double n) { return n == c[0]; })) {
+      uniform *= c[0];
+      continue;
+    }
+    Literal literal(Shape::Array(x->shape().element_type(), {static_cast<int64_t>(c.size())}));
+    for (size_t o = 0; o < c.size(); ++o) literal.SetFromDouble(static_cast<int64_t>(o), c[o]);
+    Instruction* along = AlongAxis(op, std::move(literal), x->shape().dims(), first + static_cast<int64_t>(k));
+    divisor = divisor == nullptr ? along : b.Binary(kMultiply, divisor, along);
+  }
+  if (divisor == nullptr) return b.Binary(kDivide, x, op.Full(x, uniform));
+  if (uniform != 1) divisor = b.Binary(kMultiply, divisor, op.Full(divisor, uniform));
+  return b.Binary(kDivide, x, divisor);
+}
+
+namespace {
+
 
 // The window over x; high padding is what the result's size needs (it may be negative: unused tail).
 Window WindowOf(const Pool& p, int64_t rank) {
@@ -64,6 +123,53 @@ Literal TapPositions(const Pool& p, int64_t k, int64_t tap) {
   return positions;
 }
 
+constexpr int64_t kUnrolledWindow = 64;  // elements of a window that are compared one by one
+
+// The values and flat positions of the maxima of windows of any size or of several: each window's elements in dims of
+// their own, reduced. The position is the first maximum's or the last NaN's, as ATen scans.
+Lowering MaxOverRows(OpContext& op, Instruction* x, int64_t first, const std::vector<Taps>& windows) {
+  Builder& b = op.b;
+  const int64_t spatial = static_cast<int64_t>(windows.size());
+  for (int64_t k = spatial - 1; k >= 0; --k) x = TakeRows(op, x, first + k, windows[k]);
+  const absl::Span<const Dim> dims = x->shape().dims();
+  const PT type = x->shape().element_type();
+  Instruction *inside = nullptr, *flat = nullptr;
+  std::vector<int64_t> axes;
+  int64_t elements = 1;
+  for (int64_t k = 0; k < spatial; ++k) {
+    const int64_t axis = first + 2 * k, longest = windows[k].longest();
+    axes.push_back(axis + 1);
+    elements *= windows[k].in;
+    if (Instruction* within = InsideRows(op, windows[k], dims, axis)) {
+      inside = inside == nullptr ? within : b.Binary(kAnd, inside, within);
+    }
+    Literal positions(Shape::Array(PT::kS64, {static_cast<int64_t>(windows[k].rows.size()), longest}));
+    for (size_t o = 0; o < windows[k].rows.size(); ++o) {
+      for (size_t t = 0; t < windows[k].rows[o].size(); ++t) {
+        positions.SetFromInt64(static_cast<int64_t>(o) * longest + static_cast<int64_t>(t), windows[k].rows[o][t].first);
+      }
+    }
+    Instruction* at = b.Broadcast(b.Constant(std::move(positions)), dims, {axis, axis + 1});
+    if (flat != nullptr) flat = b.Binary(kMultiply, flat, b.FullLike(flat, static_cast<double>(windows[k].in)));
+    flat = flat == nullptr ? at : b.Binary(kAdd, flat, at);
+  }
+  Instruction* lowest = b.BroadcastTo(LimitConstant(op, type, true), dims);
+  Instruction* best = ReduceMax(op, inside == nullptr ? x : b.Select(inside, x, lowest), axes);
+  // The smallest key wins: the position of a maximum, or for a NaN (all of them lie below) minus its position.
+  Instruction* hit = b.Compare(x, SpreadBack(op, best, x, axes), "EQ");
+  if (inside != nullptr) hit = b.Binary(kAnd, hit, inside);
+  Instruction* key = b.Select(hit, flat, b.FullLike(flat, static_cast<double>(elements)));
+  if (IsFloat(type)) {
+    Instruction* nan = b.Compare(x, x, "NE");
+    if (inside != nullptr) nan = b.Binary(kAnd, nan, inside);
+    key = b.Select(nan, b.Binary(kSubtract, b.FullLike(flat, -1), flat), key);
+  }
+  Instruction* index = ReduceMin(op, key, axes);
+  Instruction* below = b.Compare(index, op.Full(index, 0), "LT");
+  index = b.Select(below, b.Binary(kSubtract, op.Full(index, -1), index), index);
+  return Values{Shaped(op, best, 0), Shaped(op, index, 1)};
+}
+
 // Values and the flat position of the first maximum (of the last NaN) of each window, as ATen scans it: one tap after the
 // other over strided slices, pointwise.
 Lowering MaxPoolWithIndices(OpContext& op, Instruction* x, const Pool& p) {
@@ -76,7 +182,11 @@ Lowering MaxPoolWithIndices(OpContext& op, Instruction* x, const Pool& p) {
     padding.dims[p.first + k] = {w.padding_low, w.padding_high, 0};
     taps *= p.kernel[k];
   }
-  if (taps > 64) return NotLowered("indices of max_pool with a window above 64");
+  if (taps > kUnrolledWindow) {
+    std::vector<Taps> windows;
+    for (int64_t k = 0; k < p.spatial; ++k) windows.push_back(WindowTaps(p, k));
+    return MaxOverRows(op, x, p.first, windows);
+  }
   Instruction* padded = b.Pad(x, LimitConstant(op, x->shape().element_type(), true), padding);
   auto position = [&](const std::vector<int64_t>& tap) {
     Instruction* flat = nullptr;
@@ -108,7 +218,7 @@ Lowering MaxPoolWithIndices(OpContext& op, Instruction* x, const Pool& p) {
 Lowering MaxPool(OpContext& op, int64_t spatial) {
   Instruction* x = op.tensor(0);
   if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
-  Pool p = PoolOf(op, spatial, true);
+  Pool p = PoolOf(op, spatial, true, 1, x->shape().dims(), op.result_dims());
   if (op.result_count() > 1 && op.result_used(1)) return MaxPoolWithIndices(op, x, p);
   Instruction* init = LimitConstant(op, x->shape().element_type(), true);
   Values results = {op.b.ReduceWindow(x, init, WindowOf(p, Rank(x)), kMaximum)};
@@ -121,45 +231,23 @@ Lowering AvgPool(OpContext& op, int64_t spatial) {
   Builder& b = op.b;
   Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
   if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
-  Pool p = PoolOf(op, spatial, false);
+  Pool p = PoolOf(op, spatial, false, 1, x->shape().dims(), op.result_dims());
   const bool include_pad = op.boolean_or(5, true);
   Instruction* sum = b.ReduceWindow(x, op.Scalar(x->shape().element_type(), 0), WindowOf(p, Rank(x)), kAdd);
   if (!op.is_none(6)) return op.One(b.Binary(kDivide, sum, op.Full(sum, op.number(6))));
-  // Elements that a window counts, per dim; their product divides.
-  std::vector<std::vector<double>> counts(spatial);
-  bool uniform = true;
-  for (int64_t k = 0; k < spatial; ++k) {
-    for (int64_t o = 0; o < p.out[k]; ++o) {
-      int64_t start = o * p.stride[k] - p.padding[k];
-      int64_t end = std::min(start + p.kernel[k], p.in[k] + p.padding[k]);
-      if (!include_pad) {
-        start = std::max<int64_t>(start, 0);
-        end = std::min(end, p.in[k]);
-      }
-      counts[k].push_back(static_cast<double>(end - start));
-      uniform = uniform && counts[k].back() == counts[k][0];
-    }
-  }
-  if (sum->shape().num_elements_constant() == 0) return op.One(sum);
-  if (uniform) {
-    double count = 1;
-    for (const auto& c : counts) count *= c[0];
-    return op.One(b.Binary(kDivide, sum, op.Full(sum, count)));
-  }
-  Instruction* divisor = nullptr;
-  for (int64_t k = 0; k < spatial; ++k) {
-    Literal literal(Shape::Array(sum->shape().element_type(), {p.out[k]}));
-    for (int64_t o = 0; o < p.out[k]; ++o) literal.SetFromDouble(o, counts[k][o]);
-    Instruction* along = b.Broadcast(b.Constant(std::move(literal)), sum->shape().dims(), {p.first + k});
-    divisor = divisor == nullptr ? along : b.Binary(kMultiply, divisor, along);
-  }
-  return op.One(b.Binary(kDivide, sum, divisor));
+  std::vector<std::vector<double>> counts;
+  for (int64_t k = 0; k < spatial; ++k) counts.push_back(AveragedElements(p, k, include_pad));
+  return op.One(DivideByCounts(op, sum, p.first, counts));
 }
 
-// Window k of `out` over `in` elements: [floor(k in / out), ceil((k + 1) in / out)).
+// The windows of AdaptiveTaps, few of them one by one.
 Instruction* AdaptiveAverageAlong(OpContext& op, Instruction* x, int64_t axis, int64_t out) {
   Builder& b = op.b;
   const int64_t in = x->shape().constant_dim(axis);
+  if (out > 64) {
+    const Taps taps = AdaptiveTaps(in, out);
+    return DivideByCounts(op, ApplyTaps(op, x, axis, taps), axis, {RowLengths(taps)});
+  }
   std::vector<Dim> dims(x->shape().dims().begin(), x->shape().dims().end());
   dims[axis] = 1;
   std::vector<Instruction*> parts;
@@ -191,7 +279,6 @@ Lowering AdaptiveAvgPool(OpContext& op, int64_t spatial) {
   if (!divides) {
     for (int64_t d = first; d < Rank(x); ++d) {
       const int64_t out = op.result_dims()[d].constant();
-      if (out > 64) return NotLowered("adaptive pooling to more than 64 windows of several sizes");
       x = AdaptiveAverageAlong(op, x, d, out);
     }
     return op.One(x);
@@ -202,117 +289,38 @@ Lowering AdaptiveAvgPool(OpContext& op, int64_t spatial) {
   return op.One(b.Binary(kDivide, sum, op.Full(sum, count)));
 }
 
-// Reads x at index[o] along `axis`, o counting the result's elements there.
-Instruction* TakeAlong(OpContext& op, Instruction* x, int64_t axis, const std::vector<int64_t>& index) {
-  Builder& b = op.b;
-  const int64_t in = x->shape().constant_dim(axis), out = static_cast<int64_t>(index.size());
-  bool repeats = out % in == 0;
-  for (int64_t o = 0; repeats && o < out; ++o) repeats = index[o] == o / (out / in);
-  if (repeats) {  // each element several times in a row: broadcast and reshape
-    std::vector<Dim> dims(x->shape().dims().begin(), x->shape().dims().end());
-    std::vector<Dim> split = dims;
-    split.insert(split.begin() + axis + 1, out / in);
-    std::vector<int64_t> position;
-    for (int64_t d = 0; d < Rank(x); ++d) position.push_back(d <= axis ? d : d + 1);
-    dims[axis] = out;
-    return b.Reshape(b.Broadcast(x, split, position), dims);
-  }
-  Instruction* indices = b.Constant(Literal::FromSpan<int64_t>(PT::kS64, {out}, index));
-  Attributes attrs;
-  std::vector<int64_t> offset, sizes;
-  for (int64_t d = 0; d < Rank(x); ++d) {
-    if (d != axis) offset.push_back(d);
-    sizes.push_back(d == axis ? 1 : x->shape().constant_dim(d));
-  }
-  attrs.set(Attr::kOffsetDims, std::move(offset));
-  attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{axis});
-  attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{axis});
-  attrs.set(Attr::kIndexVectorDim, int64_t{1});
-  attrs.set(Attr::kSliceSizes, std::move(sizes));
-  return b.Make(kGather, {x, indices}, std::move(attrs));
-}
-
-// scales at `scales + k`, None: input size / output size. Positions are computed in F, ATen's opmath type.
-template <typename F>
-F ScaleOf(OpContext& op, int64_t at, int64_t in, int64_t out) {
-  if (!op.is_none(at) && op.number(at) > 0) return static_cast<F>(1.0 / op.number(at));
-  return static_cast<F>(in) / static_cast<F>(out);
-}
-
-// upsample_nearest(self, output_size, scales...)
-Lowering UpsampleNearest(OpContext& op, int64_t spatial) {
+// adaptive_max_pool(self, output_size) -> values, flat positions
+Lowering AdaptiveMaxPool(OpContext& op, int64_t spatial) {
   Instruction* x = op.tensor(0);
-  if (!x->shape().is_static()) return NotLowered("resampling of symbolic sizes");
+  if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
   const int64_t first = Rank(x) - spatial;
+  if (IsEmpty(op.result_dims())) {
+    return Values{op.b.Full(op.result_type(), op.result_dims(), 0), op.b.Full(PT::kS64, op.result_dims(1), 0)};
+  }
+  Pool p{.spatial = spatial, .first = first, .padding = std::vector<int64_t>(spatial), .dilation = std::vector<int64_t>(spatial, 1)};
+  std::vector<Taps> windows;
+  bool equal = true;
   for (int64_t k = 0; k < spatial; ++k) {
     const int64_t in = x->shape().constant_dim(first + k), out = op.result_dims()[first + k].constant();
-    const float scale = ScaleOf<float>(op, 2 + k, in, out);  // f32 for every dtype
-    std::vector<int64_t> index(out);
-    for (int64_t o = 0; o < out; ++o) {
-      index[o] = std::min(static_cast<int64_t>(std::floor(static_cast<float>(o) * scale)), in - 1);
-      if (out == in) index[o] = o;
-      if (out == 2 * in && op.is_none(2 + k)) index[o] = o / 2;
-    }
-    x = TakeAlong(op, x, first + k, index);
+    p.in.push_back(in);
+    p.out.push_back(out);
+    p.kernel.push_back(in / out);
+    p.stride.push_back(in / out);
+    equal = equal && in % out == 0;
+    windows.push_back(AdaptiveTaps(in, out));
   }
-  return Values{x};
-}
-
-// Where output element o of a dim reads: x[low] * (1 - weight) + x[high] * weight.
-struct Taps {
-  std::vector<int64_t> low, high;
-  std::vector<double> weight;
-};
-template <typename F>
-Taps TapsOf(OpContext& op, int64_t scale_at, int64_t in, int64_t out, bool align) {
-  const F scale = !align    ? ScaleOf<F>(op, scale_at, in, out)
-                  : out > 1 ? static_cast<F>(in - 1) / static_cast<F>(out - 1)
-                            : F{0};
-  Taps t;
-  for (int64_t o = 0; o < out; ++o) {
-    const F at = align ? scale * static_cast<F>(o) : std::max(F{0}, scale * (static_cast<F>(o) + F(0.5)) - F(0.5));
-    t.low.push_back(std::min(static_cast<int64_t>(at), in - 1));
-    t.high.push_back(std::min(t.low.back() + 1, in - 1));
-    t.weight.push_back(std::clamp(at - static_cast<F>(t.low.back()), F{0}, F{1}));
-  }
-  return t;
-}
-
-// upsample_bilinear2d(self, output_size, align_corners, scales_h, scales_w), separable: one dim after the other.
-Lowering UpsampleLinear(OpContext& op, int64_t spatial) {
-  Builder& b = op.b;
-  Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
-  if (!x->shape().is_static() || !IsFloat(op.result_type())) return NotLowered("resampling of symbolic sizes or integers");
-  const int64_t first = Rank(x) - spatial;
-  const bool align = op.boolean(2);
-  for (int64_t k = spatial - 1; k >= 0; --k) {
-    const int64_t axis = first + k;
-    const int64_t in = x->shape().constant_dim(axis), out = op.result_dims()[axis].constant();
-    if (in == out) continue;
-    const bool wide = x->shape().element_type() == PT::kF64;
-    const Taps t = wide ? TapsOf<double>(op, 3 + k, in, out, align) : TapsOf<float>(op, 3 + k, in, out, align);
-    Literal weight(Shape::Array(x->shape().element_type(), {out}));
-    for (int64_t o = 0; o < out; ++o) weight.SetFromDouble(o, t.weight[o]);
-    Instruction *a = TakeAlong(op, x, axis, t.low), *c = TakeAlong(op, x, axis, t.high);
-    Instruction* w = b.Broadcast(b.Constant(std::move(weight)), a->shape().dims(), {axis});
-    Instruction* rest = b.Binary(kSubtract, op.Full(w, 1), w);
-    x = b.Binary(kAdd, b.Binary(kMultiply, rest, a), b.Binary(kMultiply, w, c));
-  }
-  return op.One(x);
+  return equal ? MaxPoolWithIndices(op, x, p) : MaxOverRows(op, x, first, windows);
 }
 
 }  // namespace
 
+Lowering LowerAdaptiveMaxPool2d(OpContext& op) { return AdaptiveMaxPool(op, 2); }
+Lowering LowerAdaptiveMaxPool3d(OpContext& op) { return AdaptiveMaxPool(op, 3); }
 Lowering LowerMaxPool2d(OpContext& op) { return MaxPool(op, 2); }
 Lowering LowerMaxPool3d(OpContext& op) { return MaxPool(op, 3); }
 Lowering LowerAvgPool2d(OpContext& op) { return AvgPool(op, 2); }
 Lowering LowerAvgPool3d(OpContext& op) { return AvgPool(op, 3); }
 Lowering LowerAdaptiveAvgPool2d(OpContext& op) { return AdaptiveAvgPool(op, 2); }
 Lowering LowerAdaptiveAvgPool3d(OpContext& op) { return AdaptiveAvgPool(op, 3); }
-Lowering LowerUpsampleNearest1d(OpContext& op) { return UpsampleNearest(op, 1); }
-Lowering LowerUpsampleNearest2d(OpContext& op) { return UpsampleNearest(op, 2); }
-Lowering LowerUpsampleNearest3d(OpContext& op) { return UpsampleNearest(op, 3); }
-Lowering LowerUpsampleLinear1d(OpContext& op) { return UpsampleLinear(op, 1); }
-Lowering LowerUpsampleBilinear2d(OpContext& op) { return UpsampleLinear(op, 2); }
 
 }  // namespace tenon::aten

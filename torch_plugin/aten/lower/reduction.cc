@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "torch_plugin/aten/lower/indexing.h"
 #include "torch_plugin/aten/lower/reduce.h"
 
 namespace tenon::aten {
@@ -69,13 +70,6 @@ Instruction* MathInput(OpContext& op, int64_t i, PT to) { return op.b.Convert(op
 Instruction* ToPred(OpContext& op, Instruction* x) {
   return x->shape().element_type() == PT::kPred ? x : op.b.Compare(x, op.Full(x, 0), "NE");
 }
-bool IsEmpty(const Instruction* x) {
-  for (Dim d : x->shape().dims()) {
-    if (KnownEqual(d, 0)) return true;
-  }
-  return false;
-}
-
 Lowering SumOver(OpContext& op, std::vector<int64_t> axes) {
   return Values{Shaped(op, ReduceSum(op, MathInput(op, 0, op.result_type()), axes))};
 }
@@ -149,7 +143,11 @@ Lowering ExtremumOver(OpContext& op, std::vector<int64_t> axes, bool max) {
 Lowering VarianceOver(OpContext& op, bool root, bool with_mean) {
   const double correction = op.is_none(2) ? 1 : op.number(2);
   Instruction* x = MathInput(op, 0, op.result_type());
-  if (IsEmpty(x)) return NotLowered("variance of an empty tensor");
+  if (IsEmpty(x)) {  // NaN of no elements; other dims that are empty leave no result
+    Values undefined = {op.b.Full(op.result_type(), op.result_dims(), NAN)};
+    if (with_mean) undefined.push_back(op.b.Full(op.result_type(1), op.result_dims(1), NAN));
+    return undefined;
+  }
   Moments m = MeanAndVariance(op, x, op.axes(1, Rank(x)), correction);
   Instruction* v = root ? op.b.Unary(kSqrt, m.variance) : m.variance;
   Values results = {Shaped(op, v)};
@@ -185,7 +183,8 @@ Lowering VectorNorm(OpContext& op) {
   Instruction* x = MathInput(op, 0, op.result_type());
   const std::vector<int64_t> axes = op.axes(2, Rank(x));
   Instruction* size = b.Unary(kAbs, x);
-  if (IsEmpty(x) && (std::isinf(ord) || ord < 0)) return NotLowered("norm of an empty tensor");
+  if (IsEmpty(op.result_dims())) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
+  if (IsEmpty(x) && (std::isinf(ord) || ord < 0)) return NotLowered("norm of an empty tensor: eager refuses it");
   if (ord == INFINITY) return Values{Shaped(op, ReduceMax(op, size, axes))};
   if (ord == -INFINITY) return Values{Shaped(op, ReduceMin(op, size, axes))};
   if (ord == 0) {
@@ -247,30 +246,32 @@ Lowering LowerCumprod(OpContext& op) { return Running(op, kMultiply, 1); }
 Lowering LowerLogsumexp(OpContext& op) { return LogSumExp(op); }
 Lowering LowerVectorNorm(OpContext& op) { return VectorNorm(op); }
 
-// mse_loss(self, target, reduction): none, mean or sum of squared differences.
-Lowering LowerMseLoss(OpContext& op) {
-  const PrimitiveType math = OpMath(op.Common({0, 1}));
-  Instruction* x = op.Operand(0, math, op.meta(0).sizes);
-  if (op.meta(0).sizes != op.meta(1).sizes) return NotLowered("operands of different sizes");
-  Instruction* d = op.b.Binary(Opcode::kSubtract, x, op.Operand(1, math, op.meta(1).sizes));
-  return ReducedLoss(op, op.b.Binary(Opcode::kMultiply, d, d), op.integer(2));
-}
-
 namespace {
 
-// |self - target| in the dtype of the computation.
-absl::StatusOr<Instruction*> LossDistance(OpContext& op) {
-  if (op.meta(0).sizes != op.meta(1).sizes) return NotLowered("operands of different sizes");
+// self - target in the dtype of the computation, both broadcast together.
+Instruction* LossDifference(OpContext& op) {
   const PrimitiveType math = OpMath(op.Common({0, 1}));
-  Instruction* self = op.Operand(0, math, op.meta(0).sizes);
-  return op.b.Unary(Opcode::kAbs, op.b.Binary(Opcode::kSubtract, self, op.Operand(1, math, op.meta(1).sizes)));
+  std::vector<Dim> dims = op.meta(0).sizes, other = op.meta(1).sizes;
+  if (dims.size() < other.size()) dims.swap(other);
+  for (size_t k = 1; k <= other.size(); ++k) {
+    Dim& into = dims[dims.size() - k];
+    if (KnownOne(into)) into = other[other.size() - k];
+  }
+  return op.b.Binary(Opcode::kSubtract, op.Operand(0, math, dims), op.Operand(1, math, dims));
 }
+Instruction* LossDistance(OpContext& op) { return op.b.Unary(Opcode::kAbs, LossDifference(op)); }
 
 }  // namespace
 
+// mse_loss(self, target, reduction): none, mean or sum of squared differences.
+Lowering LowerMseLoss(OpContext& op) {
+  Instruction* d = LossDifference(op);
+  return ReducedLoss(op, op.b.Binary(Opcode::kMultiply, d, d), op.integer(2));
+}
+
 // smooth_l1_loss(self, target, reduction, beta): z*z/2/beta below beta, z - beta/2 above, z = |self - target|.
 Lowering LowerSmoothL1Loss(OpContext& op) {
-  TENON_ASSIGN_OR_RETURN(Instruction * z, LossDistance(op));
+  Instruction* z = LossDistance(op);
   Builder& b = op.b;
   const double beta = op.number(3);
   Instruction* square = b.Binary(Opcode::kMultiply, op.Full(z, 0.5), b.Binary(Opcode::kMultiply, z, z));
@@ -281,7 +282,7 @@ Lowering LowerSmoothL1Loss(OpContext& op) {
 
 // huber_loss(self, target, reduction, delta): z*z/2 up to delta, delta*(z - delta/2) above, z = |self - target|.
 Lowering LowerHuberLoss(OpContext& op) {
-  TENON_ASSIGN_OR_RETURN(Instruction * z, LossDistance(op));
+  Instruction* z = LossDistance(op);
   Builder& b = op.b;
   const double delta = op.number(3);
   Instruction* below = b.Binary(Opcode::kMultiply, op.Full(z, 0.5), b.Binary(Opcode::kMultiply, z, z));

@@ -34,6 +34,8 @@ _FORMATS = {
     torch.contiguous_format: "contiguous", torch.preserve_format: "preserve",
     torch.channels_last: "channels_last", torch.channels_last_3d: "channels_last_3d",
 }  # fmt: skip
+# Of the operators with an ordered effect, those that only raise: framework steps, which keep their order.
+_CHECKS = {torch.ops.aten._linalg_check_errors.default}
 _LITERAL_ELEMENTS = 16  # constants up to this size are written into the text
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -213,7 +215,8 @@ class _Exporter:
         used = [i for i, value in enumerate(values) if value is not None]
         left = ", ".join(f"%{self.names[node, i + 1]}" for i in used) + " = " if used else ""
         result = ", ".join(self._meta(values[i]) for i in used) or "none"
-        self.out.needs_eager = self.out.needs_eager or f"{target} has an ordered effect"
+        if target not in _CHECKS:
+            self.out.needs_eager = self.out.needs_eager or f"{target} has an ordered effect"
         self.lines.append(f"{left}{target}({text}) -> {result}{_provenance(node)}")
 
     def _python(self, node: fx.Node) -> None:

@@ -1,0 +1,40 @@
+// Indexed reads and writes that several families use.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "torch_plugin/aten/lower/op_context.h"
+
+namespace tenon::aten {
+
+std::vector<Dim> DimsOf(const Instruction* x);
+bool IsEmpty(absl::Span<const Dim> dims);  // a dim is 0
+inline bool IsEmpty(const Instruction* x) { return IsEmpty(x->shape().dims()); }
+
+// What eager says of an index out of range.
+struct IndexRule {
+  bool negative = false;  // -1 means the last element
+  const char* exception = "IndexError";
+  std::string message;
+};
+// `index` (any integer dtype) as s64, checked against [0, size) (or [-size, size)) unless that is proved, negative ones
+// wrapped; nullptr if `size` is symbolic.
+Instruction* InRange(OpContext& op, Instruction* index, Dim size, const IndexRule& rule);
+
+// x[..., index, ...] along `axis`: x's dims with dim `axis` replaced by index's dims.
+Instruction* Take(OpContext& op, Instruction* x, Instruction* index, int64_t axis);
+
+// Index tensors of equal dims stacked in a new last dim; one alone is itself.
+Instruction* StackIndices(OpContext& op, const std::vector<Instruction*>& indices);
+
+// "add"/"sum", "prod"/"multiply", "amax", "amin" as a scalar computation; any other text: the last one wins.
+Computation* Combiner(OpContext& op, PrimitiveType type, std::string_view reduce);
+
+// x with updates combined at index vectors (their dim is `index_rank`; a plain index tensor has one dim fewer). Update
+// dims: the index dims, and at `window_dims` x's dims that are not indexed.
+Instruction* Scatter(OpContext& op, Instruction* x, Instruction* index, Instruction* updates, std::vector<int64_t> indexed_axes,
+                     int64_t index_rank, std::vector<int64_t> window_dims, Computation* combine);
+
+}  // namespace tenon::aten

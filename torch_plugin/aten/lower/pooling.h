@@ -1,0 +1,31 @@
+// What the poolings and their backwards share: the windows and what they divide by.
+#pragma once
+
+#include <vector>
+
+#include "torch_plugin/aten/lower/taps.h"
+
+namespace tenon::aten {
+
+// By spatial dim; `first` is the first of them.
+struct Pool {
+  int64_t spatial = 0, first = 0;
+  std::vector<int64_t> kernel, stride, padding, dilation, in, out;
+};
+// Arguments kernel_size, stride, padding[, dilation] from position `at`; `in` and `out` are all dims of the pooled tensor
+// and of the result (ceil_mode is in the latter).
+Pool PoolOf(OpContext& op, int64_t spatial, bool dilated, int64_t at, absl::Span<const Dim> in, absl::Span<const Dim> out);
+
+// Per window of spatial dim k the elements that it reads, padding left out; weight 1.
+Taps WindowTaps(const Pool& p, int64_t k);
+// Window o of `out` over `in` elements: [floor(o in / out), ceil((o + 1) in / out)).
+Taps AdaptiveTaps(int64_t in, int64_t out);
+
+std::vector<double> RowLengths(const Taps& taps);
+
+// Elements that each window of an average counts, in spatial dim k; the product over the dims divides.
+std::vector<double> AveragedElements(const Pool& p, int64_t k, bool include_pad);
+// x over the product of counts[k][position in dim first + k].
+Instruction* DivideByCounts(OpContext& op, Instruction* x, int64_t first, const std::vector<std::vector<double>>& counts);
+
+}  // namespace tenon::aten
