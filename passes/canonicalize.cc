@@ -4,6 +4,7 @@
 //   a constant array of one repeated value is a broadcast scalar
 //   an op of several results that is used whole (by a root, a tuple, a while) is a tuple of its elements: a kernel's results are
 //   taken one by one
+//   add and multiply of pred are or and and
 //   bitcast-convert to the same type and reduce-precision to the type's own precision are nothing
 //
 // First; before simplify, whose rules look for broadcast scalars.
@@ -95,9 +96,23 @@ bool IsNothing(const Instruction& op) {
   return op.attrs().get<int64_t>(Attr::kExponentBits) == 8 && op.attrs().get<int64_t>(Attr::kMantissaBits) == 23;
 }
 
+// XLA's add and multiply of pred: 1 + 1 = 1.
+Instruction* LogicalOp(Instruction* op) {
+  if (op->shape().element_type() != PrimitiveType::kPred) return nullptr;
+  if (op->opcode() != Opcode::kAdd && op->opcode() != Opcode::kMultiply) return nullptr;
+  Builder b(op->parent());
+  b.set_metadata(op->metadata());
+  return b.Make(op->opcode() == Opcode::kAdd ? Opcode::kOr : Opcode::kAnd, {op->operand(0), op->operand(1)}, {}, op->shape());
+}
+
 bool RunOn(Computation* c) {
   bool changed = false;
   for (Instruction* op : c->PostOrder()) {
+    if (Instruction* logical = LogicalOp(op)) {
+      c->ReplaceAndRemove(op, logical);
+      op = logical;
+      changed = true;
+    }
     if (IsNothing(*op) && op->control_predecessors().empty() && op->control_successors().empty()) {
       c->ReplaceAndRemove(op, op->operand(0));
       changed = true;

@@ -1,5 +1,6 @@
 // ExpandContractions: every contraction becomes a dot or a convolution of one type, which sums are kept in.
 //
+//   dot, convolution, ragged-dot with an algorithm   operands are rounded to the precision that it names (hlo/precision.h)
 //   dot, convolution   operands are converted to the type of the sum, the sum to the result's type: f16, bf16 and f8 add up in f32
 //                      and round once, integers wrap in the result's width. A dot of f16 or bf16 throughout stays: libraries take it.
 //   convolution        whose taps are each one element, or the whole input, becomes a dot
@@ -12,6 +13,7 @@
 
 #include "absl/algorithm/container.h"
 #include "hlo/builder.h"
+#include "hlo/precision.h"
 #include "passes/pass.h"
 
 namespace tenon {
@@ -46,6 +48,21 @@ class Expansion {
  public:
   explicit Expansion(Instruction* op) : op_(op), b_(op->parent()), type_(op->shape().element_type()) {
     b_.set_metadata(op->metadata());
+  }
+
+  // Rounds the operands to what the algorithm takes; then it says no more than the types do.
+  bool ApplyAlgorithm() {
+    if (!op_->attrs().has(Attr::kAlgorithm)) return false;
+    for (int64_t side = 0; side < 2; ++side) {
+      const std::optional<Precision> precision = OperandPrecision(*op_, type(side));
+      if (!precision.has_value()) continue;
+      Attributes attrs;
+      attrs.set(Attr::kExponentBits, static_cast<int64_t>(precision->exponent_bits));
+      attrs.set(Attr::kMantissaBits, static_cast<int64_t>(precision->mantissa_bits));
+      op_->ReplaceOperand(side, b_.Make(Opcode::kReducePrecision, {op_->operand(side)}, std::move(attrs)));
+    }
+    op_->mutable_attrs().erase(Attr::kAlgorithm);
+    return true;
   }
 
   // nullptr: the instruction is as it should be.
@@ -277,7 +294,9 @@ absl::StatusOr<bool> ExpandContractions(Module& module, PassContext& context) {
   for (Computation* c : module.computations()) {
     for (Instruction* op : c->PostOrder()) {
       if (op->family() != Family::kContraction) continue;
-      Instruction* with = Expansion(op).Run();
+      Expansion expansion(op);
+      changed |= expansion.ApplyAlgorithm();
+      Instruction* with = expansion.Run();
       if (with == nullptr) continue;
       context.Note("expand-contractions", "expanded", *op, std::string(OpcodeName(op->opcode())));
       c->ReplaceAndRemove(op, with);

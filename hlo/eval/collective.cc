@@ -1,6 +1,5 @@
-// Collectives of one replica and one partition: every group is {0}.
-#include <algorithm>
-
+// Collectives of one device: every group is {0}. Those of several were refused before (hlo/devices.h).
+#include "hlo/devices.h"
 #include "hlo/eval/internal.h"
 
 namespace tenon::eval {
@@ -18,8 +17,9 @@ absl::StatusOr<Literal> Same(Context&, const Instruction& i, Operands operands) 
   return result;
 }
 
-// (operand, result, contexts...)
+// (operand, result, contexts...), or the result alone where the start's shape is that.
 absl::StatusOr<Literal> StartPair(const Instruction& i, Literal operand, Literal result) {
+  if (Shape::Compatible(result.shape(), i.shape())) return result;
   std::vector<Literal> elements = {std::move(operand), std::move(result)};
   for (size_t k = 2; k < i.shape().elements().size(); ++k) {
     elements.emplace_back(i.shape().element(k));
@@ -38,6 +38,7 @@ absl::StatusOr<Literal> AllGatherStart(Context&, const Instruction& i, Operands 
 }
 
 absl::StatusOr<Literal> SecondElement(Context&, const Instruction& i, Operands operands) {
+  if (Shape::Compatible(operands[0].shape(), i.shape())) return operands[0];
   if (operands[0].elements().size() < 2) return Invalid(i, "wanted the tuple of its start");
   return operands[0].elements()[1];
 }
@@ -47,10 +48,9 @@ absl::StatusOr<Literal> Forward(Context&, const Instruction&, Operands operands)
 }
 
 // {{0,0}} sends the value to itself; a replica nobody sends to gets zeros.
-Literal Permuted(const Instruction& i, const Literal& x) {
-  std::string pairs = i.attrs().get<std::string>(Attr::kSourceTargetPairs);
-  pairs.erase(std::remove(pairs.begin(), pairs.end(), ' '), pairs.end());
-  return pairs.find("{0,0}") != std::string::npos ? x : Literal(x.shape());
+absl::StatusOr<Literal> Permuted(const Instruction& i, const Literal& x) {
+  TENON_ASSIGN_OR_RETURN(const auto pairs, ParseSourceTargetPairs(i.attrs().get<std::string>(Attr::kSourceTargetPairs)));
+  return pairs.empty() ? Literal(x.shape()) : x;
 }
 
 absl::StatusOr<Literal> CollectivePermute(Context&, const Instruction& i, Operands operands) {
@@ -60,7 +60,8 @@ absl::StatusOr<Literal> CollectivePermute(Context&, const Instruction& i, Operan
 
 absl::StatusOr<Literal> CollectivePermuteStart(Context&, const Instruction& i, Operands operands) {
   if (operands.size() != 1) return Unimplemented(i, "in-place buffers");
-  return StartPair(i, operands[0], Permuted(i, operands[0]));
+  TENON_ASSIGN_OR_RETURN(Literal moved, Permuted(i, operands[0]));
+  return StartPair(i, operands[0], std::move(moved));
 }
 
 absl::StatusOr<Literal> Zero(Context&, const Instruction& i, Operands) {

@@ -4,6 +4,8 @@
 
 #include "hlo/eval/convert.h"
 #include "hlo/eval/internal.h"
+#include "hlo/eval/scalar_kernels.h"
+#include "hlo/precision.h"
 
 namespace tenon::eval {
 namespace {
@@ -22,6 +24,28 @@ PrimitiveType WidestOf(PrimitiveType type) {
       return PrimitiveType::kC128;
   }
   return type;
+}
+
+// `x` rounded to what the contraction's algorithm takes.
+Literal Rounded(const Instruction& contraction, const Literal& x) {
+  const std::optional<Precision> precision = OperandPrecision(contraction, x.type());
+  if (!precision.has_value()) return x;
+  ScalarOpParams params;
+  params.exponent_bits = precision->exponent_bits;
+  params.mantissa_bits = precision->mantissa_bits;
+  Literal rounded(x.shape());
+  const void* in[] = {x.bytes()};
+  RawKernel(Opcode::kReducePrecision, x.type())(in, rounded.mutable_bytes(), x.num_elements(), params);
+  return rounded;
+}
+
+// The contraction of operands 0 and 1 as its algorithm takes them.
+template <Handler handler>
+absl::StatusOr<Literal> WithAlgorithm(Context& context, const Instruction& i, Operands operands) {
+  if (!i.attrs().has(Attr::kAlgorithm)) return handler(context, i, operands);
+  std::vector<Literal> rounded(operands.begin(), operands.end());
+  for (size_t side = 0; side < 2; ++side) rounded[side] = Rounded(i, rounded[side]);
+  return handler(context, i, rounded);
 }
 
 // `x` in the accumulation type of `result`, its dims in the order given.
@@ -334,9 +358,9 @@ absl::StatusOr<Literal> Convolution(Context&, const Instruction& i, Operands ope
 }
 
 constexpr HandlerRow kRows[] = {
-    {Opcode::kConvolution, Convolution},
-    {Opcode::kDot, Dot},
-    {Opcode::kRaggedDot, RaggedDot},
+    {Opcode::kConvolution, WithAlgorithm<Convolution>},
+    {Opcode::kDot, WithAlgorithm<Dot>},
+    {Opcode::kRaggedDot, WithAlgorithm<RaggedDot>},
     {Opcode::kScaledDot, ScaledDot},
 };
 

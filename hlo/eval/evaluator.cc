@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "hlo/devices.h"
 #include "hlo/eval/internal.h"
+#include "hlo/precision.h"
 
 namespace tenon::eval {
 
@@ -101,6 +103,12 @@ absl::Status Invalid(const Instruction& i, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(Describe(i), ": ", std::string(what)));
 }
 
+// Refuses what an instruction asks for and no handler gives.
+absl::Status CheckMeaning(const Instruction& i) {
+  TENON_RETURN_IF_ERROR(CheckOneDevice(i));
+  return CheckPrecision(i);
+}
+
 Handler HandlerOf(Opcode opcode) {
   static const auto* table = [] {
     auto* handlers = new std::array<Handler, kNumOpcodes>{};
@@ -186,6 +194,7 @@ absl::StatusOr<Literal> Context::Run(const Plan& plan, absl::Span<const Literal>
       Handler handler = HandlerOf(i.opcode());
       if (handler == nullptr) return Unimplemented(i, "has no meaning on one device");
       int64_t before = live_bytes_;
+      TENON_RETURN_IF_ERROR(CheckMeaning(i));
       TENON_RETURN_IF_ERROR(Reserve(i));
       reserved += live_bytes_ - before;
       operands.clear();
@@ -312,6 +321,7 @@ absl::StatusOr<Literal> EvaluateInstruction(const Instruction& i,
     }
     eval::Handler handler = eval::HandlerOf(i.opcode());
     if (handler == nullptr) return eval::Unimplemented(i, "has no meaning on one device");
+    TENON_RETURN_IF_ERROR(eval::CheckMeaning(i));
     TENON_RETURN_IF_ERROR(context.Reserve(i));
     return handler(context, i, operands);
   });

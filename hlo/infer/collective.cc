@@ -1,7 +1,8 @@
 // Shape inference of collectives, point-to-point transfers and host input/output.
 //
-// Group sizes are not looked at (replica_groups is kept as text), so what they determine is taken from the declared
-// shape and checked for divisibility.
+// What group sizes determine is taken from the declared shape. It is checked for divisibility, and for the size itself where
+// replica_groups alone says it.
+#include "hlo/devices.h"
 #include "hlo/infer/context.h"
 
 namespace tenon::infer {
@@ -20,8 +21,17 @@ absl::Status CheckArrays(const Inference& in) {
   return absl::OkStatus();
 }
 
+// Members of a group; 0 where the text doesn't say: {} is all devices, and a channel without global ids counts partitions too.
+int64_t GroupSize(const Inference& in) {
+  const std::string text = in.ident(Attr::kReplicaGroups);
+  if (text.empty() || (in.attrs.has(Attr::kChannelId) && !in.attrs.get_or<bool>(Attr::kUseGlobalDeviceIds, false))) return 0;
+  const absl::StatusOr<ReplicaGroups> groups = ParseReplicaGroups(text);
+  return groups.ok() ? groups->size : 0;  // a malformed text has its own error, attribute_c1
+}
+
 // One dimension may differ between operand and result, and there one size divides the other.
 absl::Status CheckScaledDim(const Shape& small, const Shape& large, int64_t dim, const Inference& in) {
+  const int64_t size = GroupSize(in);
   TENON_WANT(small.is_array() && large.is_array() && small.element_type() == large.element_type() &&
                  small.rank() == large.rank() && dim >= 0 && dim < small.rank(),
              "collective_c2", "operand and result of one type and rank, with the dimension", small.ToString(), " and ",
@@ -30,6 +40,9 @@ absl::Status CheckScaledDim(const Shape& small, const Shape& large, int64_t dim,
     if (i == dim) {
       TENON_WANT(Divides(small.dim(i), large.dim(i)) != Ternary::kNo, "collective_c3",
                  absl::StrCat("sizes that divide in dimension ", i), small.ToString(), " and ", large.ToString());
+      TENON_WANT(size == 0 || KnownEqual(small.dim(i) * size, large.dim(i)), "collective_c9",
+                 absl::StrCat(size, " times the size in dimension ", i, ", as groups of ", size, " give"), small.ToString(), " and ",
+                 large.ToString());
     } else {
       TENON_WANT(KnownEqual(small.dim(i), large.dim(i)), "collective_c4", absl::StrCat("equal sizes in dimension ", i),
                  small.ToString(), " and ", large.ToString());
@@ -70,10 +83,21 @@ absl::StatusOr<Shape> Reduced(const Inference& in) {
   return OneOrTuple(std::move(results));
 }
 
-// The result part of a start op's tuple (operands, result, contexts...).
-absl::StatusOr<Shape> StartedResult(const Inference& in) {
+// A start op's shape is (operands, result, contexts...) or the result alone.
+bool IsPair(const Inference& start, const Shape& state) {
+  if (!state.is_tuple() || state.elements().size() < 2) return false;
+  return start.count() == 1 ? KnownCompatible(state.element(0), start.shape(0)) : state.element(0).is_tuple();
+}
+
+// The result part of a start op's shape. Of one that cannot be seen (a parameter, say), a tuple of two is taken for the pair.
+absl::StatusOr<Shape> StartedResult(const Inference& in, Opcode start) {
+  const Instruction* from = in.operands[0];
   const Shape& s = in.shape(0);
-  TENON_WANT(s.is_tuple() && s.elements().size() >= 2, "collective_c8", "the tuple of a start op", s.ToString());
+  if (from->opcode() == start) {
+    const Inference of{from->opcode(), from->operands(), from->attrs(), nullptr};
+    return IsPair(of, s) ? s.element(1) : s;
+  }
+  TENON_WANT(s.is_tuple() && s.elements().size() >= 2, "collective_c8", "what a start op gives", s.ToString());
   return s.element(1);
 }
 
@@ -104,13 +128,11 @@ TENON_INFER(kAllGather) {
 
 TENON_INFER(kAllGatherStart) {
   TENON_ASSIGN_OR_RETURN(const Shape state, Declared(in));
-  TENON_WANT(state.is_tuple() && state.elements().size() >= 2, "all_gather_start_c1", "a tuple (operands, results)",
-             state.ToString());
-  TENON_RETURN_IF_ERROR(CheckGathered(in, state.element(1), /*gathered=*/true));
+  TENON_RETURN_IF_ERROR(CheckGathered(in, IsPair(in, state) ? state.element(1) : state, /*gathered=*/true));
   return state;
 }
 
-TENON_INFER(kAllGatherDone) { return StartedResult(in); }
+TENON_INFER(kAllGatherDone) { return StartedResult(in, Opcode::kAllGatherStart); }
 TENON_INFER(kAllReduce) { return Reduced(in); }
 TENON_INFER(kAllReduceStart) { return Reduced(in); }
 TENON_INFER(kAllReduceDone) { return in.shape(0); }
@@ -147,12 +169,13 @@ TENON_INFER(kCollectivePermute) {
 
 TENON_INFER(kCollectivePermuteStart) {
   TENON_ASSIGN_OR_RETURN(const Shape state, Declared(in));
-  TENON_WANT(state.is_tuple() && state.elements().size() >= 2, "collective_permute_start_c1",
-             "a tuple (operand, result, ...)", state.ToString());
+  const Shape result = OneOrTuple(OperandList(in));
+  TENON_WANT(IsPair(in, state) || KnownCompatible(state, result), "collective_permute_start_c1",
+             absl::StrCat("a tuple (operand, result, ...) or ", result.ToString()), state.ToString());
   return state;
 }
 
-TENON_INFER(kCollectivePermuteDone) { return StartedResult(in); }
+TENON_INFER(kCollectivePermuteDone) { return StartedResult(in, Opcode::kCollectivePermuteStart); }
 TENON_INFER(kPartitionId) { return Shape::Scalar(PrimitiveType::kU32); }
 TENON_INFER(kReplicaId) { return Shape::Scalar(PrimitiveType::kU32); }
 

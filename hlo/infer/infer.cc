@@ -184,6 +184,7 @@ absl::StatusOr<Shape> InferShape(Opcode opcode, absl::Span<Instruction* const> o
   absl::StatusOr<Shape> shape = infer::kTable[static_cast<size_t>(opcode)](in);
   if (!shape.ok()) return shape.status();
   TENON_RETURN_IF_ERROR(infer::CheckShapeSize(*shape));
+  TENON_RETURN_IF_ERROR(infer::CheckAttributeTexts(in, *shape));
   return shape;
 }
 

@@ -447,6 +447,26 @@ Instruction* Parser::Operand(Scope* scope) {
   return parameter;
 }
 
+// A start op's shape in the one form that inference knows, ((operands), result, contexts...). XLA's texts also have (operand, result,
+// contexts...) and the result alone.
+void Parser::NestOperands(Draft* draft) {
+  Shape& shape = *draft->shape;
+  std::vector<Shape> operands, elements;
+  for (const Instruction* operand : draft->operands) operands.push_back(operand->shape());
+  const Shape nested = Shape::Tuple(operands);
+  const auto starts_with = [&](const Shape& first) {
+    return shape.is_tuple() && shape.elements().size() >= 2 && infer::KnownCompatible(shape.element(0), first);
+  };
+  if (starts_with(nested)) return;
+  if (operands.size() == 1 && starts_with(operands[0])) {
+    elements.assign(shape.elements().begin(), shape.elements().end());
+    elements[0] = nested;
+  } else {
+    elements = {nested, shape};
+  }
+  shape = Shape::Tuple(std::move(elements));
+}
+
 // custom-call-start(...): the wrapped op moves into a computation of its own.
 bool Parser::WrapAsync(Scope* scope, Draft* draft) {
   if (draft->opcode != Opcode::kAsyncStart) return true;
@@ -459,9 +479,7 @@ bool Parser::WrapAsync(Scope* scope, Draft* draft) {
   }
   std::optional<Shape> result;
   if (draft->shape.has_value()) {
-    if (!draft->shape->is_tuple() || draft->shape->elements().size() < 2) {
-      return lex_.Error(draft->position, "a shape ((operands), result, ...)", draft->shape->ToString());
-    }
+    NestOperands(draft);
     result = draft->shape->element(1);
   }
   Attributes outer;

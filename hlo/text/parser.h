@@ -76,6 +76,7 @@ class Parser {
   bool Operands(Scope* scope, Draft* draft);
   Instruction* Operand(Scope* scope);
   static void FillIn(Draft* draft);
+  static void NestOperands(Draft* draft);
   Instruction* Finish(Scope* scope, Draft draft);
   bool WrapAsync(Scope* scope, Draft* draft);
   bool Fail(size_t position, const absl::Status& status);
@@ -98,6 +99,8 @@ class Parser {
   bool MetadataValue(Metadata* out);
   bool ControlPredecessors(Scope* scope, Draft* draft);
   bool FrontendAttributes(Draft* draft);
+  bool ReplicaGroupsText(Draft* draft);
+  bool LiteralAttribute(Draft* draft);
 
   // parser_shape.cc
   bool AtShape();
@@ -113,6 +116,8 @@ class Parser {
   bool ArrayLiteral(const Shape& shape, Literal* out);
   bool Elements(const Shape& shape, const std::vector<int64_t>& dims, size_t level, int64_t* next, Literal* out);
   bool Element(PrimitiveType type, Literal* whole, int64_t index);
+  bool Splat(const Shape& shape, int64_t elements, Literal* out);
+  bool TakeFilled(const Shape& shape);
   bool ElidedLiteral(const Shape& shape, std::string_view name, Literal* out);
 
   DimTable& dims() { return dims_ != nullptr ? *dims_ : module_->dims(); }

@@ -29,6 +29,7 @@ bool Parser::Attribute(Scope* scope, Draft* draft, std::string_view key) {
     attr = ParseAttr(draft->wrapped, key);
   }
   if (!attr.has_value()) {
+    if (key == "literal" && draft->opcode == Opcode::kCustomCall) return LiteralAttribute(draft);
     lex_.SkipSpace();
     const std::optional<std::string_view> value = lex_.Balanced();
     if (!value.has_value()) return false;
@@ -44,12 +45,39 @@ bool Parser::Attribute(Scope* scope, Draft* draft, std::string_view key) {
       return ControlPredecessors(scope, draft);
     case Attr::kFrontendAttributes:
       return FrontendAttributes(draft);
+    case Attr::kReplicaGroups:
+      return ReplicaGroupsText(draft);
     default:
       break;
   }
   AttrValue value;
   if (!Value(scope, KindOf(*attr), &value)) return false;
   draft->attrs.set(*attr, std::move(value));
+  return true;
+}
+
+// {{0,1}}, [2,2]<=[4]T(1,0), or mesh['a'=2], device_ids=([2]) {'a'}, the only value with blanks and commas outside of brackets.
+bool Parser::ReplicaGroupsText(Draft* draft) {
+  lex_.SkipSpace();
+  const size_t start = lex_.position();
+  const bool mesh = lex_.PeekIdentifier() == "mesh";
+  if (!lex_.Balanced().has_value()) return false;
+  if (mesh) {
+    if (lex_.Try(',') && !lex_.Balanced().has_value()) return false;
+    if (lex_.Between(start, lex_.position()).find('{') == std::string_view::npos && !lex_.Balanced(/*braced=*/true).has_value()) return false;
+  }
+  draft->attrs.set(Attr::kReplicaGroups, NormalizeSpace(lex_.Between(start, lex_.position())));
+  return true;
+}
+
+// literal=s32[2]{0} {1, 2}: the one value that isn't a word or in brackets. Nothing looks into it, so it is kept as it stands.
+bool Parser::LiteralAttribute(Draft* draft) {
+  lex_.SkipSpace();
+  const size_t start = lex_.position();
+  Shape shape;
+  Literal literal;
+  if (!ParseShape(&shape) || !ParseLiteral(shape, draft->name, &literal)) return false;
+  draft->attrs.unknown.emplace_back("literal", NormalizeSpace(lex_.Between(start, lex_.position())));
   return true;
 }
 

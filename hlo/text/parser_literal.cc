@@ -38,6 +38,7 @@ bool Parser::TupleLiteral(const Shape& shape, std::string_view name, Literal* ou
 bool Parser::ArrayLiteral(const Shape& shape, Literal* out) {
   if (!shape.is_static()) return lex_.Error("a literal of constant dimensions");
   const int64_t elements = shape.num_elements_constant();
+  if (shape.rank() > 0 && lex_.Peek() != '{') return Splat(shape, elements, out);
   const auto left = static_cast<int64_t>(lex_.text().size() - lex_.position());
   // Every element takes at least one character, so what can't be there isn't allocated.
   if (elements > options_.max_elements || elements > left) {
@@ -47,6 +48,29 @@ bool Parser::ArrayLiteral(const Shape& shape, Literal* out) {
   if (elements > 0) out->mutable_bytes();
   int64_t next = 0;
   return Elements(shape, shape.constant_dims(), 0, &next, out);
+}
+
+// One number for every element: f32[3,3] constant(1). Counted with the elided constants, since a short text makes a large literal.
+bool Parser::Splat(const Shape& shape, int64_t elements, Literal* out) {
+  if (!TakeFilled(shape)) return false;
+  Literal one(Shape::Scalar(shape.element_type()));
+  if (!Element(shape.element_type(), &one, 0)) return false;
+  *out = Literal(shape);
+  const int64_t width = ByteWidth(shape.element_type());
+  std::byte* bytes = elements > 0 ? out->mutable_bytes() : nullptr;
+  for (int64_t i = 0; i < elements; ++i) std::copy_n(one.bytes(), width, bytes + i * width);
+  return true;
+}
+
+// Room for a literal whose elements the text does not hold.
+bool Parser::TakeFilled(const Shape& shape) {
+  constexpr int64_t kMaxFilledBytes = int64_t{4} << 30;
+  if (!shape.is_array() || !shape.is_static() || shape.num_elements_constant() > options_.max_elements ||
+      shape.byte_size().constant() > kMaxFilledBytes - filled_bytes_) {
+    return lex_.Error(lex_.position(), "elided and repeated constants of constant dimensions and 4 GiB in all", shape.ToString());
+  }
+  filled_bytes_ += shape.byte_size().constant();
+  return true;
 }
 
 bool Parser::Elements(const Shape& shape, const std::vector<int64_t>& dims, size_t level, int64_t* next,
@@ -114,12 +138,7 @@ bool Parser::ElidedLiteral(const Shape& shape, std::string_view name, Literal* o
     *out = Literal::Tuple(std::move(elements));
     return true;
   }
-  constexpr int64_t kMaxFilledBytes = int64_t{4} << 30;
-  if (!shape.is_array() || !shape.is_static() || shape.num_elements_constant() > options_.max_elements ||
-      shape.byte_size().constant() > kMaxFilledBytes - filled_bytes_) {
-    return lex_.Error(lex_.position(), "elided constants of constant dimensions and 4 GiB in all", shape.ToString());
-  }
-  filled_bytes_ += shape.byte_size().constant();
+  if (!TakeFilled(shape)) return false;
   *out = Literal(shape);
   FillDeterministic(name, out);
   return true;

@@ -146,6 +146,7 @@ bool Parser::Layout(Shape* shape) {
       order.push_back(*d);
     } while (lex_.Try(','));
   }
+  if (order.empty() && next == ':' && shape->is_array()) order = RowMajor(shape->rank());  // a tiling alone: {:T(128)}
   if (!shape->is_array() || !IsPermutation(order, shape->rank())) {
     return lex_.Error(start, absl::StrCat("a layout that permutes ", shape->rank(), " dimensions"),
                       absl::StrCat("{", absl::StrJoin(order, ","), "}"));

@@ -1,18 +1,18 @@
 // SingleDevice: what speaks of several devices becomes what it is on one, whose only replica and partition have number 0.
 //
 //   all-reduce, all-gather, reduce-scatter, all-to-all, collective-broadcast, ...   their operands
-//   collective-permute       its operand if {0,0} is among the pairs, else zeros
+//   collective-permute       its operand if {0,0} is its pair, zeros if it has none
 //   start/done pairs         the tuple that the start gives; its element
 //   replica-id, partition-id 0
 //   domain, custom-call "Sharding" and its kin                                      their operand
 //   custom-call "TopK"       topk
 //
-// A group of more replicas (a result of other dims than the operand's) is left for the backend to refuse. After inline-calls,
-// before everything that looks for fusible ops.
-#include <algorithm>
-
+// Unimplemented, naming the op, where a group has more members, where devices other than 0 send or receive, and where an op asks for
+// an arithmetic that no kernel gives (hlo/precision.h). After inline-calls, before everything that looks for fusible ops.
 #include "hlo/builder.h"
+#include "hlo/devices.h"
 #include "hlo/library/describe.h"
+#include "hlo/precision.h"
 #include "passes/pass.h"
 
 namespace tenon {
@@ -37,15 +37,15 @@ Instruction* Zeros(Builder& b, const Shape& shape) {
 }
 
 Instruction* Permuted(Builder& b, const Instruction& op) {
-  std::string pairs = op.attrs().get<std::string>(Attr::kSourceTargetPairs);
-  pairs.erase(std::remove(pairs.begin(), pairs.end(), ' '), pairs.end());
+  const auto pairs = ParseSourceTargetPairs(op.attrs().get<std::string>(Attr::kSourceTargetPairs));
   Instruction* x = op.operand(0);
-  if (pairs.find("{0,0}") != std::string::npos) return x;
+  if (pairs.ok() && !pairs->empty()) return x;
   return x->shape().is_array() ? Zeros(b, x->shape()) : nullptr;
 }
 
-// (operand, result, contexts...)
+// (operand, result, contexts...), or the result alone where the start's shape is that.
 Instruction* StartPair(Builder& b, const Instruction& op, Instruction* operand, Instruction* result) {
+  if (result != nullptr && Shape::Compatible(result->shape(), op.shape())) return result;
   if (result == nullptr || !op.shape().is_tuple()) return nullptr;
   std::vector<Instruction*> elements = {operand, result};
   for (size_t k = 2; k < op.shape().elements().size(); ++k) {
@@ -84,7 +84,8 @@ Instruction* Replacement(Builder& b, const Instruction& op) {
     case Opcode::kCollectivePermuteStart:
       return op.operand_count() == 1 ? StartPair(b, op, op.operand(0), Permuted(b, op)) : nullptr;
     case Opcode::kAllGatherDone:
-    case Opcode::kCollectivePermuteDone: return Element(b, op.operand(0), 1);
+    case Opcode::kCollectivePermuteDone:
+      return Shape::Compatible(op.operand(0)->shape(), op.shape()) ? op.operand(0) : Element(b, op.operand(0), 1);
     case Opcode::kAllReduceDone:
     case Opcode::kDomain: return op.operand(0);
     case Opcode::kPartitionId:
@@ -125,6 +126,12 @@ bool RunOn(Computation* c) {
 }  // namespace
 
 absl::StatusOr<bool> SingleDevice(Module& module, PassContext&) {
+  for (const Computation* c : module.computations()) {
+    for (const Instruction* op : c->instructions()) {
+      TENON_RETURN_IF_ERROR(CheckOneDevice(*op));
+      TENON_RETURN_IF_ERROR(CheckPrecision(*op));
+    }
+  }
   bool changed = false;
   for (Computation* c : module.computations()) changed |= RunOn(c);
   return changed;
