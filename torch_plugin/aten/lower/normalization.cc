@@ -54,24 +54,31 @@ Instruction* ScaleAndShift(OpContext& op, Instruction* x, Instruction* mean, Ins
 
 Instruction* MathOrNull(OpContext& op, int64_t i) { return op.is_none(i) ? nullptr : Math(op, i); }
 
+// Of a batch, in f64 as ATen's CPU kernels (acc_type<float, false>; aten/src/ATen/native/Normalization.cpp).
 struct BatchStatistics {
   Instruction *mean, *variance, *rstd;
 };
 BatchStatistics StatisticsOf(OpContext& op, Instruction* x, double eps) {
-  Moments m = MeanAndVariance(op, x, AllButChannel(x), 0);
+  Moments m = MeanAndVariance(op, op.b.Convert(x, PT::kF64), AllButChannel(x), 0);
   return {m.mean, m.variance, ReciprocalRoot(op, m.variance, eps)};
 }
 
-// running = running * (1 - momentum) + momentum * batch; the running variance is the unbiased one.
+// running = running * (1 - momentum) + momentum * batch, in f64; the running variance is the unbiased one.
 Instruction* Update(OpContext& op, Instruction* running, Instruction* batch, double momentum) {
   Builder& b = op.b;
-  batch = b.Convert(batch, running->shape().element_type());
-  return b.Binary(kAdd, b.Binary(kMultiply, batch, op.Full(batch, momentum)),
-                  b.Binary(kMultiply, running, op.Full(running, 1 - momentum)));
+  Instruction* old = b.Convert(running, batch->shape().element_type());
+  Instruction* updated = b.Binary(kAdd, b.Binary(kMultiply, batch, op.Full(batch, momentum)),
+                                  b.Binary(kMultiply, old, op.Full(old, 1 - momentum)));
+  return b.Convert(updated, running->shape().element_type());
 }
 Instruction* Unbiased(OpContext& op, Instruction* variance, Instruction* x) {
   const double n = static_cast<double>(CountOf(x, AllButChannel(x)).constant());
   return op.b.Binary(kMultiply, variance, op.Full(variance, n / (n - 1)));
+}
+// The normalized batch, in x's type.
+Instruction* Normalized(OpContext& op, Instruction* x, const BatchStatistics& s) {
+  const PT type = x->shape().element_type();
+  return ScaleAndShift(op, x, op.b.Convert(s.mean, type), op.b.Convert(s.rstd, type), MathOrNull(op, 1), MathOrNull(op, 2));
 }
 
 }  // namespace
@@ -149,7 +156,7 @@ Lowering LowerNativeBatchNorm(OpContext& op) {
 Lowering LowerBatchNormNoStats(OpContext& op) {
   Instruction* x = Math(op, 0);
   BatchStatistics s = StatisticsOf(op, x, op.number(5));
-  Instruction* y = ScaleAndShift(op, x, s.mean, s.rstd, MathOrNull(op, 1), MathOrNull(op, 2));
+  Instruction* y = Normalized(op, x, s);
   return Values{op.b.Convert(y, op.result_type()), Shaped(op, s.mean, 1), Shaped(op, s.rstd, 2)};
 }
 
@@ -159,7 +166,7 @@ Lowering LowerBatchNormFunctional(OpContext& op) {
   if (!op.boolean(5)) return NotLowered("functional batch norm in inference mode");
   Instruction* x = Math(op, 0);
   BatchStatistics s = StatisticsOf(op, x, op.number(7));
-  Instruction* y = ScaleAndShift(op, x, s.mean, s.rstd, MathOrNull(op, 1), MathOrNull(op, 2));
+  Instruction* y = Normalized(op, x, s);
   const double momentum = op.number(6);
   return Values{op.b.Convert(y, op.result_type()), Shaped(op, s.mean, 1), Shaped(op, s.rstd, 2),
                 Shaped(op, Update(op, op.tensor(3), s.mean, momentum), 3),

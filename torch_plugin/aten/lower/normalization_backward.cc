@@ -125,18 +125,21 @@ Lowering LowerBatchNormBackward(OpContext& op) {
   if (!CountOf(x, axes).is_constant()) return NotLowered("batch_norm over a symbolic size");
   auto channel = [&](Instruction* v) { return op.Along(v, x, {1}); };
   Instruction* centered = Sub(op, x, channel(mean));
-  Instruction* sum = ReduceSum(op, grad, axes);
-  Instruction* dot = ReduceSum(op, Mul(op, grad, centered), axes);
+  // Sums in f64, as ATen's (acc_type<float, false>; batch_norm_backward_cpu_template).
+  auto wide = [&](Instruction* v) { return b.Convert(v, PT::kF64); };
+  auto narrow = [&](Instruction* v) { return b.Convert(v, type); };
+  Instruction* sum = ReduceSum(op, wide(grad), axes);
+  Instruction* dot = ReduceSum(op, Mul(op, wide(grad), Sub(op, wide(x), channel(wide(mean)))), axes);
   auto grad_input = [&] {
     Instruction* scale = op.is_none(2) ? rstd : Mul(op, rstd, b.Convert(op.tensor(2), type));
     if (!train) return Mul(op, grad, channel(scale));
     const double n = static_cast<double>(CountOf(x, axes).constant());
-    Instruction* k = b.Binary(kDivide, Mul(op, Mul(op, dot, rstd), rstd), op.Full(dot, n));
-    Instruction* grad_mean = b.Binary(kDivide, sum, op.Full(sum, n));
+    Instruction* k = narrow(b.Binary(kDivide, Mul(op, Mul(op, dot, wide(rstd)), wide(rstd)), op.Full(dot, n)));
+    Instruction* grad_mean = narrow(b.Binary(kDivide, sum, op.Full(sum, n)));
     Instruction* g = Sub(op, Sub(op, grad, Mul(op, centered, channel(k))), channel(grad_mean));
     return Mul(op, g, channel(scale));
   };
-  return Values{IfWanted(op, 0, grad_input), IfWanted(op, 1, [&] { return Mul(op, dot, rstd); }),
+  return Values{IfWanted(op, 0, grad_input), IfWanted(op, 1, [&] { return narrow(Mul(op, dot, wide(rstd))); }),
                 IfWanted(op, 2, [&] { return sum; })};
 }
 

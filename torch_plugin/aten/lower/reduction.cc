@@ -1,4 +1,5 @@
-// Reductions. Sums of half types accumulate in f32; sums and products of integers in the result's dtype.
+// Reductions. Sums of half types accumulate in f32, variances of all in f64 (as ATen's); sums and products of integers in the
+// result's dtype. What keeps long sums in f32 exact is the kernels' business (backends/common/wide_sums.h).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -142,7 +143,7 @@ Lowering ExtremumOver(OpContext& op, std::vector<int64_t> axes, bool max) {
 // var, std and their mean: dims at 1, correction at 2.
 Lowering VarianceOver(OpContext& op, bool root, bool with_mean) {
   const double correction = op.is_none(2) ? 1 : op.number(2);
-  Instruction* x = MathInput(op, 0, op.result_type());
+  Instruction* x = op.b.Convert(op.tensor(0), PT::kF64);  // as ATen's WelfordOps<scalar_t, double, ...>
   if (IsEmpty(x)) {  // NaN of no elements; other dims that are empty leave no result
     Values undefined = {op.b.Full(op.result_type(), op.result_dims(), NAN)};
     if (with_mean) undefined.push_back(op.b.Full(op.result_type(1), op.result_dims(1), NAN));
@@ -153,16 +154,6 @@ Lowering VarianceOver(OpContext& op, bool root, bool with_mean) {
   Values results = {Shaped(op, v)};
   if (with_mean) results.push_back(Shaped(op, m.mean, 1));
   return results;
-}
-
-// Running op along one dim: a window that reaches from the start of the dim to the element.
-Lowering Running(OpContext& op, Opcode opcode, double init) {
-  Instruction* x = MathInput(op, 0, op.result_type());
-  if (Rank(x) == 0 || IsEmpty(x)) return Values{Shaped(op, x)};
-  const int64_t axis = op.axis(1, Rank(x)), n = x->shape().dim(axis).constant();
-  Window window{.dims = std::vector<WindowDim>(Rank(x))};
-  window.dims[axis] = {.size = n, .padding_low = n - 1};
-  return Values{Shaped(op, op.b.ReduceWindow(x, op.Scalar(x->shape().element_type(), init), window, opcode))};
 }
 
 // log(sum(exp(x))) with the maximum taken out; an infinite maximum is left in.
@@ -241,8 +232,6 @@ Lowering LowerVar(OpContext& op) { return VarianceOver(op, false, false); }
 Lowering LowerStd(OpContext& op) { return VarianceOver(op, true, false); }
 Lowering LowerVarMean(OpContext& op) { return VarianceOver(op, false, true); }
 Lowering LowerStdMean(OpContext& op) { return VarianceOver(op, true, true); }
-Lowering LowerCumsum(OpContext& op) { return Running(op, kAdd, 0); }
-Lowering LowerCumprod(OpContext& op) { return Running(op, kMultiply, 1); }
 Lowering LowerLogsumexp(OpContext& op) { return LogSumExp(op); }
 Lowering LowerVectorNorm(OpContext& op) { return VectorNorm(op); }
 

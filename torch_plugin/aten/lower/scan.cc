@@ -1,0 +1,177 @@
+// Running sums, products and extrema: scans along one dim, O(n). Sums, products and logcumsumexp accumulate in ATen's
+// acc_type (f64 for f32, f32 for half types; aten/src/ATen/AccumulateType.h) and round every element once.
+//
+// One long row is scanned in two passes, as blocks: the total of each block, the running total of those, then every block from
+// where it starts. The number of blocks follows from sizes alone, so any number of threads gives the same bits.
+#include <cmath>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "torch_plugin/aten/lower/reduce.h"
+
+namespace tenon::aten {
+namespace {
+
+using enum Opcode;
+using PT = PrimitiveType;
+
+constexpr int64_t kFewRows = 4;            // with more of them, rows are what threads share
+constexpr int64_t kLongScan = 128 << 10;   // elements in all that are worth a second pass
+constexpr int64_t kShortestBlock = 2 << 10;
+constexpr int64_t kMostBlocks = 256;
+
+PT AccumulatorOf(PT type) {
+  switch (type) {
+    case PT::kF16:
+    case PT::kBF16: return PT::kF32;
+    case PT::kF32: return PT::kF64;
+    case PT::kC64: return PT::kC128;
+    default: return type;
+  }
+}
+
+// The body of a scan, on slices of the dims without the scanned one: inputs' slices and carries -> outputs' slices and carries.
+using Body = std::function<Values(Builder& b, const Values& inputs, const Values& carries)>;
+
+// A scan of `inputs` along `axis`; the results are the outputs, then the last carries.
+Values Scan(OpContext& op, std::string_view name, const Values& inputs, const Values& starts, int64_t axis, const Body& body) {
+  Builder& b = op.b;
+  Builder inner(b.module()->AddComputation(std::string(name)));
+  inner.set_metadata(b.metadata());
+  Values args, carries;
+  for (const Instruction* x : inputs) {
+    DimVector slice(x->shape().dims().begin(), x->shape().dims().end());
+    slice.erase(slice.begin() + axis);
+    args.push_back(inner.Parameter(static_cast<int64_t>(args.size()), Shape(x->shape().element_type(), slice)));
+  }
+  for (const Instruction* c : starts) {
+    const int64_t number = static_cast<int64_t>(args.size() + carries.size());
+    carries.push_back(inner.Parameter(number, Shape(c->shape().element_type(), c->shape().dims())));
+  }
+  const Values made = body(inner, args, carries);
+  inner.computation()->set_root(inner.Tuple(made));
+  Attributes attrs;
+  attrs.set(Attr::kDimensions, std::vector<int64_t>{axis});
+  attrs.set(Attr::kToApply, inner.computation());
+  attrs.set(Attr::kNumCarries, static_cast<int64_t>(starts.size()));
+  Values operands = inputs;
+  operands.insert(operands.end(), starts.begin(), starts.end());
+  Instruction* scan = b.Make(kScan, operands, std::move(attrs));
+  Values results;
+  for (size_t k = 0; k < made.size(); ++k) results.push_back(b.GetTupleElement(scan, static_cast<int64_t>(k)));
+  return results;
+}
+
+DimVector Without(const Instruction* x, int64_t axis) {
+  DimVector dims(x->shape().dims().begin(), x->shape().dims().end());
+  dims.erase(dims.begin() + axis);
+  return dims;
+}
+
+// Joins two partial results; associative up to rounding, with the identity `start`.
+struct Join {
+  std::string_view name;
+  double start;
+  Instruction* (*apply)(Builder& b, Instruction* total, Instruction* x);
+};
+
+// Inclusive: the total up to and with each element, in `result`'s type. Exclusive: the total before it.
+Instruction* RunningTotal(OpContext& op, const Join& join, Instruction* x, Instruction* start, int64_t axis, PT result, bool inclusive) {
+  const PT type = start->shape().element_type();
+  return Scan(op, join.name, {x}, {start}, axis, [&](Builder& b, const Values& inputs, const Values& carries) {
+    Instruction* next = join.apply(b, carries[0], b.Convert(inputs[0], type));
+    return Values{b.Convert(inclusive ? next : carries[0], result), next};
+  })[0];
+}
+
+// Into how many blocks a scan of `n` steps over `rows` rows goes; 1: not at all.
+int64_t Blocks(int64_t n, int64_t rows) {
+  if (rows > kFewRows || n * rows < kLongScan) return 1;
+  for (int64_t blocks = std::min(kMostBlocks, n / kShortestBlock); blocks >= 16; --blocks) {
+    if (n % blocks == 0) return blocks;
+  }
+  return 1;
+}
+
+Instruction* BlockTotals(OpContext& op, const Join& join, Instruction* x, int64_t axis, PT type) {
+  Builder& b = op.b;
+  Builder body(b.module()->AddComputation(absl::StrCat(std::string(join.name), "_block")));
+  Instruction* total = body.Parameter(0, Shape::Scalar(type));
+  body.computation()->set_root(join.apply(body, total, body.Parameter(1, Shape::Scalar(type))));
+  return b.Reduce({b.Convert(x, type)}, {op.Scalar(type, join.start)}, {axis}, body.computation());
+}
+
+Lowering Running(OpContext& op, const Join& join) {
+  Builder& b = op.b;
+  Instruction* x = op.tensor(0);
+  if (x->shape().element_type() != op.result_type()) x = b.Convert(x, op.result_type());
+  if (Rank(x) == 0 || KnownEqual(x->shape().num_elements(), 0)) return Values{Shaped(op, x)};
+  const int64_t axis = op.axis(1, Rank(x));
+  const PT result = op.result_type(), type = AccumulatorOf(result);
+  const DimVector dims(x->shape().dims().begin(), x->shape().dims().end());
+  int64_t blocks = 1;
+  if (x->shape().num_elements().is_constant()) {
+    const int64_t n = dims[axis].constant();
+    blocks = Blocks(n, x->shape().num_elements().constant() / n);
+  }
+  if (blocks == 1) {
+    return Values{Shaped(op, RunningTotal(op, join, x, b.Full(type, Without(x, axis), join.start), axis, result, /*inclusive=*/true))};
+  }
+  DimVector split = dims;
+  split[axis] = dims[axis].constant() / blocks;
+  split.insert(split.begin() + axis, Dim(blocks));
+  x = b.Reshape(x, split);
+  Instruction* totals = BlockTotals(op, join, x, axis + 1, type);
+  Instruction* none = b.Full(type, Without(totals, axis), join.start);
+  Instruction* starts = RunningTotal(op, join, totals, none, axis, type, /*inclusive=*/false);
+  return Values{Shaped(op, b.Reshape(RunningTotal(op, join, x, starts, axis + 1, result, /*inclusive=*/true), dims))};
+}
+
+Instruction* Sum(Builder& b, Instruction* total, Instruction* x) { return b.Binary(kAdd, total, x); }
+Instruction* Product(Builder& b, Instruction* total, Instruction* x) { return b.Binary(kMultiply, total, x); }
+
+// log(exp(total) + exp(x)) as ATen's _log_add_exp_helper: of two equal infinities, that one; NaN stays.
+Instruction* LogSum(Builder& b, Instruction* total, Instruction* x) {
+  Instruction *low = b.Binary(kMinimum, x, total), *high = b.Binary(kMaximum, x, total);
+  Instruction* sum = b.Binary(kAdd, b.Unary(kLogPlusOne, b.Unary(kExponential, b.Binary(kSubtract, low, high))), high);
+  Instruction* infinite = b.Compare(b.Unary(kAbs, high), b.FullLike(high, INFINITY), "EQ");
+  return b.Select(b.Binary(kAnd, infinite, b.Compare(low, high, "EQ")), x, sum);
+}
+
+// The running extremum and its last position; every NaN is taken, and after one nothing else (ATen's cummax_cummin_helper).
+Lowering RunningExtremum(OpContext& op, bool max) {
+  Builder& b = op.b;
+  Instruction* x = op.tensor(0);
+  const PT type = x->shape().element_type();
+  if (Rank(x) == 0) return Values{x, b.Full(PT::kS64, {}, 0)};
+  if (KnownEqual(x->shape().num_elements(), 0)) return Values{x, b.Full(PT::kS64, x->shape().dims(), 0)};
+  const int64_t axis = op.axis(1, Rank(x));
+  const DimVector dims = Without(x, axis);
+  Instruction* start = b.BroadcastTo(LimitConstant(op, type, max), dims);
+  Instruction* position = b.Iota(Shape(PT::kS64, x->shape().dims()), axis);
+  const Values made = Scan(op, max ? "cummax" : "cummin", {x, position}, {start, b.Full(PT::kS64, dims, 0)}, axis,
+                           [&](Builder& c, const Values& inputs, const Values& carries) {
+                             Instruction* take = c.Compare(inputs[0], carries[0], max ? "GE" : "LE");
+                             if (IsFloat(type)) {
+                               take = c.Binary(kAnd, take, c.Compare(carries[0], carries[0], "EQ"));
+                               take = c.Binary(kOr, take, c.Compare(inputs[0], inputs[0], "NE"));
+                             }
+                             Instruction* best = c.Select(take, inputs[0], carries[0]);
+                             Instruction* at = c.Select(take, inputs[1], carries[1]);
+                             return Values{best, at, best, at};
+                           });
+  return Values{Shaped(op, made[0], 0), Shaped(op, made[1], 1)};
+}
+
+}  // namespace
+
+Lowering LowerCumsum(OpContext& op) { return Running(op, {"cumsum", 0, Sum}); }
+Lowering LowerCumprod(OpContext& op) { return Running(op, {"cumprod", 1, Product}); }
+Lowering LowerLogcumsumexp(OpContext& op) {
+  if (IsComplex(op.result_type())) return NotLowered("logcumsumexp of complex numbers");
+  return Running(op, {"logcumsumexp", -INFINITY, LogSum});
+}
+Lowering LowerCummax(OpContext& op) { return RunningExtremum(op, true); }
+Lowering LowerCummin(OpContext& op) { return RunningExtremum(op, false); }
+
+}  // namespace tenon::aten
