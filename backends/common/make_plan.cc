@@ -9,6 +9,7 @@
 #include "backends/common/contraction_index.h"
 #include "backends/common/elementwise.h"
 #include "backends/common/region.h"
+#include "backends/common/wide_sums.h"
 #include "hlo/check.h"
 
 namespace tenon {
@@ -56,6 +57,19 @@ bool OnScalars(const FusedKernel& f) {
                      [](const Instruction* op) { return HasGeneralRegion(*op); });
 }
 
+// Accumulator rows of all reductions.
+int64_t ColumnScratch(const FusedKernel& f, const KernelPlan& plan) {
+  const bool stretches = StretchOf(f, plan).has_value();
+  int64_t bytes = 0;
+  for (const Instruction* r : f.reduces) {
+    for (int64_t k = 0; k < r->operand_count() / 2; ++k) {
+      bytes += kColumnChunk * std::max(1, RegisterBytes(r->operand(k)->shape().element_type()));
+    }
+    if (stretches && HasWideTotal(*r)) bytes += kColumnChunk * RegisterBytes(PrimitiveType::kF64);
+  }
+  return bytes;
+}
+
 class Planner {
  public:
   Planner(const FusedKernel& fused, const CpuTarget& target) : f_(fused), target_(target) {}
@@ -83,6 +97,7 @@ class Planner {
       while (plan_.kind == PlanKind::kRow && plan_.unroll > 1 &&
              VectorExtentBelow(plan_.unroll * plan_.lanes))
         plan_.unroll /= 2;
+      if (plan_.kind == PlanKind::kColumn) plan_.scratch_bytes = ColumnScratch(f_, plan_);
     }
     Split();
     return std::move(plan_);
@@ -316,14 +331,6 @@ class Planner {
       plan_.phases[aliased ? last : PassOf(f_.roots[i])].roots.push_back(static_cast<int64_t>(i));
     }
     if (plan_.kind == PlanKind::kRow) ChooseKept();
-    if (plan_.kind == PlanKind::kColumn) {
-      for (const Instruction* r : f_.reduces) {
-        for (int64_t k = 0; k < r->operand_count() / 2; ++k) {
-          plan_.scratch_bytes +=
-              kColumnChunk * std::max(1, RegisterBytes(r->operand(k)->shape().element_type()));
-        }
-      }
-    }
   }
 
   // Full-shaped instructions that pass `p` computes, short of finished reductions.
@@ -566,6 +573,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
   if (phased == f.reduces.empty()) return bad("kind and reductions do not fit");
   if (phased && plan.loops.back().reduced != (plan.kind == PlanKind::kRow))
     return bad("row and column differ by the vector loop");
+  if (plan.kind == PlanKind::kColumn && plan.scratch_bytes < ColumnScratch(f, plan)) return bad("too little scratch");
   size_t reduces = 0;
   for (const PlanPhase& p : plan.phases) reduces += p.reduces.size();
   if (reduces != f.reduces.size()) return bad("a reduction in no phase");

@@ -1,6 +1,10 @@
 // kColumn: reductions across the vector loop. Accumulator rows live in scratch and every pass
 // streams whole row segments, eight rows at a time: reading one cache line per row and column
 // instead would be five times slower (TLB, prefetcher).
+#include <algorithm>
+#include <bit>
+
+#include "backends/common/wide_sums.h"
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
 #include "llvm/IR/Intrinsics.h"
@@ -17,7 +21,7 @@ constexpr int64_t kChunk =
 class ColumnKernel {
  public:
   ColumnKernel(KernelEmitter& e, const KernelPlan& plan)
-      : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops) {
+      : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops), stretch_(StretchOf(f_, plan)) {
     while (!plan.loops[first_reduced_].reduced) ++first_reduced_;
   }
 
@@ -79,22 +83,27 @@ class ColumnKernel {
   struct Accumulator {
     const Instruction* reduce;
     std::vector<KernelEmitter::InMemory> rows;  // per component
+    std::optional<KernelEmitter::InMemory> wide;  // totals of a long sum, in f64 (wide_sums.h)
   };
+
+  // A row of a chunk's columns, indexed by the column itself.
+  KernelEmitter::InMemory ScratchRow(PrimitiveType type) {
+    llvm::Type* element = StorageType(e_.context(), type);
+    Value* row = e_.ScratchPointer(scratch_);
+    scratch_ += kChunk * StorageBytes(type);
+    return {b().CreateGEP(element, row, b().CreateNeg(lo_)), e_.innermost(), column(), type};
+  }
 
   Accumulator Start(const Instruction* reduce) {
     Accumulator a{reduce};
     for (int64_t k = 0; k < reduce->operand_count() / 2; ++k) {
-      const PrimitiveType type = reduce->operand(k)->shape().element_type();
-      llvm::Type* element = StorageType(e_.context(), type);
-      Value* row = e_.ScratchPointer(scratch_);
-      scratch_ += kChunk * StorageBytes(type);
-      // Indexed by the column itself.
-      Value* base = b().CreateGEP(element, row, b().CreateNeg(lo_));
-      a.rows.push_back({base, e_.innermost(), column(), type});
+      a.rows.push_back(ScratchRow(reduce->operand(k)->shape().element_type()));
     }
+    if (stretch_.has_value() && HasWideTotal(*reduce)) a.wide = ScratchRow(PrimitiveType::kF64);
     Columns([&] {
       for (size_t k = 0; k < a.rows.size(); ++k)
         Store(a.rows[k], {.v = {e_.PartialStart(*reduce, static_cast<int>(k))}});
+      if (a.wide) Store(*a.wide, {.v = {b().CreateFPExt(e_.PartialStart(*reduce, 0), b().getDoubleTy())}});
     });
     return a;
   }
@@ -115,29 +124,71 @@ class ColumnKernel {
       });
     };
     if (accumulators.empty() && phase.roots.empty()) return;
-    ForLoops(e_, plan_, iteration_.vars, first_reduced_, inner, [&] {
-      Index row = iteration_.vars[inner];
-      const Dim extent = plan_.loops[inner].extent;
-      const int64_t step = plan_.unroll;
-      Value* n = e_.EmitDim(extent);
-      Value* whole = b().CreateAnd(n, e_.I64(-step));
-      if (step == 1 || (step & (step - 1)) != 0) whole = e_.I64(0);
-      const LaneMode outer = e_.mode();
-      if (step > 1 && extent.constant_or(step) >= step) {
-        LaneMode unrolled = outer;
-        unrolled.copies = static_cast<int>(step);
-        unrolled.unroll_var = row->var;
-        unrolled.unroll_step = 1;
-        e_.set_mode(unrolled);
-        e_.LoopOver(row, e_.I64(0), whole, step, rows);
-        e_.set_mode(outer);
-      } else {
-        whole = e_.I64(0);
-      }
-      if (!extent.is_constant() || extent.constant() % step != 0)
-        e_.LoopOver(row, whole, n, 1, rows);
-    });
+    const bool wide = std::any_of(accumulators.begin(), accumulators.end(), [](const Accumulator& a) { return a.wide.has_value(); });
+    if (!wide) {
+      ForLoops(e_, plan_, iteration_.vars, first_reduced_, inner,
+               [&] { Rows(e_.I64(0), e_.EmitDim(plan_.loops[inner].extent), rows); });
+    } else {
+      Stretches(rows, [&] {
+        for (Accumulator& a : accumulators) {
+          if (a.wide) AddToTotals(a);
+        }
+      });
+    }
     for (Accumulator& a : accumulators) FinishReduce(a);
+  }
+
+  // Iterations [lo, hi) of the innermost reduced loop, as many at once as the plan unrolls.
+  void Rows(Value* lo, Value* hi, const std::function<void()>& body) {
+    const size_t inner = plan_.loops.size() - 2;
+    Index row = iteration_.vars[inner];
+    const Dim extent = plan_.loops[inner].extent;
+    const int64_t step = plan_.unroll;
+    const bool unroll = step > 1 && std::has_single_bit(static_cast<uint64_t>(step)) && extent.constant_or(step) >= step;
+    Value* whole = lo;
+    if (unroll) {
+      whole = b().CreateAdd(lo, b().CreateAnd(b().CreateSub(hi, lo), b().getInt64(static_cast<uint64_t>(-step))));
+      const LaneMode outer = e_.mode();
+      LaneMode unrolled = outer;
+      unrolled.copies = static_cast<int>(step);
+      unrolled.unroll_var = row->var;
+      unrolled.unroll_step = 1;
+      e_.set_mode(unrolled);
+      e_.LoopOver(row, lo, whole, step, body);
+      e_.set_mode(outer);
+    }
+    // A stretch is a multiple of the step.
+    if (!unroll || !extent.is_constant() || extent.constant() % step != 0) e_.LoopOver(row, whole, hi, 1, body);
+  }
+
+  // The reduced loops around `body`, `flush` after every stretch.
+  void Stretches(const std::function<void()>& body, const std::function<void()>& flush) {
+    const size_t inner = plan_.loops.size() - 2, loop = stretch_->loop;
+    ForLoops(e_, plan_, iteration_.vars, first_reduced_, loop, [&] {
+      Value* n = e_.EmitDim(plan_.loops[loop].extent);
+      e_.Loop(e_.I64(0), n, e_.I64(stretch_->count), [&](Value* lo) {
+        Value* hi = Min(b().CreateAdd(lo, e_.I64(stretch_->count)), n);
+        if (loop == inner) {
+          Rows(lo, hi, body);
+        } else {
+          e_.LoopOver(iteration_.vars[loop], lo, hi, 1, [&] {
+            ForLoops(e_, plan_, iteration_.vars, loop + 1, inner,
+                     [&] { Rows(e_.I64(0), e_.EmitDim(plan_.loops[inner].extent), body); });
+          });
+        }
+        flush();
+      });
+    });
+  }
+
+  // Partial sums onto their totals; they start again.
+  void AddToTotals(const Accumulator& a) {
+    Columns([&] {
+      Value *partial = e_.LoadRaw(a.rows[0]).v[0], *total = e_.LoadRaw(*a.wide).v[0];
+      total = b().CreateFAdd(total, b().CreateFPExt(partial, total->getType()));
+      Store(*a.wide, {.v = {total}, .level = e_.innermost()});
+      Store(a.rows[0], {.v = {e_.PartialStart(*a.reduce, 0)}});
+    });
   }
 
   // The rows of one step among themselves as a tree, then onto the accumulator row.
@@ -173,6 +224,13 @@ class ColumnKernel {
   void FinishReduce(Accumulator& a) {
     const Instruction& reduce = *a.reduce;
     const int64_t n = reduce.operand_count() / 2;
+    if (a.wide) {
+      Columns([&] {
+        Value* total = e_.LoadRaw(*a.wide).v[0];
+        llvm::Type* narrow = e_.LoadRaw(a.rows[0]).v[0]->getType();
+        Store(a.rows[0], {.v = {b().CreateFPTrunc(total, narrow)}, .level = e_.innermost()});
+      });
+    }
     if (CombineOf(reduce) == Combine::kIdentity) {
       Columns([&] {
         std::vector<Value*> args;
@@ -196,6 +254,7 @@ class ColumnKernel {
   const FusedKernel& f_;
   const KernelPlan& plan_;
   Iteration iteration_;
+  const std::optional<Stretch> stretch_;
   size_t first_reduced_ = 0;
   int64_t scratch_ = 0;
   Value *lo_ = nullptr, *hi_ = nullptr;

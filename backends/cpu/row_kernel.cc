@@ -1,8 +1,12 @@
 // kRow: several passes over one row at a time; reductions along the vector loop end in a scalar per
 // row.
+#include <algorithm>
+
+#include "backends/common/wide_sums.h"
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
 #include "hlo/plant.h"
+#include "llvm/IR/Intrinsics.h"
 
 namespace tenon {
 
@@ -11,17 +15,18 @@ using llvm::Value;
 namespace {
 
 // Partial results of one reduction in one pass: per component and copy a vector, and a scalar for a
-// lane-by-lane tail.
+// lane-by-lane tail. Long sums have totals in f64 too (wide_sums.h): of the vectors, of the scalar.
 struct Partials {
   const Instruction* reduce;
   std::vector<std::vector<llvm::AllocaInst*>> vectors;  // [component][copy]
   std::vector<llvm::AllocaInst*> scalars;               // empty: tails are masked
+  llvm::AllocaInst *wide = nullptr, *wide_scalar = nullptr;  // nullptr: none
 };
 
 class RowKernel {
  public:
   RowKernel(KernelEmitter& e, const KernelPlan& plan)
-      : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops) {
+      : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops), stretch_(StretchOf(f_, plan)) {
     while (first_reduced_ < plan.loops.size() && !plan.loops[first_reduced_].reduced)
       ++first_reduced_;
   }
@@ -52,24 +57,90 @@ class RowKernel {
     for (int64_t k : phase.kept)
       kept.emplace_back(f_.order[static_cast<size_t>(k)],
                         RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
-    KernelEmitter::VectorLoopOptions options{plan_.lanes, plan_.unroll, plan_.masked_tail,
-                                             IsHeavy(f_)};
-    const size_t vector = plan_.loops.size() - 1;
-    ForLoops(e_, plan_, iteration_.vars, first_reduced_, vector, [&] {
-      e_.VectorLoop(iteration_.vars[vector], e_.I64(0), e_.EmitDim(plan_.loops[vector].extent),
-                    options, [&] {
-                      for (auto& [op, where] : kept) {
-                        Val v = e_.Eval(op, iteration_.IndexOf(e_.space(), f_, op->shape()));
-                        e_.StoreRaw(where.base, where.level, where.offset, where.type, v);
-                      }
-                      for (Partials& p : partials) Accumulate(p);
-                      StoreRoots(e_, iteration_, phase.roots);
-                      if (last) EmitChecks(e_, iteration_, Role::kFull);
-                    });
+    Stretches(partials, [&] {
+      for (auto& [op, where] : kept) {
+        Val v = e_.Eval(op, iteration_.IndexOf(e_.space(), f_, op->shape()));
+        e_.StoreRaw(where.base, where.level, where.offset, where.type, v);
+      }
+      for (Partials& p : partials) Accumulate(p);
+      StoreRoots(e_, iteration_, phase.roots);
+      if (last) EmitChecks(e_, iteration_, Role::kFull);
     });
     for (Partials& p : partials) FinishReduce(p);
     for (auto& [op, where] : kept)
       e_.DefineInMemory(op, iteration_.IndexOf(e_.space(), f_, op->shape()), 0, where);
+  }
+
+  // The reduced loops around `body`; partial results with a total are added to it after every stretch.
+  void Stretches(std::vector<Partials>& partials, const std::function<void()>& body) {
+    const size_t vector = plan_.loops.size() - 1;
+    const KernelEmitter::VectorLoopOptions options{plan_.lanes, plan_.unroll, plan_.masked_tail, IsHeavy(f_)};
+    auto along = [&](Value* lo, Value* hi) { e_.VectorLoop(iteration_.vars[vector], lo, hi, options, body); };
+    auto whole = [&] { along(e_.I64(0), e_.EmitDim(plan_.loops[vector].extent)); };
+    if (std::none_of(partials.begin(), partials.end(), [](const Partials& p) { return p.wide != nullptr; })) {
+      ForLoops(e_, plan_, iteration_.vars, first_reduced_, vector, whole);
+      return;
+    }
+    const size_t loop = stretch_->loop;
+    ForLoops(e_, plan_, iteration_.vars, first_reduced_, loop, [&] {
+      Value* n = e_.EmitDim(plan_.loops[loop].extent);
+      e_.Loop(e_.I64(0), n, e_.I64(stretch_->count), [&](Value* lo) {
+        Value* hi = b().CreateAdd(lo, e_.I64(stretch_->count));
+        hi = b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, hi, n);
+        if (loop == vector) {
+          along(lo, hi);
+        } else {
+          e_.LoopOver(iteration_.vars[loop], lo, hi, 1,
+                      [&] { ForLoops(e_, plan_, iteration_.vars, loop + 1, vector, whole); });
+        }
+        for (Partials& p : partials) {
+          if (p.wide != nullptr) AddToTotals(p);
+        }
+      });
+    });
+  }
+
+  // In all lanes.
+  Value* Wide(Value* scalar) {
+    return plan_.lanes > 1 ? SplatValue(b(), static_cast<unsigned>(plan_.lanes), scalar) : scalar;
+  }
+  Value* Load(llvm::AllocaInst* slot) { return b().CreateLoad(slot->getAllocatedType(), slot); }
+
+  // The copies among themselves as a tree, then onto the total. The partial results start again.
+  void AddToTotals(Partials& p) {
+    auto add = [&](llvm::AllocaInst* total, Value* partial) {
+      Value* wide = b().CreateFPExt(partial, total->getAllocatedType());
+      b().CreateStore(b().CreateFAdd(Load(total), wide), total);
+    };
+    Value* start = e_.PartialStart(*p.reduce, 0);
+    std::vector<Value*> copies;
+    for (llvm::AllocaInst* slot : p.vectors[0]) {
+      copies.push_back(Load(slot));
+      b().CreateStore(Wide(start), slot);
+    }
+    for (size_t width = copies.size(); width > 1; width /= 2) {
+      for (size_t i = 0; i < width / 2; ++i) copies[i] = b().CreateFAdd(copies[i], copies[i + width / 2]);
+    }
+    add(p.wide, copies[0]);
+    if (p.wide_scalar == nullptr) return;
+    add(p.wide_scalar, Load(p.scalars[0]));
+    b().CreateStore(start, p.scalars[0]);
+  }
+
+  // The total over lanes and tail, in the reduction's type.
+  Value* TotalOf(const Partials& p) {
+    Value* total = Load(p.wide);
+    for (int lanes = plan_.lanes; lanes > 1; lanes /= 2) {
+      llvm::SmallVector<int, 32> low, high;
+      for (int i = 0; i < lanes / 2; ++i) {
+        low.push_back(i);
+        high.push_back(lanes / 2 + i);
+      }
+      total = lanes == 2 ? b().CreateFAdd(ExtractLane(b(), total, 0), ExtractLane(b(), total, 1))
+                         : b().CreateFAdd(ShuffleValues(b(), total, total, low), ShuffleValues(b(), total, total, high));
+    }
+    if (p.wide_scalar != nullptr) total = b().CreateFAdd(total, Load(p.wide_scalar));
+    return b().CreateFPTrunc(total, e_.PartialStart(*p.reduce, 0)->getType());
   }
 
   // A row of `op` in scratch, by the position in the row.
@@ -93,9 +164,7 @@ class RowKernel {
     Partials p{reduce};
     for (int64_t k = 0; k < reduce->operand_count() / 2; ++k) {
       Value* start = e_.PartialStart(*reduce, static_cast<int>(k));
-      Value* wide = plan_.lanes > 1
-                        ? SplatValue(b(), static_cast<unsigned>(plan_.lanes), start)
-                        : start;
+      Value* wide = Wide(start);
       auto slot = [&](Value* v) {
         llvm::AllocaInst* a = e_.Alloca(v->getType());
         b().CreateStore(v, a);
@@ -104,6 +173,10 @@ class RowKernel {
       p.vectors.emplace_back();
       for (int c = 0; c < plan_.unroll; ++c) p.vectors.back().push_back(slot(wide));
       if (plan_.lanes > 1 && !plan_.masked_tail) p.scalars.push_back(slot(start));
+      if (!stretch_.has_value() || !HasWideTotal(*reduce)) continue;
+      Value* wide_start = b().CreateFPExt(start, b().getDoubleTy());
+      p.wide = slot(Wide(wide_start));
+      if (!p.scalars.empty()) p.wide_scalar = slot(wide_start);
     }
     return p;
   }
@@ -132,8 +205,14 @@ class RowKernel {
     }
   }
 
-  // A fixed tree: copies pairwise, then halves of the vector, then the tail, then the init value.
-  void FinishReduce(Partials& p) {
+  std::vector<Value*> Merge(const Instruction& reduce, const std::vector<Value*>& x, const std::vector<Value*>& y) {
+    std::vector<Value*> args = x;
+    args.insert(args.end(), y.begin(), y.end());
+    return e_.Apply(b(), *reduce.to_apply(), args, /*merging=*/true);
+  }
+
+  // A fixed tree: copies pairwise, then halves of the vector, then the tail.
+  std::vector<Value*> Merged(const Partials& p) {
     const Instruction& reduce = *p.reduce;
     const size_t n = p.vectors.size();
     std::vector<std::vector<Value*>> parts;  // [copy][component]
@@ -143,11 +222,7 @@ class RowKernel {
         parts.back().push_back(
             b().CreateLoad(p.vectors[k][c]->getAllocatedType(), p.vectors[k][c]));
     }
-    auto merge = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) {
-      std::vector<Value*> args = x;
-      args.insert(args.end(), y.begin(), y.end());
-      return e_.Apply(b(), *reduce.to_apply(), args, /*merging=*/true);
-    };
+    auto merge = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) { return Merge(reduce, x, y); };
     for (size_t width = parts.size(); width > 1; width /= 2) {
       for (size_t i = 0; i < width / 2; ++i) parts[i] = merge(parts[i], parts[i + width / 2]);
     }
@@ -171,11 +246,19 @@ class RowKernel {
         tail.push_back(b().CreateLoad(s->getAllocatedType(), s));
       total = merge(total, tail);
     }
+    return total;
+  }
+
+  // Then the init value.
+  void FinishReduce(Partials& p) {
+    const Instruction& reduce = *p.reduce;
+    const size_t n = p.vectors.size();
+    std::vector<Value*> total = p.wide != nullptr ? std::vector<Value*>{TotalOf(p)} : Merged(p);
     if (CombineOf(reduce) == Combine::kIdentity) {
       std::vector<Value*> init;
       for (size_t k = 0; k < n; ++k)
         init.push_back(e_.Eval(reduce.operand(static_cast<int64_t>(n + k)), {}).v[0]);
-      total = merge(init, total);
+      total = Merge(reduce, init, total);
     }
     const Shape& shape = reduce.shape().is_tuple() ? reduce.shape().element(0) : reduce.shape();
     IndexTuple index = iteration_.IndexOf(e_.space(), f_, shape);
@@ -187,6 +270,7 @@ class RowKernel {
   const FusedKernel& f_;
   const KernelPlan& plan_;
   Iteration iteration_;
+  const std::optional<Stretch> stretch_;
   size_t first_reduced_ = 0;
 };
 

@@ -1,0 +1,37 @@
+#include "backends/common/wide_sums.h"
+
+#include <algorithm>
+
+namespace tenon {
+namespace {
+
+// Additions in a row of one partial result. Columns have one partial result each, rows one per lane and copy, whose errors average.
+constexpr int64_t kRowChain = 64, kColumnChain = 16;
+
+}  // namespace
+
+bool HasWideTotal(const Instruction& reduce) {
+  if (reduce.operand_count() != 2 || CombineOf(reduce) != Combine::kIdentity || CombineOpcode(reduce) != Opcode::kAdd) return false;
+  const PrimitiveType type = reduce.shape().element_type();
+  return type == PrimitiveType::kF32 || type == PrimitiveType::kF64;
+}
+
+std::optional<Stretch> StretchOf(const FusedKernel& fused, const KernelPlan& plan) {
+  if (std::none_of(fused.reduces.begin(), fused.reduces.end(), [](const Instruction* r) { return HasWideTotal(*r); })) return std::nullopt;
+  const bool row = plan.kind == PlanKind::kRow;
+  const int64_t wanted = (row ? kRowChain * plan.lanes : kColumnChain) * plan.unroll;
+  int64_t inside = 1;  // iterations of the loops inside of the one looked at
+  for (size_t i = plan.loops.size(); i-- > 0;) {
+    if (!plan.loops[i].reduced) continue;
+    const Dim extent = plan.loops[i].extent;
+    // Up to two stretches are one: the error hardly differs.
+    if (!extent.is_constant() || extent.constant() > 2 * wanted / inside) {
+      int64_t count = std::max<int64_t>(1, wanted / inside);
+      return Stretch{i, count};
+    }
+    inside *= std::max<int64_t>(1, extent.constant());
+  }
+  return std::nullopt;
+}
+
+}  // namespace tenon
