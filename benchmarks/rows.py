@@ -30,6 +30,7 @@ class Row:
     loss: Callable[[Any], torch.Tensor] | None = None
     bar: tuple[str, float] | None = None  # (peer, factor): tenon <= factor * peer
     needs: tuple[str, ...] = ()  # further peers that the bar refers to
+    reads: int = 0  # bytes that a call must read: its time is compared with a plain read of as many
 
     def make(self) -> tuple[Callable, tuple]:
         torch.manual_seed(1234)
@@ -123,6 +124,11 @@ def _reduce_rows():
 @row("reduce_cols_4096x1024", "sum, mean, var over columns", bar=INDUCTOR)
 def _reduce_cols():
     return lambda x: (x.sum(0), x.mean(0), x.var(0)), (torch.randn(4096, 1024) + 1,)
+
+
+@row("sum_10M", "sum of 10M floats", bar=INDUCTOR, reads=40_000_000)
+def _sum():
+    return lambda x: x.sum(), (torch.randn(10_000_000),)
 
 
 @row("rms_rope_32x128x64", "RMSNorm + rotary", bar=INDUCTOR)

@@ -10,6 +10,8 @@ count has to be set before torch is loaded.
 """
 
 import argparse
+import concurrent.futures
+import ctypes
 import functools
 import json
 import os
@@ -63,6 +65,27 @@ def machine(threads: int) -> dict:
         "mmap_threshold": os.environ["MALLOC_MMAP_THRESHOLD_"],
         "time": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
+
+
+class ReadProbe:
+    """Reads `size` bytes with all threads at once: memchr of what isn't there, a share each."""
+
+    def __init__(self, size: int, threads: int):
+        libc = ctypes.CDLL(None)
+        libc.memchr.argtypes, libc.memchr.restype = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t], ctypes.c_void_p
+        self.buffer = ctypes.create_string_buffer(size)
+        ctypes.memset(self.buffer, 1, size)  # pages of its own
+        base, share = ctypes.addressof(self.buffer), size // threads
+        self.parts = [(base + i * share, share) for i in range(threads)]
+        self.read = lambda part: libc.memchr(part[0], 0, part[1])  # ctypes lets go of the GIL
+        self.pool = concurrent.futures.ThreadPoolExecutor(threads)
+
+    def timed(self, count: int) -> float:
+        """Seconds per read over `count` reads."""
+        began = time.perf_counter()
+        for _ in range(count):
+            list(self.pool.map(self.read, self.parts))
+        return (time.perf_counter() - began) / count
 
 
 class Step:
@@ -154,17 +177,23 @@ def measure(row, names: list[str], options, tick) -> dict:
         once = min(step.timed(1) for _ in range(3))
         counts[name] = max(1, int(options.block_ms / 1e3 / max(once, 1e-7)))
     blocks = {name: [] for name in names}
+    probe, reads = (ReadProbe(row.reads, options.threads), []) if row.reads else (None, [])
     for block in range(options.blocks):
         tick(f"{row.name}: block {block + 1} of {options.blocks}")
         for name in names[block % len(names) :] + names[: block % len(names)]:
             time.sleep(options.pause_ms / 1e3)
             steps[name].timed(1)
             blocks[name].append(steps[name].timed(counts[name]))
+        if probe:
+            probe.timed(1)
+            reads.append(probe.timed(max(1, counts[names[0]])))
     for name in names:
         entry = result["peers"][name]
         entry["median_ms"] = statistics.median(blocks[name]) * 1e3
         entry["min_ms"] = min(blocks[name]) * 1e3
         entry["blocks_ms"] = [value * 1e3 for value in blocks[name]]
+        if probe:  # of the bandwidth at which as many bytes are read
+            entry["read_share"] = statistics.median(reads) / statistics.median(blocks[name])
     result["bar"] = judge_bar(row, result["peers"])
     return result
 
@@ -190,7 +219,8 @@ def table(results: list[dict], names: list[str]):
         for name in names:
             if name != "eager":
                 entry = measured.get(name)
-                cells.append(f"{entry['median_ms'] / eager:.3f}" if entry else "-")
+                share = f" ({entry['read_share']:.0%} of reading)" if entry and "read_share" in entry else ""
+                cells.append(f"{entry['median_ms'] / eager:.3f}{share}" if entry else "-")
         bar = result["bar"]
         if bar is None:
             cells.append("-")

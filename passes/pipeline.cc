@@ -29,6 +29,7 @@ const std::vector<std::string>& DefaultPipeline() {
       "simplify",
       "cse",
       "assign-layout",
+      "split-reductions",
       "insert-copies",
       "fuse",
       "dce",

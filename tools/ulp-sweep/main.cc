@@ -172,6 +172,14 @@ std::string OldDocsLine(std::string_view name) {
   return "";
 }
 
+// What follows the table: measured by tools/dev/reduction_accuracy.py.
+std::string OtherDocs() {
+  std::ifstream in(kDocs);
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  const size_t at = text.find("\n# Accuracy of reductions");
+  return at == std::string::npos ? "" : text.substr(at);
+}
+
 std::string MarkdownRow(const Row& row) {
   std::string inputs =
       row.result.inputs >= int64_t{1} << 32 ? "all" : absl::StrCat(row.result.inputs);
@@ -200,7 +208,7 @@ std::string Markdown(const std::vector<Row>& rows, const Arguments& arguments) {
 }
 
 void WriteDocs(const std::vector<Row>& rows, const Arguments& arguments) {
-  std::string text = Markdown(rows, arguments);  // reads the old document
+  const std::string text = Markdown(rows, arguments) + OtherDocs();  // both read the old document
   std::ofstream(kDocs) << text;
 }
 

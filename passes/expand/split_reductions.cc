@@ -1,0 +1,276 @@
+// SplitReductions: a long reduction to one or few results becomes two, so that threads share it:
+//
+//   f32[] reduce(f32[10000000])  =>  f32[] reduce(f32[64] reduce(f32[64,156250] reshape(x)))
+//
+// The first leaves the physically outermost reduced dims (or a part of one) alone, about 64 pieces; the second takes those. The pieces
+// follow from shapes and layouts only, never from the number of threads: the same bits whatever that is. A dim without a
+// suitable divisor is cut into a main part and a rest.
+//
+// Only for reducers that are one commutative op, from a start that may be used more than once. Elementwise ops before the reduction
+// go behind the reshape, so that they still fuse with it. After assign-layout (what lies side by side must be known), before fuse.
+#include <algorithm>
+#include <optional>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "hlo/builder.h"
+#include "passes/control_flow.h"
+#include "passes/pass.h"
+
+namespace tenon {
+namespace {
+
+constexpr int64_t kLong = 128 << 10;        // elements that are worth a second kernel
+constexpr int64_t kPieces = 64;             // enough for any machine's threads
+constexpr int64_t kPieceElements = 8 << 10;  // at least
+constexpr int64_t kBlock = 64;              // columns that one thread takes at a time (codegen.md)
+constexpr int64_t kEnoughUnits = 8;         // what can be split without us
+constexpr int kMaxMoved = 64;               // elementwise ops taken behind one reshape
+
+// The op of a reducer that may be applied in any order and to any number of starts.
+std::optional<Opcode> ReorderableOp(const Instruction& reduce) {
+  if (reduce.opcode() != Opcode::kReduce || reduce.operand_count() != 2) return std::nullopt;
+  const Computation& c = *reduce.to_apply();
+  const Instruction* root = c.root();
+  if (c.instruction_count() != 3 || root->operand_count() != 2 || root->operand(0) == root->operand(1)) return std::nullopt;
+  if (root->operand(0)->opcode() != Opcode::kParameter || root->operand(1)->opcode() != Opcode::kParameter) return std::nullopt;
+  const PrimitiveType type = root->shape().element_type();
+  const bool wide = type == PrimitiveType::kF32 || type == PrimitiveType::kF64 || (!IsFloat(type) && !IsComplex(type));
+  const Instruction* start = reduce.operand(1);
+  auto starts_at = [&](double value) {
+    return start->opcode() == Opcode::kConstant && start->literal().GetAsDouble(0) == value;
+  };
+  switch (root->opcode()) {
+    case Opcode::kMaximum:
+    case Opcode::kMinimum: return IsComplex(type) ? std::nullopt : std::optional(root->opcode());
+    case Opcode::kAnd:
+    case Opcode::kOr: return root->opcode();
+    case Opcode::kAdd: return wide && starts_at(0) ? std::optional(root->opcode()) : std::nullopt;
+    case Opcode::kMultiply: return wide && starts_at(1) ? std::optional(root->opcode()) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+bool IsReduced(const Instruction& reduce, int64_t d) { return absl::c_linear_search(reduce.dimensions(), d); }
+
+// Pieces that the backend can share out as it is: rows, or blocks of columns.
+int64_t UnitsOf(const Instruction& reduce) {
+  const Shape& x = reduce.operand(0)->shape();
+  int64_t kept = 1, columns = 1;
+  bool minor = true;  // no reduced dim has been seen inside
+  for (int64_t d : x.minor_to_major()) {
+    if (KnownOne(x.dim(d))) continue;
+    if (IsReduced(reduce, d)) minor = false;
+    else (minor ? columns : kept) *= x.dim(d).constant();
+  }
+  return kept * ((columns + kBlock - 1) / kBlock);
+}
+
+// Its result is spread over as many elements again: all of it is one kernel that finds its rows in a cache.
+bool IsSpreadAgain(const Instruction& reduce) {
+  const Dim many = reduce.operand(0)->shape().num_elements();
+  std::vector<const Instruction*> queue = {&reduce};
+  for (size_t i = 0; i < queue.size() && i < 64; ++i) {
+    for (const Instruction* u : queue[i]->users()) {
+      if (!u->shape().is_array()) continue;
+      if (KnownEqual(u->shape().num_elements(), many)) return true;
+      if (u->IsElementwise() || u->family() == Family::kMovement) queue.push_back(u);
+    }
+  }
+  return false;
+}
+
+// Dim `dim` becomes two: `pieces` and the rest. Values that have the operand's dims, seen so.
+class SplitView {
+ public:
+  SplitView(Builder& b, const Shape& like, int64_t dim, int64_t pieces) : b_(b), like_(like), dim_(dim), pieces_(pieces) {}
+
+  Instruction* Of(Instruction* x) {
+    auto [it, inserted] = made_.try_emplace(x, nullptr);
+    if (!inserted) return it->second;
+    Instruction* seen = Elementwise(x);
+    if (seen == nullptr) seen = Splat(x);
+    if (seen == nullptr) seen = b_.Reshape(x, Dims(x->shape()));
+    seen->mutable_shape().set_layout(Layout(x->shape()));
+    return made_[x] = seen;
+  }
+
+ private:
+  DimVector Dims(const Shape& s) const {
+    DimVector dims(s.dims().begin(), s.dims().end());
+    dims[dim_] = s.dim(dim_).constant() / pieces_;
+    dims.insert(dims.begin() + dim_, Dim(pieces_));
+    return dims;
+  }
+  Permutation Layout(const Shape& s) const {
+    Permutation layout;
+    for (int64_t d : s.minor_to_major()) {
+      if (d >= dim_) layout.push_back(d + 1);
+      if (d <= dim_) layout.push_back(d);
+    }
+    return layout;
+  }
+
+  // Dear ops with other users are done once.
+  bool Moves(const Instruction& x) const {
+    if (!x.IsElementwise() || x.IsStateful() || !x.shape().is_array() || x.opcode() == Opcode::kBitcastConvert) return false;
+    if (!x.control_predecessors().empty() || !x.control_successors().empty()) return false;
+    const bool cheap = x.operand_count() > 1 && x.opcode() != Opcode::kDivide && x.opcode() != Opcode::kPower;
+    return x.user_count() == 1 || cheap || x.opcode() == Opcode::kConvert || x.opcode() == Opcode::kAbs ||
+           x.opcode() == Opcode::kNegate;
+  }
+  Instruction* Elementwise(Instruction* x) {
+    if (!Moves(*x) || ++moved_ > kMaxMoved) return nullptr;
+    std::vector<Instruction*> operands;
+    for (Instruction* o : x->operands()) operands.push_back(Shape::SameDims(o->shape(), like_) ? Of(o) : o);
+    b_.set_metadata(x->metadata());
+    return b_.Make(x->opcode(), operands, x->attrs(), Shape(x->shape().element_type(), Dims(x->shape())));
+  }
+  Instruction* Splat(Instruction* x) {
+    if (x->opcode() != Opcode::kBroadcast || !x->operand(0)->shape().is_scalar()) return nullptr;
+    return b_.Broadcast(x->operand(0), Dims(x->shape()), {});
+  }
+
+  Builder& b_;
+  const Shape like_;
+  const int64_t dim_, pieces_;
+  int moved_ = 0;
+  absl::flat_hash_map<Instruction*, Instruction*> made_;
+};
+
+// What the first reduction leaves: whole dims, then `pieces` parts of dim `split` (-1: of none).
+struct Cut {
+  std::vector<int64_t> whole;
+  int64_t split = -1, pieces = 1;
+};
+
+int64_t DivisorNear(int64_t n, int64_t wanted) {
+  for (int64_t p = wanted; p <= 4 * wanted && p < n; ++p) {
+    if (n % p == 0) return p;
+  }
+  for (int64_t p = wanted; p > std::max<int64_t>(1, wanted / 2); --p) {
+    if (n % p == 0) return p;
+  }
+  return wanted;  // with a rest
+}
+
+std::optional<Cut> CutOf(const Instruction& reduce) {
+  if (!ReorderableOp(reduce)) return std::nullopt;
+  const Shape& x = reduce.operand(0)->shape();
+  if (!x.is_static() || !x.has_layout()) return std::nullopt;
+  const int64_t elements = x.num_elements().constant(), units = UnitsOf(reduce);
+  if (elements < kLong || units >= (IsSpreadAgain(reduce) ? 2 : kEnoughUnits)) return std::nullopt;
+  int64_t wanted = std::min((kPieces + units - 1) / units, elements / units / kPieceElements);
+  Cut cut;
+  const Permutation layout = x.minor_to_major();
+  for (auto d = layout.rbegin(); d != layout.rend() && wanted > 1; ++d) {
+    const int64_t extent = x.dim(*d).constant();
+    if (!IsReduced(reduce, *d) || extent == 1) continue;
+    if (extent <= 2 * wanted) {
+      cut.whole.push_back(*d);
+    } else {
+      cut.split = *d;
+      cut.pieces = DivisorNear(extent, wanted);
+    }
+    wanted = extent <= 2 * wanted ? wanted / extent : 1;
+  }
+  if (cut.split < 0 && (cut.whole.empty() || cut.whole.size() == reduce.dimensions().size())) return std::nullopt;
+  return cut;
+}
+
+class Split {
+ public:
+  Split(Instruction* reduce, const Cut& cut) : reduce_(*reduce), cut_(cut), b_(reduce->parent()) { b_.set_metadata(reduce->metadata()); }
+
+  Instruction* Run() {
+    Instruction* x = reduce_.operand(0);
+    if (cut_.split < 0) return Second(Reduced(x, Without(cut_.whole)), cut_.whole);
+    const int64_t extent = x->shape().dim(cut_.split).constant(), part = extent / cut_.pieces;
+    if (part * cut_.pieces == extent) return Pieces(x);
+    const Permutation layout = x->shape().minor_to_major();
+    auto slice = [&](int64_t from, int64_t to) {
+      Instruction* s = b_.SliceDim(x, cut_.split, from, to);
+      s->mutable_shape().set_layout(layout);
+      return s;
+    };
+    Instruction* main = Pieces(slice(0, part * cut_.pieces));
+    Instruction* rest = Reduced(slice(part * cut_.pieces, extent), reduce_.dimensions());
+    rest->mutable_shape() = reduce_.shape();
+    Instruction* both = b_.Binary(*ReorderableOp(reduce_), main, rest);
+    both->mutable_shape() = reduce_.shape();
+    return both;
+  }
+
+ private:
+  std::vector<int64_t> Without(const std::vector<int64_t>& left) const {
+    std::vector<int64_t> dims;
+    for (int64_t d : reduce_.dimensions()) {
+      if (!absl::c_linear_search(left, d)) dims.push_back(d);
+    }
+    return dims;
+  }
+
+  Instruction* Reduced(Instruction* x, std::vector<int64_t> dims) {
+    Instruction* r = b_.Reduce({x}, {reduce_.operand(1)}, dims, reduce_.to_apply());
+    r->mutable_shape().set_layout(RowMajor(r->shape().rank()));
+    return r;
+  }
+
+  // `partial` has the kept dims and `left`, named as in the (split) operand: everything of `left` goes.
+  Instruction* Second(Instruction* partial, std::vector<int64_t> left) {
+    std::sort(left.begin(), left.end());
+    std::vector<int64_t> dims;
+    int64_t at = 0;
+    const int64_t shift = cut_.split < 0 ? 0 : 1;
+    for (int64_t d = 0; d < reduce_.operand(0)->shape().rank() + shift; ++d) {
+      const bool is_left = absl::c_linear_search(left, d);
+      const int64_t original = d - (shift == 1 && d > cut_.split ? 1 : 0);
+      if (!is_left && IsReduced(reduce_, original)) continue;
+      if (is_left) dims.push_back(at);
+      ++at;
+    }
+    Instruction* r = Reduced(partial, dims);
+    r->mutable_shape() = reduce_.shape();
+    return r;
+  }
+
+  Instruction* Pieces(Instruction* x) {
+    Instruction* seen = SplitView(b_, x->shape(), cut_.split, cut_.pieces).Of(x);
+    b_.set_metadata(reduce_.metadata());
+    auto renamed = [&](int64_t d) { return d + (d > cut_.split ? 1 : 0); };
+    std::vector<int64_t> left = {cut_.split}, first;
+    for (int64_t d : cut_.whole) left.push_back(renamed(d));
+    for (int64_t d : reduce_.dimensions()) {
+      if (d == cut_.split) first.push_back(d + 1);
+      else if (!absl::c_linear_search(cut_.whole, d)) first.push_back(renamed(d));
+    }
+    std::sort(first.begin(), first.end());
+    return Second(Reduced(seen, first), left);
+  }
+
+  const Instruction& reduce_;
+  const Cut& cut_;
+  Builder b_;
+};
+
+}  // namespace
+
+absl::StatusOr<bool> SplitReductions(Module& module, PassContext& context) {
+  bool changed = false;
+  for (Computation* c : ControlComputations(module)) {
+    for (Instruction* op : c->PostOrder()) {
+      const std::optional<Cut> cut = CutOf(*op);
+      if (!cut) continue;
+      context.Note("split-reductions", "split", *op,
+                   absl::StrCat(op->operand(0)->shape().num_elements().constant(), " elements to ",
+                                op->shape().num_elements().constant(), ": threads share it in pieces"));
+      Instruction* made = Split(op, *cut).Run();
+      c->ReplaceAndRemove(op, made);
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+}  // namespace tenon
