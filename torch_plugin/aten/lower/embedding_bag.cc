@@ -147,7 +147,8 @@ Lowering LowerEmbeddingBagBackward(OpContext& op) {
   Instruction *grad = b.Convert(op.tensor(0), math), *index = b.Convert(op.tensor(1), PT::kS64);
   Instruction* bag = b.Convert(op.tensor(2), PT::kS64);
   if (!grad->shape().is_static() || !index->shape().is_static()) return NotLowered("symbolic sizes");
-  const int64_t mode = op.integer(7), rows = op.result_dims()[0].constant();
+  if (op.boolean(6)) return NotLowered("scale_grad_by_freq of bags: ATen's kernel divides by the count of another row");
+  const int64_t mode = op.integer(7);
   Instruction* zeros = b.Full(math, op.result_dims(), 0);
   if (IsEmpty(grad) || IsEmpty(index)) return op.One(zeros);
   if (mode == kMax) {
@@ -164,10 +165,6 @@ Lowering LowerEmbeddingBagBackward(OpContext& op) {
   }
   Instruction* update = Take(op, grad, bag, 0);
   if (!op.is_none(8)) update = b.Binary(kMultiply, update, Rows(op, b.Convert(op.tensor(8), math), update));
-  if (op.boolean(6)) {  // scale_grad_by_freq
-    Instruction* uses = IntoBags(op, b.Full(math, {rows}, 0), index, b.Full(math, index->shape().dims(), 1), "add");
-    update = b.Binary(kDivide, update, Rows(op, Take(op, uses, index, 0), update));
-  }
   update = ZeroUnless(op, Counted(op, index, op.integer_or(9, -1)), update);
   return op.One(IntoBags(op, zeros, index, update, "add"));
 }
