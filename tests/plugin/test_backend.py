@@ -15,7 +15,8 @@ from conftest import ROOT
 from plugin.checking import same_as_eager
 
 pytestmark = pytest.mark.usefixtures("tenon")
-TIERS = ["native", "eager_program"]
+_EAGER = pytest.mark.by_aten(tier="eager_program", reason="asked for by the options")
+TIERS = ["native", pytest.param("eager_program", marks=_EAGER)]
 
 
 def _graphs(tenon):
@@ -40,6 +41,7 @@ def test_block_and_its_buffer(tier, train):
     same_as_eager(Block(), torch.randn(4, 7, 16), backend="tenon", train=train, options={"tier": tier})
 
 
+@pytest.mark.by_aten(tier="eager_program", reason="asked for by the options")
 def test_eager_program_is_bit_equal_to_eager(tenon):
     model, x = Block().eval(), torch.randn(4, 7, 16)
     compiled = torch.compile(model, backend="tenon", options={"tier": "eager_program"})
@@ -115,6 +117,7 @@ def test_dynamic_training():
         model.zero_grad()
 
 
+@pytest.mark.by_aten(tier="eager_program", reason="sets of sizes")
 def test_beyond_the_bound_runs_by_aten(tenon, monkeypatch):
     from torch_tenon import dynamic
 
@@ -130,6 +133,7 @@ def test_beyond_the_bound_runs_by_aten(tenon, monkeypatch):
     assert len(beyond) == 1 and beyond[0]["calls"] == 2
 
 
+@pytest.mark.by_aten(tier="eager_program", reason="symbolic number from Python")
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 def test_sizes_that_depend_on_data():
     x = torch.tensor([1.0, 0.0, 2.0, 0.0])
@@ -140,6 +144,7 @@ def test_sizes_that_depend_on_data():
 # --- what has no text -------------------------------------------------------------------------
 
 
+@pytest.mark.by_aten(tier="eager_program", reason="cond is called from Python")
 def test_higher_order_operator(tenon):
     def f(flag, x):
         return torch.cond(flag.sum() > 0, lambda t: t.sin() + 1, lambda t: t.cos(), (x,)) * 2
@@ -151,6 +156,7 @@ def test_higher_order_operator(tenon):
     assert any(s.startswith("python.") for g in _graphs(tenon) for s in g["aten_steps"])
 
 
+@pytest.mark.by_aten(tier="eager_program", reason="refuse_negative.* no ATen operator")
 def test_python_operator_and_its_exception():
     @torch.library.custom_op("tenon_tests::refuse_negative", mutates_args=())
     def refuse_negative(x: torch.Tensor) -> torch.Tensor:
@@ -167,7 +173,8 @@ def test_python_operator_and_its_exception():
     torch.testing.assert_close(compiled(x), x * 2 + 1)
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.by_aten(tier="eager_program", reason="ordered effect")
+@pytest.mark.parametrize("tier", ["native", "eager_program"])
 def test_aten_exceptions_are_eagers(tier):
     compiled = torch.compile(torch.linalg.cholesky, backend="tenon", options={"tier": tier})
     with pytest.raises(torch._C._LinAlgError):
@@ -198,6 +205,7 @@ def test_dump(tmp_path):
     assert any(n.endswith(".aten") for n in names), names
 
 
+@pytest.mark.by_aten(steps={"aten.tanh.default"})
 def test_disabled_lowering_is_an_aten_step(tenon):
     options = {"disable_lowering": ["aten.tanh.default"]}
     x = torch.randn(9)
@@ -237,8 +245,7 @@ def test_equal_graphs_share_an_executable_and_count_apart(tenon):
     first = tenon.compile_graph(graph, [x], fallback="allow")
     hits = tenon.stats()["cache"]["hits"]
     second = tenon.compile_graph(graph, [x], fallback="allow")
-    if _graphs(tenon)[-1]["tier"] == "native":
-        assert tenon.stats()["cache"]["hits"] == hits + 1
+    assert tenon.stats()["cache"]["hits"] == hits + 1
     first([x])
     second([x])
     second([x])
@@ -258,10 +265,9 @@ def test_explain(tenon):
     text, data = str(report), report.to_dict()
     assert "graphs" in text and "compile ms" in text
     assert data["graphs"][0]["nodes"]
-    if data["graphs"][0]["tier"] == "native":
-        assert "clusters" in text and data["graphs"][0]["library_calls"]
-        assert abs(sum(s["share"] for k in ("clusters", "library_calls", "aten_steps", "copies")
-                       for s in data["graphs"][0][k]) - 1) < 0.01  # fmt: skip
+    assert "clusters" in text and data["graphs"][0]["library_calls"]
+    assert abs(sum(s["share"] for k in ("clusters", "library_calls", "aten_steps", "copies")
+                   for s in data["graphs"][0][k]) - 1) < 0.01  # fmt: skip
 
 
 def test_log(caplog):

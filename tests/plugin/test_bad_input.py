@@ -143,6 +143,7 @@ def test_mode_is_accepted(tenon):
     torch.testing.assert_close(compiled(x), x + 1)
 
 
+@pytest.mark.by_aten(steps={"aten._linalg_svd.default"})
 def test_fallback_modes(tenon):
     def sorted_values(t):
         return torch.linalg.svdvals(t) + 1

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+pytestmark = pytest.mark.by_aten(steps={"aten.linalg_inv_ex.default"})
+
 
 def _compiled(tenon, function, *args):
     torch._dynamo.reset()

@@ -93,6 +93,7 @@ def test_two_inputs_that_share_memory(backend):
     same_as_eager(lambda a, b: a * 2 + b, base[:8], base[4:], backend=backend)
 
 
+@pytest.mark.by_aten(steps={"aten.as_strided_scatter.default"})
 def test_mutating_an_input_that_another_overlaps(backend):
     base = torch.randn(12)
 
@@ -132,6 +133,7 @@ def test_transposed_and_strided_views(backend):
         same_as_eager(lambda t: (t.sum(-1), t.reshape(-1) + 1), view, backend=backend)
 
 
+@pytest.mark.by_aten(steps={"aten.mul.Tensor", "aten.add.Tensor", "aten.view_as_real.default"})
 def test_conj_and_neg_views(backend):
     z = torch.complex(torch.randn(5), torch.randn(5))
     same_as_eager(lambda t: t.real * 2, z.conj(), backend=backend)

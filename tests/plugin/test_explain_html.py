@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+pytestmark = pytest.mark.by_aten(tier="any")
+
 
 def _document(page):
     return json.loads(re.search(r'<script type="application/json" id="report">(.*?)</script>', page, re.S)[1])

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+pytestmark = pytest.mark.by_aten(tier="any")  # each test says which tier it wants
+
 FAULTS = {  # fault -> what the reason says
     "invalid-ir": "invalid LLVM IR",
     "fatal-error": "injected fatal error",

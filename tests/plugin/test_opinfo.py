@@ -28,6 +28,8 @@ from torch_tenon.testing import compare
 NOT_NATIVE: dict[tuple[str, torch.dtype], str] = {
     ("aten.histc.default", torch.bfloat16): "eager counts in bfloat16, which stops at 256",
 }
+pytestmark = pytest.mark.by_aten(tier="any")  # says for itself what ran
+
 # Overloads whose values PyTorch leaves open: only dtype, shape and strides are compared.
 UNSPECIFIED = {
     "aten.empty.memory_format", "aten.empty_like.default", "aten.empty_strided.default",

@@ -111,19 +111,35 @@ class Lowerer {
   OpContext::Shared shared_;
 };
 
+std::string SourceOf(const Node& node) {
+  return node.source.empty() ? "" : absl::StrCat(" (", node.source, ")");
+}
+
+// " of aten.sgn.default (model.py:12)" for what a node makes, "" for an input or a constant.
+std::string MakerOf(const Graph& graph, ValueId v) {
+  for (const Node& node : graph.nodes) {
+    if (std::find(node.results.begin(), node.results.end(), v) != node.results.end())
+      return absl::StrCat(" of ", node.op, SourceOf(node));
+  }
+  return "";
+}
+
 // What no HLO program carries: the eager program takes the whole graph.
 absl::Status Lowerer::CheckSupported() const {
-  for (const GraphValue& value : graph_.values) {
-    if (value.meta.kind == Meta::Kind::kOther) {
-      return absl::UnimplementedError(absl::StrCat("%", value.name, " is ", value.meta.other));
-    }
-    if (value.meta.kind == Meta::Kind::kTensor && value.meta.device != "cpu") {
-      return absl::UnimplementedError(absl::StrCat("%", value.name, " is on device ", value.meta.device));
-    }
+  for (size_t v = 0; v < graph_.values.size(); ++v) {
+    const GraphValue& value = graph_.values[v];
+    const auto refuse = [&](const std::string& what) {
+      return absl::UnimplementedError(
+          absl::StrCat("%", value.name, MakerOf(graph_, static_cast<ValueId>(v)), " is ", what));
+    };
+    if (value.meta.kind == Meta::Kind::kOther) return refuse(value.meta.other);
+    if (value.meta.kind == Meta::Kind::kTensor && value.meta.device != "cpu")
+      return refuse("on device " + value.meta.device);
   }
   for (const Node& node : graph_.nodes) {
     if (!node.op.starts_with("aten.") && !OnlySymInts(graph_, node)) {
-      return absl::UnimplementedError(absl::StrCat("calls ", node.op, ", which is no ATen operator"));
+      return absl::UnimplementedError(
+          absl::StrCat("calls ", node.op, SourceOf(node), ", which is no ATen operator"));
     }
   }
   return absl::OkStatus();
@@ -219,7 +235,8 @@ absl::Status Lowerer::LowerMutation(const Node& node) {
   const ValueId input = alias_of_[target] >= 0 ? alias_of_[target] : target;
   const int64_t number = InputNumber(input);
   if (node.op != "aten.copy_.default" || number < 0) {
-    return absl::UnimplementedError(absl::StrCat("in-place ", node.op, " of what is no graph input"));
+    return absl::UnimplementedError(
+        absl::StrCat("in-place ", node.op, SourceOf(node), " of what is no graph input"));
   }
   SetProvenance(node);
   const Meta& meta = graph_.meta(input);

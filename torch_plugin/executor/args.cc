@@ -199,6 +199,10 @@ IValue ArgTemplate::Convert(const TenonArg& arg, const c10::Type& type,
       return c10::Device(arg.s);
     case TypeKind::ListType:
       return ConvertList(arg, *type.castRaw<c10::ListType>(), count);
+    case TypeKind::AnyType:  // functional collectives name their process group so
+      if (arg.kind == kString) return std::string(arg.s);
+      if (IsNumber(arg)) return ToScalar(arg);
+      break;
     default:
       break;
   }

@@ -105,9 +105,23 @@ PyObject* SetRecipes(PyObject* self, PyObject* sequence) {
   Py_RETURN_NONE;
 }
 
+PyObject* SetRerun(PyObject* self, PyObject* args) {
+  PyObject* callable;
+  int random, backward;
+  if (!PyArg_ParseTuple(args, "Opp", &callable, &random, &backward)) return nullptr;
+  Callee& callee = *Cast(self)->callee;
+  Py_XSETREF(callee.rerun, Py_NewRef(callable));
+  callee.random = random != 0;
+  callee.backward = backward != 0;
+  Py_RETURN_NONE;
+}
+
 int Traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Cast(self)->dict);
-  if (Cast(self)->callee != nullptr) Py_VISIT(Cast(self)->callee->constants);
+  if (Cast(self)->callee != nullptr) {
+    Py_VISIT(Cast(self)->callee->constants);
+    Py_VISIT(Cast(self)->callee->rerun);
+  }
   Py_VISIT(Py_TYPE(self));
   return 0;
 }
@@ -142,6 +156,7 @@ void Dealloc(PyObject* self) {
       tenon_executable_release(callee->executable);
     }
     Py_XDECREF(callee->constants);
+    Py_XDECREF(callee->rerun);
     delete callee;
   }
   type->tp_free(self);
@@ -152,6 +167,8 @@ PyMethodDef kMethods[] = {
     {"set_recipes", SetRecipes, METH_O,
      "How the graph's outputs come from the program's: k, or (of_input, k, sizes, strides, offset) "
      "for a view."},
+    {"set_rerun", SetRerun, METH_VARARGS,
+     "set_rerun(callable(inputs, reason or None) -> outputs, random, backward): what runs the graph by ATen alone."},
     {"info", Info, METH_NOARGS,
      "JSON: tier, reason, inputs, outputs, kernels, steps, memory, compile_ms, remarks."},
     {"report", Report, METH_NOARGS, "JSON: this graph's part of a report."},

@@ -79,16 +79,19 @@ bool Op::IsOnWrapper(const TenonOpCall& call, const at::Tensor& tensor) const {
 }
 
 // What kernels were compiled for is dtype, sizes and strides. A fake kernel's strides are sometimes
-// not the real kernel's: then a copy makes them so. Another dtype or size is an error.
+// not the real kernel's: then a copy makes them so. Another dtype or size is a ResultMismatch.
 at::Tensor Op::Fit(size_t index, at::Tensor tensor) const {
   const ExpectedResult& e = expected[index];
   if (e.ndim < 0) return tensor;
   tensor = tensor.resolve_conj().resolve_neg();
   const bool right = FromTorch(tensor.scalar_type()) == e.dtype && tensor.dim() == e.ndim &&
                      (!e.sized || tensor.sizes() == c10::IntArrayRef(e.sizes));
-  TORCH_CHECK(right, name, ": result ", index, " was compiled as ", tenon_dtype_name(e.dtype),
-              c10::IntArrayRef(e.sizes), ", the operator returned ", tensor.scalar_type(),
-              tensor.sizes());
+  if (!right) {
+    throw ResultMismatch({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+                         c10::str(name, ": result ", index, " was compiled as ", tenon_dtype_name(e.dtype),
+                                  c10::IntArrayRef(e.sizes), ", the operator returned ",
+                                  tenon_dtype_name(FromTorch(tensor.scalar_type())), tensor.sizes()));
+  }
   if (!e.sized || SameStrides(tensor, e.strides)) return tensor;
   at::Tensor copy = at::empty_strided(e.sizes, e.strides, tensor.options());
   copy.copy_(tensor);

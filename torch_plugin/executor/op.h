@@ -2,6 +2,7 @@
 // ("python.<id>").
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <torch/csrc/python_headers.h>
 
 #include "runtime/tenon_c.h"
@@ -13,6 +14,11 @@ namespace tenon::torch_host {
 void* PrepareOp(void* context, const TenonOpSpec* spec, char** error);
 void ReleaseOp(void* context, void* op);
 int CallOp(void* context, TenonOpCall* call);
+
+// What CallOp fails with when a result has another dtype or size than the program was compiled for.
+class ResultMismatch : public c10::Error {
+  using Error::Error;
+};
 
 // Python callables of graphs. A callable takes the operands and returns a tensor, None, or a list
 // or tuple of these. With the GIL.

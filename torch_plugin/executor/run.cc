@@ -1,6 +1,8 @@
 #include "torch_plugin/executor/run.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
@@ -9,11 +11,14 @@
 #include <torch/csrc/utils/object_ptr.h>
 #include <torch/csrc/utils/python_arg_parser.h>
 
+#include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <string_view>
 
 #include "torch_plugin/executor/gil.h"
 #include "torch_plugin/executor/host.h"
+#include "torch_plugin/executor/op.h"
 #include "torch_plugin/executor/tensor.h"
 
 namespace tenon::torch_host {
@@ -45,7 +50,9 @@ std::string WhatItIs(const c10::TensorImpl* impl) {
 
 class Run {
  public:
-  explicit Run(const Callee& callee) : callee_(callee) {}
+  explicit Run(Callee& callee)
+      : callee_(callee),
+        careful_(callee.rerun != nullptr && !callee.proven.load(std::memory_order_relaxed)) {}
   ~Run() {
     for (PyObject* object : objects_) Py_XDECREF(object);
     for (size_t i = 0; i < held_.size(); ++i) {
@@ -55,6 +62,8 @@ class Run {
 
   PyObject* operator()(PyObject* list) {
     if (!Take(list)) return nullptr;
+    if (callee_.given_up.load(std::memory_order_relaxed)) return Rerun(nullptr);
+    if (careful_ && callee_.random) random_state_ = RandomState();
     inputs_.resize(objects_.size());
     owned_.resize(objects_.size());
     for (size_t i = 0; i < objects_.size(); ++i) Read(i);
@@ -71,6 +80,7 @@ class Run {
                              &error);
     }
     if (code != TENON_OK) return Fail(code, error);
+    if (careful_) callee_.proven.store(true, std::memory_order_relaxed);
     PyObject* outputs = Outputs();
     return outputs == nullptr || callee_.recipes.empty() ? outputs : Assemble(outputs);
   }
@@ -121,7 +131,7 @@ class Run {
                 ": compiled for a dense CPU tensor, got ", WhatItIs(impl));
     in = Describe(impl);
     if (want.mutated) in.data = impl->mutable_data();  // a copy-on-write storage separates here
-    if (want.movable && Py_REFCNT(object) == 1 && impl->storage().nbytes() >= kMovableBytes) {
+    if (want.movable && !careful_ && Py_REFCNT(object) == 1 && impl->storage().nbytes() >= kMovableBytes) {
       Own(i, impl);
     } else if (want.framework) {
       Hold(i, impl);
@@ -179,9 +189,15 @@ class Run {
     const std::string message = error != nullptr ? error : "unknown error";
     tenon_string_free(error);
     if (code == TENON_HOST_ERROR) {
-      if (std::exception_ptr exception = TakeException()) std::rethrow_exception(exception);
+      if (std::exception_ptr exception = TakeException()) return FailedInHost(exception);
     }
-    if (code == TENON_CHECK_ERROR) {  // "IndexError: index 7 is out of bounds ..."
+    if (code == TENON_ERROR && callee_.backward && CanRerun()) return GiveUp(message);
+    if (code == TENON_CHECK_ERROR) {  // "IndexError: index out of range ..."
+      if (CanRerun()) {
+        PyObject* outputs = Rerun(nullptr);
+        if (outputs == nullptr || !callee_.random || random_state_.defined()) return outputs;
+        Py_DECREF(outputs);  // drawn from a generator that this run had moved already
+      }
       const size_t colon = message.find(": ");
       const std::string name = message.substr(0, colon);
       PyObject* type = name == "IndexError"          ? PyExc_IndexError
@@ -195,6 +211,41 @@ class Run {
     }
     PyErr_Format(PyExc_RuntimeError, "%s: %s", callee_.name.c_str(), message.c_str());
     return nullptr;
+  }
+
+  // Only a run that still has all its inputs, and that left them as they were, can be done again.
+  bool CanRerun() const {
+    return callee_.rerun != nullptr &&
+           std::none_of(objects_.begin(), objects_.end(), [](PyObject* o) { return o == nullptr; });
+  }
+  PyObject* FailedInHost(const std::exception_ptr& exception) {
+    try {
+      std::rethrow_exception(exception);
+    } catch (const ResultMismatch& mismatch) {
+      if (!CanRerun() || (callee_.random && !random_state_.defined())) throw;
+      return GiveUp(mismatch.what_without_backtrace());
+    }
+  }
+  PyObject* GiveUp(const std::string& reason) {
+    callee_.given_up.store(true, std::memory_order_relaxed);
+    return Rerun(reason.c_str());
+  }
+  PyObject* Rerun(const char* reason) {
+    if (random_state_.defined()) {
+      at::Generator generator = at::detail::getDefaultCPUGenerator();
+      std::lock_guard<std::mutex> lock(generator.mutex());
+      generator.set_state(random_state_);
+    }
+    THPObjectPtr list(PyList_New(static_cast<Py_ssize_t>(objects_.size())));
+    if (!list) return nullptr;
+    for (size_t i = 0; i < objects_.size(); ++i)
+      PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(objects_[i]));
+    return PyObject_CallFunction(callee_.rerun, "Oz", list.get(), reason);
+  }
+  static at::Tensor RandomState() {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    return generator.get_state();
   }
 
   PyObject* Outputs() {
@@ -230,12 +281,9 @@ class Run {
     }
     return list.release();
   }
+  // Through the dispatcher, so that the view has eager's base and shares its version counter.
   static at::Tensor ViewOf(const at::Tensor& base, const Callee::Recipe& r) {
-    at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
-        c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(), base.dtype());
-    view.unsafeGetTensorImpl()->set_sizes_and_strides(r.sizes, r.strides,
-                                                      base.storage_offset() + r.offset);
-    return view;
+    return at::as_strided(base, r.sizes, r.strides, base.storage_offset() + r.offset);
   }
 
   // By tenon::OutputKind.
@@ -261,7 +309,9 @@ class Run {
     }
   }
 
-  const Callee& callee_;
+  Callee& callee_;
+  const bool careful_;  // the run may have to be done again, so nothing is given away in it
+  at::Tensor random_state_;  // of ATen's generator before a careful run that draws from it
   c10::SmallVector<PyObject*, 32> objects_;  // NULL: owned by libtenon
   c10::SmallVector<c10::TensorImpl*, 32> held_;
   c10::SmallVector<TenonTensor, 32> inputs_;
@@ -272,7 +322,7 @@ class Run {
 
 }  // namespace
 
-PyObject* RunExecutable(const Callee& callee, PyObject* list) {
+PyObject* RunExecutable(Callee& callee, PyObject* list) {
   HANDLE_TH_ERRORS
   return Run(callee)(list);
   END_HANDLE_TH_ERRORS

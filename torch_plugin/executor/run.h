@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/python_headers.h>
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -44,10 +45,19 @@ struct Callee {
   std::vector<Output> outputs;
   std::vector<Recipe> recipes;    // empty: the program's outputs as they are
   PyObject* constants = nullptr;  // tuple
+
+  // What runs the graph by ATen alone: called with (list of inputs, reason or None), returns the graph's outputs. NULL: none.
+  // It has the last word when a compiled check fails (so the error is eager's), and every word from the run in which an
+  // operator's results turned out not to be what its fake kernel had said.
+  PyObject* rerun = nullptr;
+  bool random = false;    // draws numbers of ATen's generator
+  bool backward = false;  // its inputs are what a forward saved, maybe not as the fake kernels had it
+  std::atomic<bool> proven = false;    // a run went through, so operators return what was compiled for
+  std::atomic<bool> given_up = false;  // `rerun` takes every call
 };
 
 // `list` (a list or tuple of the inputs; a list is emptied) -> new list of outputs, or nullptr with
 // a Python error set.
-PyObject* RunExecutable(const Callee& callee, PyObject* list);
+PyObject* RunExecutable(Callee& callee, PyObject* list);
 
 }  // namespace tenon::torch_host

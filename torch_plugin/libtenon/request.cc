@@ -72,10 +72,15 @@ absl::StatusOr<std::shared_ptr<Executable>> CompileRequest(
                                                    constants.size(), " were given"));
   }
   if (!options.compile.dump_dir.empty()) {
-    std::error_code ignored;
-    std::filesystem::create_directories(options.compile.dump_dir, ignored);
-    std::ofstream(absl::StrCat(options.compile.dump_dir, "/", options.compile.dump_prefix, "aten"))
-        << aten::Print(graph);
+    const std::string path = absl::StrCat(options.compile.dump_dir, "/", options.compile.dump_prefix, "aten");
+    std::error_code failure;
+    std::filesystem::create_directories(options.compile.dump_dir, failure);
+    std::ofstream file(path);
+    file << aten::Print(graph);
+    if (!file.flush()) {
+      Log(host, 2, absl::StrCat("the dump of graph ", graph.name, " can't be written: ", path,
+                                failure ? absl::StrCat(": ", failure.message()) : ""));
+    }
   }
   const double parse_ms = watch.Ms();
   std::string reason = options.reason;

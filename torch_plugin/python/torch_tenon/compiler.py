@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+import threading
 import time
 import warnings
+import zlib
 from typing import Any, Callable, Sequence
 
 import torch
@@ -17,17 +20,25 @@ from .export import Exported, NotExpressible, count_nodes, export
 from .options import Options
 
 Compiled = Callable[[list], list]
+_TENSOR_INPUT = re.compile(r"^( *%\S+ = input )(?!symint |none$|other\().*$", re.MULTILINE)
+
+
+_C.set_logger(
+    lambda level, text: logger().log((logging.DEBUG, logging.INFO, logging.WARNING)[level], "%s", text)
+)
 
 
 class NotNative(RuntimeError):
-    """fallback="error" and something would not run natively."""
+    """fallback="error" and something would not run natively. `reasons`: overload, or "the graph" -> why."""
 
+    def __init__(self, message: str, reasons: dict[str, str]):
+        super().__init__(message)
+        self.reasons = reasons
 
-# ATen steps that count as native: the library's contraction or attention is the fast one.
-_BY_DESIGN = re.compile(
-    r"aten\.(mm|addmm|bmm|baddbmm|convolution|convolution_backward"
-    r"|_scaled_dot_product_\w+)\.\w+"
-)
+    @property
+    def failed(self) -> bool:
+        """The compile came to grief, rather than refused by name."""
+        return any(" failed: " in reason for reason in self.reasons.values())
 
 
 def compile_static(
@@ -36,23 +47,30 @@ def compile_static(
     options: Options,
     values: symbols.Values | None = None,
 ) -> Compiled:
-    """Graphs without symbols, or with `values` for all of them. Never fails but for fallback="error"."""
+    """Graphs without symbols, or with `values` for all of them. Never fails but for fallback="error":
+    whatever goes wrong is the reason why the graph runs from Python."""
     began = time.perf_counter()
     record = registry.new_record(kind, count_nodes(gm))
     name = f"{kind}_{record.id}"
     try:
         exported = export(gm, name, values)
-    except (NotExpressible, ValueError) as error:
-        return _run_from_python(gm, record, options, str(error))
+    except NotExpressible as error:
+        return run_from_python(gm, record, options, str(error))
+    except Exception as error:
+        return _failed(gm, record, options, "export", error)
     record.compile_ms["export"] = 1e3 * (time.perf_counter() - began)
     try:
-        executable = _compile(exported, options)
+        executable = _compile(exported, options, any_inputs=kind == "backward" and bool(exported.needs_eager))
+    except Exception as error:
+        return _failed(gm, record, options, "compile", error)
     finally:
         exported.release()
     record.attach(executable)
     record.compile_ms["total"] = 1e3 * (time.perf_counter() - began)
     if kind == "backward":
         executable.allow_early_release()
+    if record.tier == "native":
+        executable.set_rerun(Rerun(exported, record), _draws_random_numbers(gm), kind == "backward")
     _judge_fallback(record, options)
     logger().info(
         "%s: %s%s, %d nodes, %d kernels, %.1f ms", name, record.tier,
@@ -62,7 +80,9 @@ def compile_static(
     return executable
 
 
-def _compile(exported: Exported, options: Options):
+def _compile(exported: Exported, options: Options, any_inputs: bool = False):
+    """`any_inputs`: of an eager program, that takes tensors of any dtype and size. What a forward saved may
+    not be what its fake kernels had said."""
     told = options.for_compiler()
     told.setdefault("threads", torch.get_num_threads())
     if exported.needs_eager:
@@ -72,30 +92,72 @@ def _compile(exported: Exported, options: Options):
     if options.dump:
         told["dump_prefix"] = f"{exported.name}."
     with no_dispatch_modes():  # compilers are called under fake tensors; constants are real
-        executable = _C.compile(exported.text, json.dumps(told), exported.constants)
+        text = _TENSOR_INPUT.sub(r'\1other("any tensor")', exported.text) if any_inputs else exported.text
+        executable = _C.compile(text, json.dumps(told), exported.constants)
     if exported.recipes is not None:
         executable.set_recipes(exported.recipes)
     return executable
+
+
+class Rerun:
+    """A native graph by ATen alone. Called when one of its checks failed, so that the error is eager's
+    in every word, and, with a reason, from when it turned out to be compiled for what isn't so.
+    Thread-safe; compiled when first called."""
+
+    def __init__(self, exported: Exported, record: registry.GraphRecord):
+        self._text = zlib.compress(exported.text.encode(), 1)
+        self._name, self._constants, self._recipes = exported.name, exported.constants, exported.recipes
+        self._record = record
+        self._executable: Compiled | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, inputs: list, reason: str | None = None) -> list:
+        with self._lock:
+            if reason and not self._record.reason:
+                self._record.give_up(reason)
+                logger().warning("%s runs by ATen from now on: %s", self._name, reason)
+            if self._executable is None:
+                exported = Exported(zlib.decompress(self._text).decode(), self._name, self._constants,
+                                    recipes=self._recipes, needs_eager="run again by ATen")  # fmt: skip
+                self._executable = _compile(exported, Options(), any_inputs=True)
+        return self._executable(inputs)
+
+
+def _draws_random_numbers(gm: fx.GraphModule) -> bool:
+    return any(torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ()) for n in gm.graph.nodes)
 
 
 def _judge_fallback(record: registry.GraphRecord, options: Options) -> None:
     if options.fallback == "allow" or options.tier == "eager_program":
         return
     if record.tier != "native":
+        reasons = {"the graph": record.reason}
         problem = f"the graph runs by ATen: {record.reason}; its ops: {', '.join(record.nodes)}"
     else:
-        calls = [s for s in record.info.get("steps", ()) if s["kind"] == "call"]
-        strays = {s["op"]: s["reason"] for s in calls if not _BY_DESIGN.fullmatch(s["op"])}
+        strays: dict[tuple[str, str], list[str]] = {}  # (op, reason) -> where
+        for step in record.framework_steps():
+            where = strays.setdefault((step["op"], step["reason"]), [])
+            where += [step["source"]] if step["source"] and step["source"] not in where else []
         if not strays:
             return
-        problem = "; ".join(f"{op}: {reason}" for op, reason in strays.items())
+        reasons = {op: reason for op, reason in strays}
+        place = lambda where: f" ({', '.join(where[:3])}{', ...' * (len(where) > 3)})" if where else ""
+        problem = "; ".join(f"{op}{place(where)}: {reason}" for (op, reason), where in strays.items())
     message = f"tenon: {record.kind} graph {record.id} doesn't run natively: {problem}"
     if options.fallback == "error":
-        raise NotNative(message)
+        raise NotNative(message, reasons)
     warnings.warn(message, stacklevel=2)
 
 
-def _run_from_python(
+def _failed(
+    gm: fx.GraphModule, record: registry.GraphRecord, options: Options, phase: str, error: Exception
+) -> Compiled:
+    reason = f"the {phase} failed: {str(error) or type(error).__name__}"
+    logger().warning("%s_%d: %s", record.kind, record.id, reason, exc_info=error)
+    return run_from_python(gm, record, options, reason)
+
+
+def run_from_python(
     gm: fx.GraphModule, record: registry.GraphRecord, options: Options, reason: str
 ) -> Compiled:
     """What the text can't say runs node by node from Python, as backend="aot_eager" would."""

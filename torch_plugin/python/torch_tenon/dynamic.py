@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import Any
+from typing import Any, Callable
 
 import sympy
 import torch
@@ -12,65 +12,97 @@ from torch import fx
 
 from . import registry, symbols
 from ._torch_private import logger
-from .compiler import Compiled, PythonProgram, compile_static
+from .compiler import Compiled, PythonProgram, compile_static, run_from_python
 from .export import count_nodes
 from .options import Options
 
 MAX_SPECIALIZATIONS = 64
 
 
+_Reader = Callable[[list], int]
+
+
 def symbolic_inputs(gm: fx.GraphModule) -> bool:
     """True if a placeholder's value or meta depends on a symbol."""
-    return any(_symbols_of(node.meta.get("val")) for node in gm.graph.find_nodes(op="placeholder"))
+    return bool(_mentioned(gm))
 
 
-def _symbols_of(value: Any) -> set[sympy.Symbol]:
+def _symbols_of(value: Any, offset: bool = True) -> set[sympy.Symbol]:
     if symbols.is_symbolic(value):
         return set(symbols.expression(value).free_symbols)
+    if isinstance(value, (list, tuple)):
+        return set().union(*(_symbols_of(v, offset) for v in value))
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
         return set()
-    sizes = (*value.shape, *value.stride(), value.storage_offset())
+    sizes = (*value.shape, *value.stride(), *([value.storage_offset()] if offset else []))
     return set().union(*(_symbols_of(s) for s in sizes))
 
 
+def _mentioned(gm: fx.GraphModule) -> set[sympy.Symbol]:
+    return set().union(*(_symbols_of(n.meta.get("val")) for n in gm.graph.find_nodes(op="placeholder")))
+
+
+def _needed(gm: fx.GraphModule) -> set[sympy.Symbol]:
+    """The symbols that the graph's meaning depends on: not those that are only some tensor's offset in its
+    storage, since the offset comes with the data pointer, unless an operator counts from the storage's start."""
+    absolute = any("as_strided" in str(n.target) or "storage_offset" in str(n.target) for n in gm.graph.nodes)
+    needed = set()
+    for node in gm.graph.nodes:
+        if not _is_unused_number(node):
+            needed |= _symbols_of(node.meta.get("val"), offset=absolute)
+    return needed
+
+
+def _is_unused_number(node: fx.Node) -> bool:
+    return node.op == "placeholder" and not node.users and symbols.is_symbolic(node.meta.get("val"))
+
+
 class DynamicGraph:
-    """Dispatches on the values of the graph's symbols. At most MAX_SPECIALIZATIONS are compiled; any
-    further sizes run from Python. Thread-safe; a size is compiled once, and other sizes don't wait for it."""
+    """Dispatches on what the graph depends on: SymInts, sizes and strides of its inputs, and their offsets
+    where an operator asks for them. At most MAX_SPECIALIZATIONS are compiled; any further sizes run from Python. Thread-safe; a
+    size is compiled once, and other sizes don't wait for it."""
 
     def __init__(self, gm: fx.GraphModule, kind: str, options: Options):
         self._boxed_call = True  # on the instance, since functools.wraps copies that
         self._gm, self._kind, self._options = gm, kind, options
-        self._readers = _readers(gm)
+        needed = _needed(gm)
+        self._readers = _readers(gm, needed)
+        self._ignored = {symbol: 0 for symbol in _mentioned(gm) - needed}  # any value will do
         self._compiled: dict[tuple[int, ...], Compiled] = {}
         self._in_flight: dict[tuple[int, ...], threading.Event] = {}
         self._lock = threading.Lock()
-        self._beyond: PythonProgram | None = None
+        self._from_python: dict[str, PythonProgram] = {}  # reason -> the graph run so
+        self._unused = [k for k, node in enumerate(gm.graph.find_nodes(op="placeholder")) if _is_unused_number(node)]
 
     @property
     def specializations(self) -> int:
         return len(self._compiled)
 
     def __call__(self, inputs: list) -> list:
-        key = tuple(read(inputs) for _, read in self._readers)
+        for index in self._unused:
+            inputs[index] = 0  # it may be no number but the id of a jagged tensor's lengths
+        key = tuple([read(inputs) for _, read in self._readers])
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._get(key)
         return compiled(inputs)
 
     def _get(self, key: tuple[int, ...]) -> Compiled:
+        if not all(isinstance(number, int) for number in key):
+            return self._python_program("a size is a jagged tensor's")
         while True:
             with self._lock:
                 if key in self._compiled:
                     return self._compiled[key]
                 if len(self._compiled) + len(self._in_flight) >= MAX_SPECIALIZATIONS:
-                    return self._python_program()
+                    return self._python_program(f"more than {MAX_SPECIALIZATIONS} sets of sizes", warn=True)
                 event = self._in_flight.get(key)
                 if event is None:
                     self._in_flight[key] = threading.Event()
                     break
             event.wait()  # another thread compiles this size; if it fails, we try
         try:
-            values = dict(zip((symbol for symbol, _ in self._readers), key))
+            values = self._ignored | solve(dict(zip((expression for expression, _ in self._readers), key)))
             logger().info("%s graph: compiling for %s", self._kind, values)
             compiled = compile_static(self._gm, self._kind, self._options, values)
             with self._lock:
@@ -80,40 +112,58 @@ class DynamicGraph:
             with self._lock:
                 self._in_flight.pop(key).set()
 
-    def _python_program(self) -> Compiled:
-        if self._beyond is None:
-            reason = f"more than {MAX_SPECIALIZATIONS} sets of sizes"
-            warnings.warn(f"tenon: a {self._kind} graph has seen {reason}; others run by ATen", stacklevel=4)
+    def _python_program(self, reason: str, warn: bool = False) -> Compiled:
+        program = self._from_python.get(reason)
+        if program is None:
+            if warn:
+                warnings.warn(f"tenon: the {self._kind} graph has seen {reason}; others run by ATen", stacklevel=4)
             record = registry.new_record(self._kind, count_nodes(self._gm))
-            record.reason = reason
-            self._beyond = PythonProgram(self._gm, record)
-        return self._beyond
+            program = run_from_python(self._gm, record, self._options, reason)
+            self._from_python[reason] = program
+        return program
 
 
-def _readers(gm: fx.GraphModule) -> list[tuple[sympy.Symbol, Any]]:
-    """For each symbol of the inputs how to read its value from the call's inputs."""
-    found: dict[sympy.Symbol, Any] = {}
-    wanted: set[sympy.Symbol] = set()
+def _readers(gm: fx.GraphModule, wanted: set[sympy.Symbol]) -> list[tuple[sympy.Basic, _Reader]]:
+    """How to read from the call's inputs what tells the values of the `wanted` symbols: a symbol itself
+    where some number is it, else every expression that it is part of."""
+    found: dict[sympy.Basic, _Reader] = {}
     for index, node in enumerate(gm.graph.find_nodes(op="placeholder")):
-        value = node.meta.get("val")
-        wanted |= _symbols_of(value)
-        for expression, read in _numbers(index, value):
-            if expression.is_Symbol:
+        for expression, read in () if _is_unused_number(node) else _numbers(index, node.meta.get("val")):
+            if expression.free_symbols & wanted:
                 found.setdefault(expression, read)
-    missing = wanted - found.keys()
-    if missing:
-        raise ValueError(f"no input is {', '.join(sorted(map(str, missing)))}")
-    return sorted(found.items(), key=lambda item: str(item[0]))
+    plain = {e for e in found if e.is_Symbol}
+    needed = [e for e in found if e in plain or e.free_symbols - plain]
+    return sorted(((e, found[e]) for e in needed), key=lambda item: str(item[0]))
 
 
 def _numbers(index: int, value: Any):
     if symbols.is_symbolic(value):
         yield symbols.expression(value), lambda inputs: inputs[index]
     elif isinstance(value, torch.Tensor) and value.layout == torch.strided:
+        numbers = []
         for axis in range(value.dim()):
-            for number, read in (
-                (value.shape[axis], lambda inputs, axis=axis: inputs[index].shape[axis]),
-                (value.stride()[axis], lambda inputs, axis=axis: inputs[index].stride(axis)),
-            ):
-                if symbols.is_symbolic(number):
-                    yield symbols.expression(number), read
+            numbers.append((value.shape[axis], lambda inputs, axis=axis: inputs[index].shape[axis]))
+            numbers.append((value.stride()[axis], lambda inputs, axis=axis: inputs[index].stride(axis)))
+        numbers.append((value.storage_offset(), lambda inputs: inputs[index].storage_offset()))
+        for number, read in numbers:
+            if symbols.is_symbolic(number):
+                yield symbols.expression(number), read
+
+
+def solve(known: dict[sympy.Basic, int]) -> symbols.Values:
+    """`known` and, where an expression has one symbol without a value and is linear in it, that symbol's
+    value. What stays unknown is an error only where the graph needs it (symbols.evaluate)."""
+    values = dict(known)
+    progress = True
+    while progress:
+        progress = False
+        for expression, number in known.items():
+            expression = sympy.sympify(expression.xreplace({k: v for k, v in values.items() if k.is_Symbol}))
+            if len(expression.free_symbols) != 1:
+                continue
+            (symbol,) = expression.free_symbols
+            slope = expression.diff(symbol)
+            if slope.is_Integer and slope != 0 and (number - expression.subs(symbol, 0)) % slope == 0:
+                values[symbol] = int((number - expression.subs(symbol, 0)) / slope)
+                progress = True
+    return values

@@ -163,7 +163,8 @@ class _Exporter:
         outputs = node.args[0]
         if not isinstance(outputs, (list, tuple)):
             raise NotExpressible("the graph's output is no list or tuple")
-        self.lines.append(f"return ({', '.join(self._returned(o) for o in self.plan.direct)})")
+        returned = [self._returned(k, o) for k, o in enumerate(self.plan.direct)]
+        self.lines.append(f"return ({', '.join(returned)})")
 
     def _recipe(self, recipe: Any) -> Any:
         if isinstance(recipe, int):
@@ -177,18 +178,21 @@ class _Exporter:
         sizes, strides = tuple(map(number, value.shape)), tuple(map(number, value.stride()))
         return (is_input, list(places).index(base), sizes, strides, offset)
 
-    def _returned(self, value: Any) -> str:
+    def _returned(self, index: int, value: Any) -> str:
         if value in self.tokens:
             return "none"
         if isinstance(value, fx.Node) and (value, None) in self.names:
             return "none" if value.meta.get("val", None) is None else f"%{self.names[value, None]}"
-        if isinstance(value, fx.Node):
-            value = value.meta["val"]
+        node = value
+        if isinstance(node, fx.Node):
+            value = node.meta.get("val", None)
+            if isinstance(value, (torch.Tensor, list, tuple)):
+                raise NotExpressible(f"output {index} of the graph is {_unnamed(node)}")
         if value is None:
             return "none"
         if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
             return f"sym({self._size(value)})"
-        raise NotExpressible(f"the graph returns {type(value).__name__}")
+        raise NotExpressible(f"output {index} of the graph is of type {type(value).__name__}; wanted a tensor")
 
     # Calls.
 
@@ -247,7 +251,7 @@ class _Exporter:
 
     def _operand(self, node: fx.Node) -> str:
         if (node, None) not in self.names:
-            raise NotExpressible(f"{node.name} ({_target_name(node.target)}) is used as a tensor")
+            raise NotExpressible(f"an operand is {_unnamed(node)}")
         return self.names[node, None]
 
     def _arg(self, value: Any) -> str:
@@ -312,6 +316,18 @@ class _Exporter:
         strides = ",".join(self._size(s) for s in value.stride())
         offset = self._size(value.storage_offset())
         return f"{_DTYPES[value.dtype]}[{sizes}]{{{strides}}}" + ("" if offset == "0" else f"+{offset}")
+
+
+def _unnamed(node: fx.Node) -> str:
+    """What a node is that should be one tensor of the text and isn't: whose result, of what kind, where."""
+    maker, path = node, ""
+    while maker.target is operator.getitem:
+        maker, path = maker.args[0], f"[{maker.args[1]}]{path}"
+    value = node.meta.get("val", None)
+    kind = "a tuple" if isinstance(value, (list, tuple)) else "inside a tuple" if path.count("[") > 1 else "no tensor"
+    source = _last_frame(maker.stack_trace or "")
+    where = f" ({source})" if source else ""
+    return f"result{path} of {_target_name(maker.target)}{where}, which is {kind}; wanted a tensor by itself"
 
 
 def _why_other(value: torch.Tensor) -> str:

@@ -10,6 +10,10 @@ import weakref
 from typing import Any
 
 
+# How the reasons of such steps start; torch_plugin/aten/aten.def says which ops these are.
+_BY_DESIGN = ("library", "random")
+
+
 class GraphRecord:
     """One graph: what was compiled, and its runs since the last reset. Thread-safe."""
 
@@ -35,6 +39,16 @@ class GraphRecord:
         self.compile_ms.update(self.info["compile_ms"])
         self._executable = weakref.ref(executable)
         executable.record = self
+
+    def framework_steps(self) -> list[dict[str, Any]]:
+        """The steps {"op", "reason", "source", ...} that ATen runs, as planned, but for those by design: the library's
+        contraction, convolution or attention is the fast one, and only ATen's generator has its bits."""
+        calls = [step for step in self.info.get("steps", ()) if step["kind"] == "call"]
+        return [step for step in calls if not step["reason"].startswith(_BY_DESIGN)]
+
+    def give_up(self, reason: str) -> None:
+        """The compiled program isn't used any more."""
+        self.tier, self.reason = "eager_program", reason
 
     def retire(self, stats: str) -> None:
         self._last_words = json.loads(stats)
@@ -96,14 +110,22 @@ class GraphRecord:
 
 
 _lock = threading.Lock()
+_made = 0
 _records: dict[int, GraphRecord] = {}
 
 
 def new_record(kind: str, nodes: dict[str, int]) -> GraphRecord:
     record = GraphRecord(kind, nodes)
+    global _made
     with _lock:
         _records[record.id] = record
+        _made += 1
     return record
+
+
+def count() -> int:
+    """Graphs so far in this process, the forgotten ones included."""
+    return _made
 
 
 def records() -> list[GraphRecord]:

@@ -9,7 +9,7 @@ import torch
 
 from ._torch_private import free_unbacked_symbols
 
-Values = dict[sympy.Symbol, int]  # symbol -> value
+Values = dict[sympy.Basic, int]  # symbols, and expressions that are known as a whole -> value
 
 
 def is_symbolic(value: Any) -> bool:
