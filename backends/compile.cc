@@ -99,6 +99,7 @@ class Compilation {
     }
     if (options_.inject_fault == "pass-crash") throw InternalError("injected crash in a pass");
     const absl::Status status = RunPipeline(module_, context, pipeline, &pass_timings_).status();
+    if (options_.sabotage.module) options_.sabotage.module(module_);
     timer_.Done("passes");
     return status;
   }
@@ -139,6 +140,7 @@ class Compilation {
 
   Program Finish() {
     Program program = std::move(built_.program);
+    if (options_.sabotage.program) options_.sabotage.program(program);
     for (const Remark& r : remarks_) program.remarks.push_back(r.ToJson());
     program.compile_ms = std::move(phases_);
     if (reports()) program.report = report_.Finish(module_, pass_timings_, code_);

@@ -34,6 +34,11 @@ struct CompileOptions {
   std::function<absl::StatusOr<Literal>(const Instruction&, absl::Span<const Literal>)> evaluate;
   // Tests: "invalid-ir", "fatal-error", "llvm-crash", "unresolved-symbol", "pass-crash": the failure to inject.
   std::string inject_fault;
+  // Tests: planted bugs (tools/lab/plant.h). Changes the module after the passes, and the program, as a wrong pass or backend would.
+  struct Sabotage {
+    std::function<void(Module&)> module;
+    std::function<void(Program&)> program;
+  } sabotage;
   // What distinguishes two compilations of one module, printed canonically (goes into the cache key).
   std::string Key() const;
 };

@@ -29,7 +29,8 @@ struct Buffer {
     if (!s.is_array()) return;
     sizes = s.constant_dims();
     for (Dim d : s.strides()) strides.push_back(d.constant());
-    bytes.resize(std::max<int64_t>(1, s.byte_size().constant()));
+    // Not zeros: what is never stored shows.
+    bytes.resize(std::max<int64_t>(1, s.byte_size().constant()), std::byte{0xfb});
   }
 
   TenonTensor Tensor() {

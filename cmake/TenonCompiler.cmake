@@ -23,9 +23,6 @@ target_compile_definitions(tenon_options INTERFACE TENON_VERSION="${PROJECT_VERS
 target_compile_options(tenon_options INTERFACE
   -Wall -Wextra -Werror=return-type -Wno-unused-parameter -Wno-missing-field-initializers
   -ffp-contract=off)
-if(NOT TENON_PLANTS)
-  target_compile_definitions(tenon_options INTERFACE TENON_NO_PLANTS=1)
-endif()
 if(TENON_DEBUG_CHECKS)
   target_compile_definitions(tenon_options INTERFACE TENON_DEBUG_CHECKS=1)
 endif()

@@ -2,7 +2,6 @@
 // from each other by definition; opt-barrier is kept apart on purpose (DESIGN D22: re-gathered weights).
 // After simplification, before layouts and fusion.
 #include "absl/container/flat_hash_map.h"
-#include "hlo/plant.h"
 #include "passes/pass.h"
 
 namespace tenon {
@@ -18,7 +17,6 @@ size_t KeyOf(const Instruction& op) {
 }
 
 bool Mergeable(const Instruction& op) {
-  if (Planted(Plant::kCseRng) && op.family() == Family::kRandom) return true;
   return op.opcode() != Opcode::kParameter && op.opcode() != Opcode::kOptBarrier && !op.IsStateful() &&
          op.control_predecessors().empty() && op.control_successors().empty();
 }

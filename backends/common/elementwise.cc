@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/common/emission.h"
-#include "hlo/plant.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/Module.h"
 
@@ -20,7 +19,6 @@ using Body = ElementwiseBody;
 // on a tie or a NaN; only x's NaN is put back, off the chain of accumulators.
 Value* MergeExtremum(const Emission& e, bool max, Value* p, Value* x) {
   Value* r = e.b.CreateSelect(max ? e.b.CreateFCmpOGT(x, p) : e.b.CreateFCmpOLT(x, p), x, p);
-  if (Planted(Plant::kNanMax) && max) return r;
   return e.b.CreateSelect(e.b.CreateFCmpUNO(x, x), x, r);
 }
 
@@ -161,7 +159,7 @@ llvm::CmpInst::Predicate IntPredicate(std::string_view direction, bool is_signed
 
 Value* Compare(const Emission& e) {
   const std::string& direction = e.op.comparison_direction();
-  const bool is_signed = e.is_signed() || Planted(Plant::kUnsignedCompare);
+  const bool is_signed = e.is_signed();
   if (!e.is_float()) return e.b.CreateICmp(IntPredicate(direction, is_signed), e.x(), e.y());
   if (e.op.attrs().get_or<std::string>(Attr::kComparisonType, "") != "TOTALORDER") {
     return e.b.CreateFCmp(FloatPredicate(direction), e.x(), e.y());

@@ -6,7 +6,6 @@
 #include "backends/common/elementwise.h"
 #include "backends/common/region.h"
 #include "hlo/check.h"
-#include "hlo/plant.h"
 
 namespace tenon {
 namespace {
@@ -256,17 +255,6 @@ Role FusedKernel::RoleOf(const Shape& shape) const {
 
 namespace {
 
-// Plant::kStaleLayout: the minor two dims of a square operand are read in row-major order whatever its strides.
-void ForgetSquareTransposes(const KernelRequest& request, std::vector<OperandLayout>* operands) {
-  for (size_t k = 0; k < operands->size(); ++k) {
-    const Shape& shape = request.fusion->operand(static_cast<int64_t>(k))->shape();
-    const int64_t rank = shape.rank();
-    if (rank < 2 || !(shape.dim(rank - 1) == shape.dim(rank - 2))) continue;
-    std::vector<Dim>& strides = (*operands)[k].strides;
-    if (strides[rank - 2] == Dim(1)) std::swap(strides[rank - 1], strides[rank - 2]);
-  }
-}
-
 // Only the update of a dynamic-update-slice has to be written, if the rest is there already.
 void TakeUpdateAlone(FusedKernel& f) {
   if (f.roots.size() != 1 || f.roots[0]->opcode() != Opcode::kDynamicUpdateSlice) return;
@@ -282,7 +270,6 @@ absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
   FusedKernel f;
   f.computation = request.fusion->fused_computation();
   f.operands = request.operands;
-  if (Planted(Plant::kStaleLayout)) ForgetSquareTransposes(request, &f.operands);
   f.results = request.results;
   std::vector<const Instruction*> reduces;
   for (const Instruction* op : f.computation->PostOrder()) {

@@ -4,7 +4,6 @@
 #include "absl/algorithm/container.h"
 #include "backends/common/index_map.h"
 #include "hlo/check.h"
-#include "hlo/plant.h"
 
 namespace tenon {
 namespace {
@@ -23,7 +22,7 @@ OperandIndex Pad(IndexSpace& space, const Instruction& op, absl::Span<const Inde
   OperandIndex r;
   for (size_t i = 0; i < index.size(); ++i) {
     const PaddingDim& p = config.dims[i];
-    const int64_t low = Planted(Plant::kPadOffByOne) && p.high < 0 ? p.low - 1 : p.low;
+    const int64_t low = p.low;
     Index e = space.AddConstant(index[i], -low);
     if (p.interior != 0) {
       r.bounds.push_back({space.Mod(e, p.interior + 1), 1});
@@ -132,21 +131,11 @@ OperandIndex Gather(IndexSpace& space, const Instruction& op, absl::Span<const I
     Index e = has(collapsed, i) ? space.Constant(0) : index[offset_dims[next_offset++]];
     if (auto m = std::find(start_map.begin(), start_map.end(), i); m != start_map.end()) {
       Dim last = data.dim(i) - sizes[i];
-      if (Planted(Plant::kGatherClamp)) last = Max(last - 1, 0);
       e = space.Add(e, space.Runtime(indices, start_at(m - start_map.begin()), last));
     }
     r.index.push_back(e);
   }
   return r;
-}
-
-// Plant::kBroadcastDim: what belongs along the minor dimension goes along the one before it, where both have one size.
-void SwapSquareMinor(const Instruction& op, absl::Span<const Index> index, OperandIndex* r) {
-  const int64_t rank = op.shape().rank();
-  const bool square = rank >= 2 && KnownEqual(op.shape().dim(rank - 1), op.shape().dim(rank - 2));
-  if (!square || op.dimensions().empty() || op.dimensions().back() != rank - 1) return;
-  if (absl::c_linear_search(op.dimensions(), rank - 2)) return;
-  r->index.back() = index[rank - 2];
 }
 
 // Reinterprets memory: by the layouts of both shapes.
@@ -180,7 +169,6 @@ std::optional<OperandIndex> MapToOperand(IndexSpace& space, const Instruction& o
     case Opcode::kBroadcast: {
       OperandIndex r;
       for (int64_t d : op.dimensions()) r.index.push_back(index[d]);
-      if (Planted(Plant::kBroadcastDim)) SwapSquareMinor(op, index, &r);
       return r;
     }
     case Opcode::kReshape:

@@ -6,7 +6,6 @@
 #include "backends/common/elementwise.h"
 #include "backends/cpu/kernel_emitter.h"
 #include "hlo/check.h"
-#include "hlo/plant.h"
 #include "llvm/IR/Module.h"
 
 namespace tenon {
@@ -259,7 +258,6 @@ Value* KernelEmitter::PartialStart(const Instruction& reduce, int component) {
     case Opcode::kMultiply:
       return IsFloat(type) ? llvm::ConstantFP::get(t, 1) : integer(1);
     case Opcode::kMaximum:
-      if (IsFloat(type) && Planted(Plant::kReduceInit)) return llvm::ConstantFP::get(t, std::numeric_limits<float>::min());
       return IsFloat(type) ? llvm::ConstantFP::get(t, -inf) : integer(IsSigned(type) ? top : 0);
     case Opcode::kMinimum:
       return IsFloat(type) ? llvm::ConstantFP::get(t, inf)

@@ -5,7 +5,6 @@
 #include "backends/common/wide_sums.h"
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
-#include "hlo/plant.h"
 #include "llvm/IR/Intrinsics.h"
 
 namespace tenon {
@@ -198,7 +197,7 @@ class RowKernel {
       for (const Val& v : values) args.push_back(e_.Splat(v.at(static_cast<size_t>(c)), v.level));
       std::vector<Value*> next = e_.Apply(b(), *p.reduce->to_apply(), args, /*merging=*/true);
       for (size_t k = 0; k < next.size(); ++k) {
-        Value* mask = Planted(Plant::kTailMask) ? nullptr : e_.LaneMask(c);
+        Value* mask = e_.LaneMask(c);
         Value* n = mask != nullptr ? SelectValue(b(), mask, next[k], old[k]) : next[k];
         b().CreateStore(n, scalar_tail ? p.scalars[k] : p.vectors[k][static_cast<size_t>(c)]);
       }
@@ -240,7 +239,7 @@ class RowKernel {
       }
       total = merge(low, high);
     }
-    if (!p.scalars.empty() && !Planted(Plant::kTailMask)) {
+    if (!p.scalars.empty()) {
       std::vector<Value*> tail;
       for (llvm::AllocaInst* s : p.scalars)
         tail.push_back(b().CreateLoad(s->getAllocatedType(), s));

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "hlo/check.h"
-#include "hlo/plant.h"
 #include "passes/control_flow.h"
 #include "passes/fused_form.h"
 #include "passes/memory/in_place.h"
@@ -261,11 +260,6 @@ class Planner {
     if (from == to || b.kind != Kind::kArena || !views_.IsWhole(value)) return false;
     const bool slot = a.kind == Kind::kSlot && MayTakeSlot(from, FlattenShape(op.shape())[leaf]);
     if (a.kind != Kind::kArena && a.kind != Kind::kOutput && !slot) return false;
-    if (Planted(Plant::kAliasHazard) && sets_.Hull(from).last == live_.position(&op) + 1 && KnownEqual(a.bytes, b.bytes) &&
-        MayTakeOver(plan_.of.at(value), plan_.of.at({&op, leaf}), from, to)) {
-      sets_.Merge(from, to);
-      return true;
-    }
     return MergeIfApart(from, to);
   }
 

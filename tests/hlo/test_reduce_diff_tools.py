@@ -46,12 +46,6 @@ def module(tmp_path):
     return path
 
 
-@pytest.fixture
-def plants():
-    if _run("hlo-reduce", "--plant=6").stderr.startswith("hlo-reduce: this build has no planted bugs"):
-        pytest.skip("built with TENON_PLANTS=OFF")
-
-
 @pytest.mark.parametrize("tool", ["hlo-reduce", "hlo-diff"])
 def test_help_and_bad_usage(tool, module):
     assert _run(tool, "--help").stdout.startswith(f"usage: {tool}")
@@ -61,7 +55,7 @@ def test_help_and_bad_usage(tool, module):
         assert done.returncode == 2 and "--help" in done.stderr
 
 
-def test_reduce_miscompare_replays(module, tmp_path, plants):
+def test_reduce_miscompare_replays(module, tmp_path):
     out = tmp_path / "small.hlo"
     done = _run("hlo-reduce", "--plant=pad-off-by-one", f"--output={out}", "--json", module)
     assert done.returncode == 0, done.stderr
@@ -139,7 +133,7 @@ def test_reduce_crash_and_timeout(module, tmp_path):
 
 def test_list_plants():
     listed = _run("hlo-reduce", "--list-plants").stdout.splitlines()
-    assert [int(line.split()[0]) for line in listed] == list(range(1, 11))
+    assert len(listed) >= 20 and [int(line.split()[0]) for line in listed] == list(range(1, len(listed) + 1))
 
 
 def test_diff_exit_codes_and_output(module, tmp_path):

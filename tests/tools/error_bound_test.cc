@@ -71,13 +71,14 @@ TEST(ErrorBound, ErrorsAreMovedAndCarried) {
     n = f32[3] negate(r)
     d = f32[3] add(n, n)
     s = s32[3] convert(d)
-    ROOT t = (f32[3], s32[3]) tuple(d, s) })", {F32({1, 2})});
+    ROOT t = (f32[3], s32[3]) tuple(d, s) })", {F32({1, 0})});
   ASSERT_TRUE(e.bounds[0].has_value());
   EXPECT_EQ(e.bounds[0]->GetAsDouble(0), 0) << "the constant is exact wherever it is moved";
   EXPECT_GT(e.bounds[0]->GetAsDouble(1), 0);
   EXPECT_LT(e.bounds[0]->GetAsDouble(1), 1e-4);
   EXPECT_EQ(e.bounds[1]->GetAsDouble(0), 0);
-  EXPECT_TRUE(std::isinf(e.bounds[1]->GetAsDouble(2))) << "a truncated inexact value may jump";
+  EXPECT_EQ(e.bounds[1]->GetAsDouble(2), 0) << "both ends are truncated to 5";
+  EXPECT_TRUE(std::isinf(e.bounds[1]->GetAsDouble(1))) << "a truncated inexact value may jump";
 }
 
 TEST(ErrorBound, FollowsLoopsAndBranches) {
@@ -105,6 +106,64 @@ TEST(ErrorBound, DotsOfSmallIntegersAreExactAndOthersBounded) {
       "rhs_contracting_dims={0} }";
   EXPECT_FALSE(Expected(dot, {F32({1, 2, 3, 4}), F32({5, -6, 7, 8})}).bounds[0].has_value());
   EXPECT_TRUE(Expected(dot, {F32({0.1f, 2, 3, 4}), F32({5, -6, 0.7f, 8})}).bounds[0].has_value());
+}
+
+// Without: 1 + 1/256 is 1 in bf16. With: it may have stayed what it is, and 256 times the rest is 0 or 1.
+TEST(ErrorBound, HalvesMayKeepMore) {
+  auto module = ParseModule(R"(ENTRY f {
+    x = bf16[1] parameter(0)
+    y = bf16[1] parameter(1)
+    s = bf16[1] add(x, y)
+    d = bf16[1] subtract(s, x)
+    w = f32[1] convert(d)
+    ROOT t = (f32[1], bf16[1]) tuple(w, s) })");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto half = [](double v) { return Literal::Full(PrimitiveType::kBF16, {1}, v); };
+  const std::vector<Literal> arguments = {half(1), half(0x1p-8)};
+  const auto judged = [&](bool excess, double got) {
+    return Compare({F32({static_cast<float>(got)}), half(1)}, *Expect(**module, arguments, excess)).outcome;
+  };
+  EXPECT_EQ(judged(false, 0), Outcome::kSame);
+  EXPECT_EQ(judged(false, 0x1p-8), Outcome::kDifferent);
+  EXPECT_EQ(judged(true, 0), Outcome::kSame);
+  EXPECT_EQ(judged(true, 0x1p-8), Outcome::kSame);
+  EXPECT_EQ(judged(true, 0x1p-6), Outcome::kDifferent);
+}
+
+TEST(ErrorBound, InfinitiesAndNansOfSumsAndFunctionsAreCertain) {
+  const auto sum = [](std::vector<float> x) { return Expected(kSum, {F32(std::move(x))}); };
+  EXPECT_FALSE(sum({-INFINITY, 0.1f, 1e7f, 3}).bounds[0].has_value());
+  EXPECT_TRUE(std::isnan(sum({-INFINITY, INFINITY, 1e7f, 3}).values[0].GetAsDouble(0)));
+  const Expectation e = Expected(R"(ENTRY f { x = f32[2] parameter(0) y = f32[2] exponential(x) z = f32[2] tanh(y) ROOT s = f32[2] add(z, y) })",
+                                 {F32({NAN, INFINITY})});
+  EXPECT_EQ(Compare({F32({0, INFINITY})}, e).outcome, Outcome::kDifferent) << "NaN is lost";
+  EXPECT_EQ(Compare({F32({NAN, INFINITY})}, e).outcome, Outcome::kSame);
+  EXPECT_EQ(Compare({F32({NAN, INFINITY})}, e).unjudged, 0);
+}
+
+TEST(ErrorBound, AMissingTermOfAHalfSumShows) {
+  auto module = ParseModule(R"(
+add { a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT s = bf16[] add(a, b) }
+ENTRY f { x = bf16[512] parameter(0) z = bf16[] constant(0) ROOT r = bf16[] reduce(x, z), dimensions={0}, to_apply=add })");
+  ASSERT_TRUE(module.ok()) << module.status();
+  Literal x(Shape::Array(PrimitiveType::kBF16, {512}));
+  double all = 0;
+  for (int64_t i = 0; i < 512; ++i) x.SetFromDouble(i, 0.7), all += x.GetAsDouble(i);
+  const Expectation e = *Expect(**module, {x}, /*excess_precision=*/true);
+  const auto judged = [&](double got) { return Compare({Literal::Scalar(PrimitiveType::kBF16, got)}, e).outcome; };
+  EXPECT_EQ(judged(all), Outcome::kSame);
+  EXPECT_EQ(judged(all - 4), Outcome::kDifferent);
+}
+
+TEST(ErrorBound, ZerosHaveASignWhereTheTermsSaySo) {
+  const auto signs = [](std::vector<float> x) { return Expected(kSum, {F32(std::move(x))}); };
+  const Expectation negative = Expected(R"(
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY f { x = f32[2] parameter(0) z = f32[] constant(-0) ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add })",
+                                        {F32({-0.0f, -0.0f})});
+  EXPECT_EQ(Compare({Literal::Scalar(PrimitiveType::kF32, 0.0)}, negative).outcome, Outcome::kDifferent);
+  EXPECT_EQ(Compare({Literal::Scalar(PrimitiveType::kF32, -0.0)}, negative).outcome, Outcome::kSame);
+  EXPECT_EQ(Compare({Literal::Scalar(PrimitiveType::kF32, -0.0)}, signs({1, -1, 0, 0})).outcome, Outcome::kDifferent);
 }
 
 TEST(ErrorBound, BitsOfAComputedNanAreNotJudged) {

@@ -1,6 +1,8 @@
 #include "tools/hlo-fuzz/fuzz.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -59,8 +61,18 @@ std::string Reduced(const FuzzOptions& options, const Module& module, const std:
 
 uint64_t ModuleSeed(uint64_t seed, int64_t k) { return Random(Random(seed).Next() + static_cast<uint64_t>(k)).Next(); }
 
+bool IsLarge(const FuzzOptions& options, int64_t k) {
+  return options.large_every > 0 && k % options.large_every == options.large_every - 1;
+}
+
 std::unique_ptr<Module> MakeModule(const FuzzOptions& options, int64_t k) {
-  return RandomModule(ModuleSeed(options.seed, k), options.generator);
+  const uint64_t seed = ModuleSeed(options.seed, k);
+  if (!IsLarge(options, k)) return RandomModule(seed, options.generator);
+  GeneratorOptions large = options.generator;
+  large.max_elements = int64_t{1} << Random(seed + 2).Between(14, 20);
+  large.size = 4;
+  for (const char* slow : {"control", "linalg", "scan"}) large.without.emplace_back(slow);  // for the evaluator
+  return RandomModule(seed, large);
 }
 
 std::vector<RunOptions> ConfigurationsOf(const FuzzOptions& options, int64_t k) {
@@ -70,18 +82,60 @@ std::vector<RunOptions> ConfigurationsOf(const FuzzOptions& options, int64_t k) 
       RunOptions run = options.run;
       run.isa = isa;
       run.threads = threads;
+      if (IsLarge(options, k)) run.max_grain = 0;
       all.push_back(run);
     }
   }
   Random random(ModuleSeed(options.seed, k) + 1);
   std::vector<RunOptions> chosen;
+  size_t turn = static_cast<size_t>(random.Below(static_cast<int64_t>(options.excess_precision.size())));
   while (!all.empty() && static_cast<int>(chosen.size()) < options.runs) {
     const int64_t at = random.Below(static_cast<int64_t>(all.size()));
     chosen.push_back(all[at]);
+    chosen.back().excess_precision = options.excess_precision[turn++ % options.excess_precision.size()];
     all.erase(all.begin() + at);
   }
   return chosen;
 }
+
+namespace {
+
+// The two sets of inputs of a module, and what is expected of each: with and without excess precision, made when first asked for.
+class Inputs {
+ public:
+  Inputs(const Module& module, uint64_t seed) : module_(module), arguments_{RandomInputs(module, seed), RandomInputs(module, ~seed)} {}
+
+  const std::vector<Literal>& arguments(int set) const { return arguments_[set]; }
+  const absl::StatusOr<Expectation>& expected(int set, bool excess_precision) {
+    std::optional<absl::StatusOr<Expectation>>& e = expected_[set][excess_precision ? 1 : 0];
+    if (!e.has_value()) e = Expect(module_, arguments_[set], excess_precision);
+    return *e;
+  }
+
+ private:
+  const Module& module_;
+  std::vector<Literal> arguments_[2];
+  std::optional<absl::StatusOr<Expectation>> expected_[2][2];
+};
+
+// One configuration on both sets; `set`: the one of the verdict.
+Verdict RunOn(const Module& module, Inputs& inputs, const RunOptions& run, Record* r, int* set) {
+  Verdict v;
+  const std::unique_ptr<Subject> subject = Subject::Compile(module, run, &v);
+  for (*set = 0; *set < 2 && subject != nullptr && v.outcome == Outcome::kSame; ++*set) {
+    const absl::StatusOr<Expectation>& expected = inputs.expected(*set, run.excess_precision);
+    if (!expected.ok()) break;  // the first set's is looked at before
+    v = *set == 0 ? subject->RunThrice(inputs.arguments(0), *expected) : subject->Run(inputs.arguments(1), *expected);
+    r->elements += v.elements;
+    r->bounded += v.bounded;
+    r->unjudged += v.unjudged;
+    if (v.outcome != Outcome::kSame) break;
+  }
+  *set = std::min(*set, 1);
+  return v;
+}
+
+}  // namespace
 
 Record FuzzOne(const FuzzOptions& options, int64_t k) {
   Record r{.k = k};
@@ -94,23 +148,20 @@ Record FuzzOne(const FuzzOptions& options, int64_t k) {
     return r;
   }
   CountInstructions(*module, &r);
-  const std::vector<Literal> inputs = RandomInputs(*module, ModuleSeed(options.seed, k));
-  const absl::StatusOr<Expectation> expected = Expect(*module, inputs);
-  if (!expected.ok()) {
-    r.outcome = Outcome::kEvaluatorError;
-    r.text = std::string(expected.status().message());
-    return r;
-  }
+  Inputs inputs(*module, ModuleSeed(options.seed, k));
   for (const RunOptions& run : ConfigurationsOf(options, k)) {
-    const Verdict v = Judge(*module, inputs, *expected, run);
-    r.elements += v.elements;
-    r.bounded += v.bounded;
-    r.unjudged += v.unjudged;
+    if (const auto& expected = inputs.expected(0, run.excess_precision); !expected.ok()) {
+      r.outcome = Outcome::kEvaluatorError;
+      r.text = std::string(expected.status().message());
+      return r;
+    }
+    int set = 0;
+    const Verdict v = RunOn(*module, inputs, run, &r, &set);
     if (v.outcome == Outcome::kSame) continue;
     r.outcome = v.outcome;
     r.configuration = run.ToString();
     r.text = v.text;
-    if (v.outcome != Outcome::kRefused) r.file = Reduced(options, *module, inputs, run, v, r);
+    if (v.outcome != Outcome::kRefused) r.file = Reduced(options, *module, inputs.arguments(set), run, v, r);
     break;
   }
   return r;

@@ -1,4 +1,5 @@
-// One module of a fuzzing run: made, run on the evaluator and under a few configurations of the backend, judged.
+// One module of a fuzzing run: made, run on the evaluator and under a few configurations of the backend, judged. Each executable
+// runs thrice (miscompare.h), and once more on other inputs, also judged.
 #pragma once
 
 #include <map>
@@ -16,13 +17,16 @@ struct FuzzOptions {
   GeneratorOptions generator;
   std::vector<std::string> isas;    // never empty
   std::vector<int> threads = {1, 3};
-  int runs = 2;                     // configurations a module runs under, drawn from isas x threads
+  std::vector<bool> excess_precision = {true, false};
+  int runs = 2;                     // configurations a module runs under, drawn from isas x threads; excess precision takes turns
   RunOptions run;                   // the rest of each configuration
+  int64_t large_every = 50;         // one module in so many has arrays of 10^4 to 10^6 elements, and users' grains; 0: none
   double reduce_seconds = 20;       // spent on cutting a failing module down; 0: it is kept as it is
 };
 
-// Seed of module k: of its generator and of its inputs.
+// Seed of module k: of its generator and of its first inputs.
 uint64_t ModuleSeed(uint64_t seed, int64_t k);
+bool IsLarge(const FuzzOptions& options, int64_t k);
 std::unique_ptr<Module> MakeModule(const FuzzOptions& options, int64_t k);
 std::vector<RunOptions> ConfigurationsOf(const FuzzOptions& options, int64_t k);
 

@@ -11,9 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "backends/common/target.h"
-#include "hlo/plant.h"
+#include "tools/lab/plant.h"
 #include "hlo/text/text.h"
 #include "tools/hlo-fuzz/fuzz.h"
+#include "tools/hlo-fuzz/plants.h"
 #include "tools/hlo-fuzz/report.h"
 #include "tools/hlo-fuzz/workers.h"
 
@@ -30,13 +31,17 @@ Makes random HLO modules and runs each on the evaluator and on the CPU backend. 
   --jobs=N              worker processes (default 2); a crash or a hang costs one module
   --isa=a,b             instruction sets (default: sse4, avx2, avx512 as the machine has them)
   --threads=n,m         thread counts (default 1,3); work is cut into that many pieces however small it is
+  --excess-precision=on,off  halves keep f32's bits between instructions, as users' do, or not (default: both, in turn)
   --runs=N              configurations a module runs under, drawn from isa x threads (default 2)
+  --large-every=N       one module in N has arrays of 10^4 to 10^6 elements (default 50; 0: none)
   --only=a,b            families (elementwise, movement, reduction, contraction, indexing, control, random, linalg,
                         collective) and opcodes to draw from; --without=a,b: not these
   --types=a,b           element types to draw from where an op leaves a choice
   --size=N              size of a module (default 20)
   --disable=a,b         passes the backend leaves out; --verify-passes: verify after each pass
   --plant=K             with planted bug K (hlo-reduce --list-plants); ends at the first module that differs because of it
+  --plants              every planted bug: modules until each is found and cut to 10 instructions; a row per plant, exit code 1 if
+                        one is neither
   --save=DIR            where the module of each failure goes, reduced, with its arguments (default: tests/regress of the source
                         tree, which tools_test replays, if it is there and no bug is planted); --save=: nowhere
   --reduce-seconds=T    spent on reducing a failure (default 20; 0: not at all)
@@ -55,7 +60,8 @@ struct Flags {
   std::optional<std::string> save;
   std::string json_file;
   bool print_module = false, json = false, quiet = false;
-  Plant plant = Plant::kNone;
+  Plant plant = kNoPlant;
+  bool all_plants = false;
   bool found_plant = false;
 };
 
@@ -74,6 +80,15 @@ bool Types(const std::string& value, std::vector<PrimitiveType>* types) {
   return !types->empty();
 }
 
+bool Switches(const std::string& value, std::vector<bool>* to) {
+  to->clear();
+  for (const std::string& name : List(value)) {
+    if (name != "on" && name != "off") return false;
+    to->push_back(name == "on");
+  }
+  return !to->empty();
+}
+
 bool SetFlag(const std::string& name, const std::string& value, Flags* f) {
   if (name == "--seed") return absl::SimpleAtoi(value, &f->fuzz.seed);
   if (name == "--modules") return Integer(value, 1, &f->workers.count);
@@ -81,6 +96,8 @@ bool SetFlag(const std::string& name, const std::string& value, Flags* f) {
   if (name == "--module") return Integer(value, 0, &f->module);
   if (name == "--jobs") return Integer(value, 1, &f->workers.jobs);
   if (name == "--isa") return f->fuzz.isas = List(value), !f->fuzz.isas.empty();
+  if (name == "--excess-precision") return Switches(value, &f->fuzz.excess_precision);
+  if (name == "--large-every") return Integer(value, 0, &f->fuzz.large_every);
   if (name == "--runs") return Integer(value, 1, &f->fuzz.runs);
   if (name == "--only") return f->fuzz.generator.only = List(value), !f->fuzz.generator.only.empty();
   if (name == "--without") return f->fuzz.generator.without = List(value), !f->fuzz.generator.without.empty();
@@ -90,7 +107,8 @@ bool SetFlag(const std::string& name, const std::string& value, Flags* f) {
   if (name == "--save") return f->save = value, true;
   if (name == "--reduce-seconds") return absl::SimpleAtod(value, &f->fuzz.reduce_seconds);
   if (name == "--verify-passes") return f->fuzz.run.verify_passes = true;
-  if (name == "--plant") return f->plant = ParsePlant(value).value_or(Plant::kNone), f->plant != Plant::kNone && SetPlant(f->plant);
+  if (name == "--plant") return f->plant = ParsePlant(value).value_or(kNoPlant), SetPlant(f->plant), f->plant != kNoPlant;
+  if (name == "--plants") return f->all_plants = true;
   if (name == "--print-module") return f->print_module = true;
   if (name == "--json") return f->json = value.empty(), f->json_file = value, true;
   if (name == "--quiet") return f->quiet = true;
@@ -139,7 +157,8 @@ int RunModule(const Flags& f) {
   const Record r = FuzzOne(f.fuzz, f.module);
   Save(f, r);
   std::cerr << "module " << f.module << " of seed " << f.fuzz.seed << " (inputs " << ModuleSeed(f.fuzz.seed, f.module) << "), "
-            << r.instructions << " instructions: " << OutcomeName(r.outcome);
+            << r.instructions << " instructions, " << r.elements << " elements (" << r.bounded - r.unjudged << " within a bound, "
+            << r.unjudged << " not judged): " << OutcomeName(r.outcome);
   if (!r.text.empty()) std::cerr << " (" << r.configuration << ")\n" << r.text;
   std::cerr << "\n";
   return r.outcome == Outcome::kSame || r.outcome == Outcome::kRefused ? 0 : 1;
@@ -148,7 +167,7 @@ int RunModule(const Flags& f) {
 // Is it the planted bug's doing? Without it the module is right.
 bool BecauseOfPlant(const Flags& f, const Record& r) {
   if (r.outcome != Outcome::kDifferent) return false;
-  SetPlant(Plant::kNone);
+  SetPlant(kNoPlant);
   const bool right = FuzzOne(f.fuzz, r.k).outcome == Outcome::kSame;
   SetPlant(f.plant);
   return right;
@@ -161,8 +180,8 @@ int RunMany(Flags f) {
   f.workers.stop = &f.found_plant;
   const auto found = [&](const Record& r) {
     if (r.outcome == Outcome::kSame || r.outcome == Outcome::kRefused) return;
-    if (f.plant != Plant::kNone && (f.found_plant || !BecauseOfPlant(f, r))) return;
-    if (f.plant != Plant::kNone) {
+    if (f.plant != kNoPlant && (f.found_plant || !BecauseOfPlant(f, r))) return;
+    if (f.plant != kNoPlant) {
       f.found_plant = true;
       std::cerr << "plant " << PlantName(f.plant) << " is found by module " << r.k << " after " << seconds() << " s\n";
     }
@@ -202,11 +221,12 @@ int Main(int argc, char** argv) {
   }
   if (!flags.save) {
     const std::filesystem::path regress = TENON_SOURCE_DIR "/tests/regress";
-    const bool keep = flags.plant == Plant::kNone && std::filesystem::is_directory(regress);
+    const bool keep = flags.plant == kNoPlant && std::filesystem::is_directory(regress);
     flags.save = keep ? regress.string() : "";
   }
-  if (flags.plant != Plant::kNone && flags.save->empty()) flags.fuzz.reduce_seconds = 0;  // who asks wants the number
+  if (flags.plant != kNoPlant && flags.save->empty()) flags.fuzz.reduce_seconds = 0;  // who asks wants the number
   flags.workers.seconds_per_number = 60 + 2 * flags.fuzz.reduce_seconds;
+  if (flags.all_plants) return FindPlants(flags.fuzz, flags.workers.seconds, flags.workers.count, flags.quiet);
   return flags.module >= 0 ? RunModule(flags) : RunMany(flags);
 }
 

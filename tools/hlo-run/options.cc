@@ -6,7 +6,7 @@
 #include <map>
 
 #include "absl/strings/str_split.h"
-#include "hlo/plant.h"
+#include "tools/lab/plant.h"
 
 namespace tenon::run {
 namespace {
@@ -83,7 +83,11 @@ std::map<std::string, Flag> Flags(Options* o) {
       {"--dump", text(&o->compile.dump_dir)},
       {"--no-excess-precision", set(&o->compile.excess_precision, false)},
       {"--fill-elided", set(&o->parse.fill_elided_constants)},
-      {"--plant", [](Value v) { return ParsePlant(v).has_value() && SetPlant(*ParsePlant(v)); }},
+      {"--plant", [o](Value v) {
+         const std::optional<lab::Plant> plant = lab::ParsePlant(v);
+         if (plant.has_value()) lab::SetPlant(*plant), o->compile.sabotage = lab::PlantedBug();
+         return plant.has_value();
+       }},
   };
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/functional/function_ref.h"
 #include "hlo/check.h"
 #include "tools/lab/error_rules.h"
 
@@ -24,12 +25,24 @@ bool IsInexact(Opcode opcode, PrimitiveType type) {
   }
 }
 
+// With excess precision: may the value of a half instruction have more bits than its type? Not one that is picked or moved.
+bool KeepsExcess(const Instruction& i) {
+  if (!i.shape().is_array() || !IsHalfType(i.shape().element_type()) || i.family() == Family::kMovement) return i.opcode() == Opcode::kIota;
+  switch (i.opcode()) {
+    case Opcode::kParameter: case Opcode::kConstant: case Opcode::kGetTupleElement: case Opcode::kCopy: case Opcode::kNegate:
+    case Opcode::kAbs: case Opcode::kMaximum: case Opcode::kMinimum: case Opcode::kClamp: case Opcode::kSelect:
+      return false;
+    default:
+      return true;
+  }
+}
+
 bool LooksAtNanBits(const Instruction& i) {
   if (i.opcode() == Opcode::kBitcastConvert) return IsFloat(ComplexComponent(i.operand(0)->shape().element_type()));
   return i.opcode() == Opcode::kCompare && i.attrs().get_or<std::string>(Attr::kComparisonType, "") == "TOTALORDER";
 }
 
-bool AnyOf(const Computation& c, bool (*holds)(const Instruction&)) {
+bool AnyOf(const Computation& c, absl::FunctionRef<bool(const Instruction&)> holds) {
   for (const Instruction* i : c.instructions()) {
     if (holds(*i)) return true;
     for (const Computation* callee : i->called_computations()) {
@@ -67,6 +80,8 @@ std::optional<int64_t> MovementIndices(Opcode opcode) {
 
 class BoundEvaluator {
  public:
+  explicit BoundEvaluator(bool excess) : excess_(excess) {}
+
   absl::StatusOr<Shadow> Run(const Computation& c, std::vector<const Shadow*> args) {
     absl::flat_hash_map<const Instruction*, Shadow> values;
     for (const Instruction* i : c.PostOrder()) {
@@ -109,6 +124,18 @@ class BoundEvaluator {
     for (const Shadow* o : operands) literals.push_back(o->value);
     TENON_ASSIGN_OR_RETURN(Literal value, handler(context_, i, literals));
     Shadow s{std::move(value), {}};
+    switch (i.opcode()) {
+      case Opcode::kReduce: case Opcode::kReduceWindow: case Opcode::kScatter: case Opcode::kSelectAndScatter: {
+        TENON_ASSIGN_OR_RETURN(s.leaves, RegionRule(i, operands, excess_, &s.value));
+        return s;
+      }
+      case Opcode::kDot: case Opcode::kConvolution: case Opcode::kRaggedDot: case Opcode::kScaledDot: {
+        TENON_ASSIGN_OR_RETURN(Known known, ContractionRule(i, operands, excess_, &s.value));
+        s.leaves.push_back(std::move(known));
+        return s;
+      }
+      default: break;
+    }
     TENON_ASSIGN_OR_RETURN(s.leaves, Rule(i, operands, s.value));
     return s;
   }
@@ -121,22 +148,17 @@ class BoundEvaluator {
       return all;
     }
     switch (i.opcode()) {
-      case Opcode::kReduce: case Opcode::kReduceWindow: case Opcode::kScatter: case Opcode::kSelectAndScatter:
-        return RegionRule(i, operands, value);
-      case Opcode::kDot: case Opcode::kConvolution: case Opcode::kRaggedDot: case Opcode::kScaledDot: {
-        TENON_ASSIGN_OR_RETURN(all[0], ContractionRule(i, operands, value));
-        return all;
-      }
       case Opcode::kFft: case Opcode::kCholesky: case Opcode::kTriangularSolve: case Opcode::kBatchNormTraining:
       case Opcode::kBatchNormInference: case Opcode::kBatchNormGrad:
         return LinalgRule(i, operands, value);
       case Opcode::kRng: return std::vector<Known>{Drawn(i, operands, value)};
+      case Opcode::kIota: return std::vector<Known>{excess_ && IsHalfType(value.type()) ? Counted(i, value) : Known{}};
       default: break;
     }
     const bool passes = i.opcode() == Opcode::kCustomCall && operands.size() == 1 && value == operands[0]->value;
     if (i.family() == Family::kCollective || i.opcode() == Opcode::kCopyStart || passes) return Passed(operands, leaves);
     if (i.family() == Family::kElementwise && i.opcode() != Opcode::kMap) {
-      TENON_ASSIGN_OR_RETURN(all[0], ElementwiseRule(i, operands, value));
+      TENON_ASSIGN_OR_RETURN(all[0], ElementwiseRule(i, operands, value, excess_));
       return all;
     }
     // Sorts, scans, maps, ...: exact from exact, if no region of theirs looks deeper.
@@ -150,7 +172,7 @@ class BoundEvaluator {
       }
     }
     for (const Computation* c : i.called_computations()) {
-      exact = exact && !lab::HasInexact(*c) && !(nan && lab::LooksAtNanBits(*c));
+      exact = exact && !lab::HasInexact(*c, excess_) && !(nan && lab::LooksAtNanBits(*c));
     }
     for (size_t k = 0; k < leaves.size(); ++k) {
       if (!exact) all[k] = Unknown(*leaves[k]);
@@ -212,6 +234,19 @@ class BoundEvaluator {
     if (i.attrs().get<std::string>(Attr::kDistribution) != "rng_normal") return {};
     const double size = std::fabs(operands[0]->value.GetAsDouble(0)) + 8 * std::fabs(operands[1]->value.GetAsDouble(0));
     return FromErrors(std::vector<double>(value.num_elements(), 8 * Spacing(value.type(), size)));
+  }
+
+  // An iota of halves that may be whole numbers of f32.
+  static Known Counted(const Instruction& i, const Literal& value) {
+    int64_t stride = 1;
+    const int64_t dim = i.attrs().get<int64_t>(Attr::kIotaDimension), size = value.shape().constant_dim(dim);
+    for (int64_t d = dim + 1; d < value.shape().rank(); ++d) stride *= value.shape().constant_dim(d);
+    std::vector<double> errors(value.num_elements());
+    for (size_t n = 0; n < errors.size(); ++n) {
+      const int64_t at = static_cast<int64_t>(n), count = at / stride % size;
+      errors[n] = std::isfinite(value.GetAsDouble(at)) ? std::fabs(static_cast<double>(count) - value.GetAsDouble(at)) : kUnknown;
+    }
+    return FromErrors(std::move(errors), true);
   }
 
   absl::StatusOr<Shadow> While(const Instruction& i, Shadow state) {
@@ -279,6 +314,7 @@ class BoundEvaluator {
     for (size_t k = 0; k < leaves.size(); ++k) s->leaves[k] = Unknown(*leaves[k]);
   }
 
+  const bool excess_;
   EvalOptions options_;
   eval::Context context_{options_};
 };
@@ -289,8 +325,9 @@ bool Shadow::exact() const {
   return std::all_of(leaves.begin(), leaves.end(), [](const Known& k) { return k.exact(); });
 }
 
-bool HasInexact(const Computation& computation) {
-  return AnyOf(computation, [](const Instruction& i) {
+bool HasInexact(const Computation& computation, bool excess) {
+  return AnyOf(computation, [excess](const Instruction& i) {
+    if (excess && KeepsExcess(i)) return true;
     std::vector<Shape> shapes = FlattenShape(i.shape());
     for (const Instruction* o : i.operands()) {
       for (const Shape& leaf : FlattenShape(o->shape())) shapes.push_back(leaf);
@@ -303,9 +340,11 @@ bool LooksAtNanBits(const Computation& computation) {
   return AnyOf(computation, [](const Instruction& i) { return LooksAtNanBits(i); });
 }
 
-bool HasInexact(const Module& module) { return HasInexact(*module.entry()) || LooksAtNanBits(*module.entry()); }
+bool HasInexact(const Module& module, bool excess_precision) {
+  return HasInexact(*module.entry(), excess_precision) || LooksAtNanBits(*module.entry());
+}
 
-absl::StatusOr<Expectation> EvaluateWithBounds(const Module& module, absl::Span<const Literal> arguments) {
+absl::StatusOr<Expectation> EvaluateWithBounds(const Module& module, absl::Span<const Literal> arguments, bool excess_precision) {
   std::vector<Shadow> shadows;
   for (const Literal& a : arguments) {
     shadows.push_back({a, std::vector<Known>(LeafCount(a.shape()))});
@@ -313,7 +352,7 @@ absl::StatusOr<Expectation> EvaluateWithBounds(const Module& module, absl::Span<
   }
   std::vector<const Shadow*> args;
   for (const Shadow& s : shadows) args.push_back(&s);
-  TENON_ASSIGN_OR_RETURN(const Shadow result, BoundEvaluator().Run(*module.entry(), args));
+  TENON_ASSIGN_OR_RETURN(const Shadow result, BoundEvaluator(excess_precision).Run(*module.entry(), args));
   Expectation expected;
   const std::vector<const Literal*> leaves = Leaves(result.value);
   for (size_t k = 0; k < leaves.size(); ++k) {

@@ -16,8 +16,8 @@
 namespace tenon::lab {
 
 // Whether the module has an instruction whose result is not always exact. If not, Expect needs no second run.
-bool HasInexact(const Module& module);
+bool HasInexact(const Module& module, bool excess_precision);
 
-absl::StatusOr<Expectation> EvaluateWithBounds(const Module& module, absl::Span<const Literal> arguments);
+absl::StatusOr<Expectation> EvaluateWithBounds(const Module& module, absl::Span<const Literal> arguments, bool excess_precision);
 
 }  // namespace tenon::lab

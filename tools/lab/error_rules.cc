@@ -81,8 +81,24 @@ Literal AsDouble(const Shape& shape, std::vector<double> values) {
   return Literal::FromSpan<double>(PrimitiveType::kF64, shape.constant_dims(), values);
 }
 
+bool IsHalfType(PrimitiveType type) { return type == PrimitiveType::kF16 || type == PrimitiveType::kBF16; }
+
+std::vector<double> RoundedTo(PrimitiveType type, const std::vector<double>& x) {
+  if (type == PrimitiveType::kF64) return x;
+  Literal l(Shape::Array(type, {static_cast<int64_t>(x.size())}));
+  std::vector<double> rounded(x.size());
+  for (size_t n = 0; n < x.size(); ++n) {
+    l.SetFromDouble(static_cast<int64_t>(n), x[n]);
+    rounded[n] = l.GetAsDouble(static_cast<int64_t>(n));
+  }
+  return rounded;
+}
+
 Literal Magnitudes(const Literal& x) {
-  return MapParts(x, [](double re, double im) { return std::fabs(re) + std::fabs(im); });
+  return MapParts(x, [](double re, double im) {
+    const double m = std::fabs(re) + std::fabs(im);
+    return std::isfinite(m) ? m : 0;
+  });
 }
 
 Literal Quanta(const Literal& x) {

@@ -37,7 +37,7 @@ Known FromErrors(std::vector<double> errors, bool moved = false);
 // Next larger value minus |x| in the type.
 double Spacing(PrimitiveType type, double x);
 double LargestFinite(PrimitiveType type);
-// |x| as f64; |re| + |im| of a complex one.
+// |x| as f64; |re| + |im| of a complex one. 0 of what isn't finite.
 Literal Magnitudes(const Literal& x);
 // The power of two that each element is a multiple of; infinity for 0.
 Literal Quanta(const Literal& x);
@@ -45,18 +45,22 @@ double SmallestQuantum(const Literal& x);
 // Result of `i` with every float type replaced by f64 on these operands. Regions are replaced by `region`, if given.
 absl::StatusOr<Literal> InDouble(const Instruction& i, absl::Span<const Literal> operands, std::optional<Opcode> region = std::nullopt);
 Literal AsDouble(const Shape& shape, std::vector<double> values);
+// Each rounded to the type, by the evaluator's conversion.
+std::vector<double> RoundedTo(PrimitiveType type, const std::vector<double>& x);
+bool IsHalfType(PrimitiveType type);  // f16, bf16
 
 // Rules. Each gives one Known per leaf of `value`. Those without a status cannot fail.
 bool IsTranscendental(Opcode opcode);
-absl::StatusOr<Known> ElementwiseRule(const Instruction& i, Shadows operands, const Literal& value);
-// Reductions and scatters by a region; contractions.
-absl::StatusOr<std::vector<Known>> RegionRule(const Instruction& i, Shadows operands, const Literal& value);
-absl::StatusOr<Known> ContractionRule(const Instruction& i, Shadows operands, const Literal& value);
+// `excess`: half values may keep what f32 holds.
+absl::StatusOr<Known> ElementwiseRule(const Instruction& i, Shadows operands, const Literal& value, bool excess);
+// Reductions and scatters by a region; contractions. Float sums in `value` are replaced by what they are in f64, rounded once.
+absl::StatusOr<std::vector<Known>> RegionRule(const Instruction& i, Shadows operands, bool excess, Literal* value);
+absl::StatusOr<Known> ContractionRule(const Instruction& i, Shadows operands, bool excess, Literal* value);
 // fft, cholesky, triangular-solve, batch-norm-*.
 absl::StatusOr<std::vector<Known>> LinalgRule(const Instruction& i, Shadows operands, const Literal& value);
 
 // Whether a computation (and what it calls) has an instruction whose result is not always exact.
-bool HasInexact(const Computation& computation);
+bool HasInexact(const Computation& computation, bool excess);
 bool LooksAtNanBits(const Computation& computation);
 bool HasNan(const Literal& x);
 

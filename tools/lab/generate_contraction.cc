@@ -13,7 +13,7 @@ void AddProducts(Scope& s, Instruction* y, const Value& a, const Value& b, doubl
   const PrimitiveType type = y->shape().element_type();
   const bool floats = IsFloat(ComplexComponent(type));
   const double sum = std::max(1.0, terms) * a.small * b.small;
-  const bool exact = !floats || sum <= ExactIntegers(type);
+  const bool exact = a.exact && b.exact && (!floats || sum <= ExactIntegers(type));
   s.Add(y, exact, IsFloat(type) && exact ? sum : kNotSmall);
 }
 
@@ -25,7 +25,10 @@ std::optional<PrimitiveType> ResultType(Scope& s, PrimitiveType a) {
 
 bool Dot(Scope& s, Opcode opcode) {
   Random& random = s.random();
-  const Value any = s.OfRank(1, 4, IsFactor);
+  Value any = s.OfRank(1, 4, IsFactor);
+  if (random.OneIn(6)) {  // of what was computed before
+    if (auto v = s.Find([](const Value& x) { return !x.exact && x.rank() > 0 && IsFloat(x.type()) && BitWidth(x.type()) >= 16; })) any = *v;
+  }
   const std::vector<int64_t> order = Shuffled(random, any.rank());
   const int64_t batch = random.OneIn(2) ? 0 : random.Between(0, std::min<int64_t>(2, any.rank()));
   const int64_t contracted = random.Between(random.OneIn(8) ? 0 : std::min<int64_t>(1, any.rank() - batch), any.rank() - batch);
@@ -40,8 +43,10 @@ bool Dot(Scope& s, Opcode opcode) {
   const std::vector<int64_t> place = Shuffled(random, wanted.size());  // wanted[k] is rhs dim place[k]
   std::vector<int64_t> dims(wanted.size());
   for (size_t k = 0; k < wanted.size(); ++k) dims[place[k]] = wanted[k];
-  if (!s.Fits(dims)) return false;
-  const bool small = IsFloat(any.type()) && !random.OneIn(4);
+  double steps = static_cast<double>(any.elements());
+  for (size_t k = static_cast<size_t>(batch + contracted); k < wanted.size(); ++k) steps *= static_cast<double>(wanted[k]);
+  if (!s.Fits(dims) || !Scope::Affordable(steps)) return false;
+  const bool small = any.exact && IsFloat(any.type()) && !random.OneIn(4);
   const Value lhs = small ? s.Small(any) : any;
   Value rhs = s.Shaped(any.type(), dims);
   if (small) rhs = s.Small(rhs);

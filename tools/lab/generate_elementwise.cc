@@ -33,13 +33,7 @@ bool IsExact(Opcode opcode, PrimitiveType type) {
 // What carries a bound from its operands to its result (error_bound.h).
 bool TakesInexact(Opcode opcode, PrimitiveType type) {
   if (!IsFloat(type)) return opcode == Opcode::kNegate && IsComplex(type);
-  switch (opcode) {
-    case Opcode::kAbs: case Opcode::kNegate: case Opcode::kAdd: case Opcode::kSubtract: case Opcode::kMultiply:
-    case Opcode::kMaximum: case Opcode::kMinimum:
-      return BitWidth(type) >= 16;
-    default:
-      return false;
-  }
+  return BitWidth(type) >= 16 && opcode != Opcode::kRemainder;
 }
 
 // Whether the evaluator computes `opcode` on n arrays of the type.
@@ -143,6 +137,12 @@ bool Convert(Scope& s, Opcode) {
   // A bounded value may be narrowed to another float, nothing else.
   if (!x.exact && !(IsFloat(x.type()) && IsFloat(to) && BitWidth(to) >= 16)) x = s.Exact();
   if (x.type() == to) return false;
+  if (x.exact && IsFloat(x.type()) && BitWidth(x.type()) > 16 && s.random().OneIn(3)) {  // to a narrower type and back
+    const int bits = BitWidth(x.type());
+    const PrimitiveType via = s.Type([&](PrimitiveType t) { return IsFloat(t) && BitWidth(t) < bits && t != PrimitiveType::kF8E8M0FNU; });
+    s.Add(s.b().Convert(s.b().Convert(x.op, via), x.type()));
+    return true;
+  }
   Instruction* y = s.Try(Opcode::kConvert, {x.op}, {}, Shape::Array(to, x.dims()));
   if (y == nullptr) return false;
   s.Add(y, x.exact, IsFloat(to) && IsFloat(x.type()) ? x.small : kNotSmall);

@@ -117,11 +117,12 @@ bool Gather(Scope& s, Opcode opcode) {
 // What an update does to the element: the last one wins, or a combiner.
 struct Update {
   Computation* computation;
-  Combiner combiner;
+  Combiner combiner;  // its computation is null: order decides
   bool assigns = false;
 };
 
 Update RandomUpdate(Scope& s, PrimitiveType type) {
+  if (HasOrderedCombiner(type) && s.random().OneIn(8)) return {OrderedCombiner(s, type), {}};
   if (!s.random().OneIn(3)) {
     const Combiner c = RandomCombiner(s, type);
     return {c.computation, c};
@@ -170,7 +171,8 @@ bool Scatter(Scope& s, Opcode opcode) {
   if (y == nullptr) return false;
   const double terms = static_cast<double>(updates.elements());  // at most all into one
   const double bound = sums ? x.small + updates.small * terms : std::max(x.small, updates.small);
-  s.Add(y, !sums || bound <= ExactIntegers(x.type()), bound, how.assigns && x.moved && updates.moved);
+  const bool exact = !sums || (how.combiner.opcode == Opcode::kAdd && bound <= ExactIntegers(x.type()));
+  s.Add(y, exact, how.combiner.computation == nullptr || !exact ? kNotSmall : bound, how.assigns && x.moved && updates.moved);
   return true;
 }
 

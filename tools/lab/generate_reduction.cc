@@ -22,7 +22,7 @@ Value Neutral(Scope& s, Opcode opcode, PrimitiveType type) {
 
 // For sums, mostly operands whose sums are exact.
 Reduced Prepare(Scope& s, Value x, const Combiner& c) {
-  const bool small = c.sums && IsFloat(x.type()) && !s.random().OneIn(4);
+  const bool small = c.sums && x.exact && IsFloat(x.type()) && !s.random().OneIn(c.opcode == Opcode::kAdd ? 4 : 2);
   if (small) x = s.Small(x);
   if (IsFloat(x.type()) && BitWidth(x.type()) >= 16 && s.random().OneIn(2)) return {x, Neutral(s, c.opcode, x.type())};
   Value init = s.Scalar(x.type());
@@ -32,24 +32,40 @@ Reduced Prepare(Scope& s, Value x, const Combiner& c) {
 
 void AddReduced(Scope& s, Instruction* result, const Reduced& r, const Combiner& c, int64_t terms) {
   if (!c.sums) {
-    s.Add(result, true, std::max(r.x.small, r.init.small));
+    s.Add(result, r.x.exact && r.init.exact, std::max(r.x.small, r.init.small));
     return;
   }
   const double sum = r.x.small * static_cast<double>(terms) + r.init.small;
-  const bool exact = sum <= ExactIntegers(r.x.type());
+  const bool exact = r.x.exact && r.init.exact && c.opcode == Opcode::kAdd && sum <= ExactIntegers(r.x.type());
   s.Add(result, exact, exact ? sum : kNotSmall);
 }
 
 bool IsSortable(PrimitiveType t) { return !IsComplex(t) && t != PrimitiveType::kPred; }
 
+// Order decides: the evaluator's.
+bool ReduceInOrder(Scope& s, Opcode opcode, const Value& x, Attributes attrs) {
+  attrs.set(Attr::kToApply, OrderedCombiner(s, x.type()));
+  Instruction* init = s.Scalar(x.type()).op;
+  Instruction* y = s.Try(opcode, {x.op, init}, attrs);
+  return y != nullptr && (s.Add(y), true);
+}
+
 bool Reduce(Scope& s, Opcode opcode) {
-  const Value any = s.Exact();
+  Value any = s.Exact();
+  if (s.random().OneIn(2)) any = s.OfRank(1, 4, [](PrimitiveType t) { return IsFloat(t) && BitWidth(t) >= 16; });
+  // What a row makes of a transcendental function, summed up.
+  const bool carries_on = s.random().OneIn(4);
+  if (carries_on) {
+    const auto inexact = [](const Value& v) { return !v.exact && IsFloat(v.type()) && BitWidth(v.type()) >= 16 && v.rank() > 0; };
+    if (auto v = s.Find(inexact)) any = *v;
+  }
   const int64_t count = s.random().Between(s.random().OneIn(5) ? 0 : std::min<int64_t>(1, any.rank()), any.rank());
   std::vector<int64_t> dims = Subset(s.random(), any.rank(), count);
   int64_t terms = 1;
   for (int64_t d : dims) terms *= any.dim(d);
   Attributes attrs = With(Attr::kDimensions, dims);
-  if (IsSortable(any.type()) && any.rank() > 0 && s.random().OneIn(5)) {  // argmax
+  if (any.exact && HasOrderedCombiner(any.type()) && s.random().OneIn(4)) return ReduceInOrder(s, opcode, any, attrs);
+  if (any.exact && IsSortable(any.type()) && any.rank() > 0 && s.random().OneIn(5)) {  // argmax
     const PrimitiveType index = s.random().OneIn(2) ? PrimitiveType::kS32 : PrimitiveType::kS64;
     const int64_t dim = s.random().Below(any.rank());
     Instruction* iota = s.b().Iota(Shape::Array(index, any.dims()), dim);
@@ -112,9 +128,10 @@ bool ReduceWindow(Scope& s, Opcode opcode) {
   const Window window = RandomWindow(s, any, /*dilation=*/true);
   int64_t terms = 1;
   for (const WindowDim& w : window.dims) terms *= w.size;
+  Attributes attrs = With(Attr::kWindow, window);
+  if (HasOrderedCombiner(any.type()) && s.random().OneIn(6)) return ReduceInOrder(s, opcode, any, attrs);
   const Combiner c = RandomCombiner(s, any.type());
   const Reduced r = Prepare(s, any, c);
-  Attributes attrs = With(Attr::kWindow, window);
   attrs.set(Attr::kToApply, c.computation);
   Instruction* y = s.Try(opcode, {r.x.op, r.init.op}, attrs);
   return y != nullptr && (AddReduced(s, y, r, c, terms), true);
@@ -208,8 +225,100 @@ bool BatchNorm(Scope& s, Opcode opcode) {
   return true;
 }
 
+// What models do to rows: softmax, log-sum-exp, layer norm, RMS norm; over any dims, in halves or with the arithmetic in f32, masked
+// or not.
+class RowNorm {
+ public:
+  RowNorm(Scope& s, const Value& x) : s_(s), b_(s.b()), x_(x) {}
+
+  bool Make() {
+    Random& random = s_.random();
+    dims_ = random.OneIn(3) ? Subset(random, x_.rank(), random.Between(1, x_.rank())) : std::vector<int64_t>{x_.rank() - 1};
+    Instruction* x = x_.op;
+    const PrimitiveType from = x_.type();
+    if (BitWidth(from) == 16 && random.OneIn(2)) x = b_.Convert(x, PrimitiveType::kF32);
+    if (random.OneIn(4)) {  // the causal mask
+      const Value seen = s_.Shaped(PrimitiveType::kPred, x_.dims());
+      x = b_.Select(seen.op, x, b_.FullLike(x, -std::numeric_limits<double>::infinity()));
+    }
+    const auto how = random.Below(4);
+    Instruction* y = how == 0 ? Softmax(x) : how == 1 ? LogSumExp(x) : how == 2 ? LayerNorm(x) : RmsNorm(x);
+    s_.Add(b_.Convert(y, from), false);
+    return true;
+  }
+
+ private:
+  Instruction* Over(Instruction* x, Opcode by) {
+    const double init = by == Opcode::kMaximum ? -std::numeric_limits<double>::infinity() : 0;
+    Instruction* r = b_.Reduce(x, b_.ScalarConstant(x->shape().element_type(), init), dims_, by);
+    if (s_.random().OneIn(4)) s_.Add(r, false);  // a statistic that is a result, too
+    return r;
+  }
+  Instruction* Back(Instruction* r) {
+    std::vector<int64_t> kept;
+    for (int64_t d = 0; d < x_.rank(); ++d) {
+      if (std::find(dims_.begin(), dims_.end(), d) == dims_.end()) kept.push_back(d);
+    }
+    const std::vector<int64_t> dims = x_.dims();
+    return b_.Broadcast(r, std::vector<Dim>(dims.begin(), dims.end()), kept);
+  }
+  Instruction* Mean(Instruction* x) {
+    Instruction* sum = Over(x, Opcode::kAdd);
+    double n = 1;
+    for (int64_t d : dims_) n *= static_cast<double>(x_.dim(d));
+    return b_.Binary(Opcode::kMultiply, sum, b_.FullLike(sum, 1 / n));
+  }
+  Instruction* Exponentials(Instruction* x, Instruction* most) {
+    return b_.Unary(Opcode::kExponential, b_.Binary(Opcode::kSubtract, x, Back(most)));
+  }
+  Instruction* Softmax(Instruction* x) {
+    Instruction* e = Exponentials(x, Over(x, Opcode::kMaximum));
+    return b_.Binary(Opcode::kDivide, e, Back(Over(e, Opcode::kAdd)));
+  }
+  Instruction* LogSumExp(Instruction* x) {
+    Instruction* most = Over(x, Opcode::kMaximum);
+    return b_.Binary(Opcode::kAdd, b_.Unary(Opcode::kLog, Over(Exponentials(x, most), Opcode::kAdd)), most);
+  }
+  Instruction* Scaled(Instruction* x, Instruction* square) {
+    Instruction* r = b_.Unary(Opcode::kRsqrt, b_.Binary(Opcode::kAdd, square, b_.FullLike(square, 0.0625)));
+    return b_.Binary(Opcode::kMultiply, x, Back(r));
+  }
+  Instruction* LayerNorm(Instruction* x) {
+    Instruction* d = b_.Binary(Opcode::kSubtract, x, Back(Mean(x)));
+    return Scaled(d, Mean(b_.Binary(Opcode::kMultiply, d, d)));
+  }
+  Instruction* RmsNorm(Instruction* x) { return Scaled(x, Mean(b_.Binary(Opcode::kMultiply, x, x))); }
+
+  Scope& s_;
+  Builder& b_;
+  const Value x_;
+  std::vector<int64_t> dims_;
+};
+
+bool NormalisedRows(Scope& s, Opcode) {
+  const auto fits = [](PrimitiveType t) { return IsFloat(t) && BitWidth(t) >= 16; };
+  return RowNorm(s, s.OfRank(1, 3, fits)).Make();
+}
+
+// Layers that differ in their literals only, apart from each other: kernels that may be one.
+bool Layers(Scope& s, Opcode) {
+  Value x = s.OfRank(1, 3, [](PrimitiveType t) { return t == PrimitiveType::kF32 || t == PrimitiveType::kF64 || t == PrimitiveType::kS32; });
+  Instruction* h = x.op;
+  for (int64_t n = s.random().Between(2, 3), k = 0; k < n; ++k) {
+    const double scale = static_cast<double>(s.random().Between(3, 60)) / (IsFloat(x.type()) ? 4 : 1);
+    Instruction* y = s.b().Binary(Opcode::kMultiply, h, s.b().FullLike(h, scale));
+    y = s.b().Binary(Opcode::kMaximum, y, s.b().FullLike(y, static_cast<double>(-5 - 7 * k)));
+    y = s.b().Make(Opcode::kOptBarrier, {y}, {});
+    s.Add(y);
+    h = y;
+  }
+  return true;
+}
+
 constexpr Row kRows[] = {
     {Opcode::kReduce, Reduce},
+    {Opcode::kReduce, NormalisedRows},
+    {Opcode::kReduce, Layers},
     {Opcode::kReduceWindow, ReduceWindow},
     {Opcode::kSelectAndScatter, SelectAndScatter},
     {Opcode::kScan, Scan},

@@ -19,7 +19,7 @@ bool LeavesFit(const Shape& shape, int64_t max_elements) {
 
 int64_t Product(absl::Span<const int64_t> dims) {
   int64_t n = 1;
-  for (int64_t d : dims) n *= d;
+  for (int64_t d : dims) n = d > 0 && n > (int64_t{1} << 40) / d ? int64_t{1} << 40 : n * d;  // more than any array has
   return n;
 }
 
@@ -72,7 +72,7 @@ Value Scope::Add(Instruction* op, bool exact, double small, bool moved) {
   // What is not a float has exact integers anyway; a claim that outgrows the type is none.
   if (small > ExactIntegers(op->shape().element_type())) small = kNotSmall;
   if (g_.options.layouts && op->shape().is_array() && op->shape().rank() > 1 && op->shape().is_static() && !op->shape().has_layout() &&
-      op->opcode() != Opcode::kParameter && random().OneIn(24)) {
+      op->opcode() != Opcode::kParameter && random().OneIn(g_.layout_every)) {
     const std::vector<int64_t> order = Shuffled(random(), op->shape().rank());
     op->mutable_shape().set_layout(order);
   }
@@ -106,7 +106,10 @@ std::vector<int64_t> Scope::Dims(int64_t low_rank, int64_t high_rank) {
   const int64_t rank = random().Between(low_rank, high_rank);
   std::vector<int64_t> dims(random().OneIn(2) ? rank : random().Between(low_rank, rank));
   for (int64_t& d : dims) d = Size();
-  while (!Fits(dims)) *std::max_element(dims.begin(), dims.end()) = random().Between(1, 4);
+  while (!Fits(dims)) {
+    int64_t& largest = *std::max_element(dims.begin(), dims.end());
+    largest = g_.options.max_elements > 1 << 13 ? largest / random().Between(2, 9) : random().Between(1, 4);
+  }
   return dims;
 }
 

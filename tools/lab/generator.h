@@ -61,6 +61,7 @@ struct Generation {
   std::vector<int64_t> sizes;        // and dimensions
   int64_t budget = 0;                // rows that nested computations may still apply
   int64_t runs = 1;                  // how often the computation being built runs, loops around it counted
+  int64_t layout_every = 24;         // one result in so many has a layout of its own
 };
 
 using TypePredicate = std::function<bool(PrimitiveType)>;
@@ -114,6 +115,8 @@ class Scope {
   std::vector<int64_t> Dims(int64_t low_rank = 0, int64_t high_rank = 4);
   int64_t Size() { return random().Pick(g_.sizes); }
   bool Fits(absl::Span<const int64_t> dims) const;
+  // Whether the evaluator can do so many steps in a second or so.
+  static bool Affordable(double steps) { return steps <= 2e7; }
 
  private:
   Generation& g_;
@@ -144,11 +147,17 @@ Instruction* Part(Scope& s, Instruction* tuple, int64_t index);
 
 // A region of scalars that combines two values of each type and is associative and commutative.
 struct Combiner {
-  Computation* computation;
-  bool sums = false;  // adds or multiplies floats: exact only on small integers
+  Computation* computation = nullptr;
+  bool sums = false;  // adds or multiplies floats: sums are exact on small integers, products never
   Opcode opcode = Opcode::kAdd;
 };
 Combiner RandomCombiner(Scope& s, PrimitiveType type);
+// One that is neither, of a few ops: both sides go by the evaluator's order. Not of pred or complex numbers, and not of halves, whose
+// rounding inside a region is a matter of excess precision.
+Computation* OrderedCombiner(Scope& s, PrimitiveType type);
+inline bool HasOrderedCombiner(PrimitiveType t) {
+  return IsIntegral(t) ? BitWidth(t) >= 8 : t == PrimitiveType::kF32 || t == PrimitiveType::kF64;
+}
 // The reducer of (value, index) pairs that finds the largest.
 Computation* ArgMax(Scope& s, PrimitiveType type, PrimitiveType index);
 // A comparator over scalars of the types (two of each, interleaved as sort wants) that is a strict weak order. `total`: only

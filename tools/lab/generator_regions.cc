@@ -7,7 +7,7 @@ namespace {
 std::vector<Opcode> CombinersOf(PrimitiveType type) {
   if (type == PrimitiveType::kPred) return {Opcode::kAnd, Opcode::kOr, Opcode::kXor, Opcode::kMaximum, Opcode::kMinimum};
   if (IsComplex(type)) return {Opcode::kAdd};
-  if (IsFloat(type)) return {Opcode::kAdd, Opcode::kAdd, Opcode::kMaximum, Opcode::kMinimum};
+  if (IsFloat(type)) return {Opcode::kAdd, Opcode::kAdd, Opcode::kAdd, Opcode::kMaximum, Opcode::kMinimum, Opcode::kMultiply, Opcode::kMultiply};
   return {Opcode::kAdd, Opcode::kMultiply, Opcode::kMaximum, Opcode::kMinimum, Opcode::kAnd, Opcode::kOr, Opcode::kXor};
 }
 
@@ -33,7 +33,7 @@ Order OrderOf(Builder& b, Instruction* x, Instruction* y, bool descending) {
 Combiner RandomCombiner(Scope& s, PrimitiveType type) {
   Combiner c;
   c.opcode = s.random().Pick(CombinersOf(type));
-  c.sums = c.opcode == Opcode::kAdd && (IsFloat(type) || IsComplex(type));
+  c.sums = (c.opcode == Opcode::kAdd && (IsFloat(type) || IsComplex(type))) || (c.opcode == Opcode::kMultiply && IsFloat(type));
   if (!s.random().OneIn(3)) {
     c.computation = s.module()->ScalarComputation(c.opcode, type);
     return c;
@@ -49,6 +49,27 @@ Combiner RandomCombiner(Scope& s, PrimitiveType type) {
   }
   Instruction* z = b.Binary(c.opcode, y, x);
   c.computation->set_root(b.Convert(z, type));
+  return c;
+}
+
+// a*2 + b, a - b, the last that isn't 0, ...: what order decides, with constants of its own.
+Computation* OrderedCombiner(Scope& s, PrimitiveType type) {
+  Computation* c = s.module()->AddComputation("ordered");
+  Builder b(c);
+  Instruction* x = b.Parameter(0, Shape::Scalar(type));
+  Instruction* y = b.Parameter(1, Shape::Scalar(type));
+  const double literal = static_cast<double>(s.random().Between(2, 3)) / (IsFloat(type) ? 4 : 1);
+  Instruction* k = b.ScalarConstant(type, literal);
+  const auto binary = [&](Opcode op, Instruction* l, Instruction* r) { return b.Binary(op, l, r); };
+  Instruction* z = nullptr;
+  switch (s.random().Below(5)) {
+    case 0: z = binary(Opcode::kAdd, binary(Opcode::kMultiply, x, k), y); break;
+    case 1: z = binary(Opcode::kSubtract, x, y); break;
+    case 2: z = b.Select(b.Compare(y, b.ScalarConstant(type, 0), "NE"), y, x); break;
+    case 3: z = binary(Opcode::kMaximum, binary(Opcode::kSubtract, x, k), y); break;
+    default: z = binary(Opcode::kSubtract, y, binary(Opcode::kMultiply, x, k)); break;
+  }
+  c->set_root(z);
   return c;
 }
 

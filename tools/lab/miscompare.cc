@@ -14,11 +14,16 @@
 #include "runtime/plain_host.h"
 #include "runtime/thread_pool.h"
 #include "tools/lab/error_bound.h"
+#include "tools/lab/error_rules.h"
+#include "tools/lab/plant.h"
 
 namespace tenon::lab {
 namespace {
 
-// PlainHost with a number of threads of its own. Its context is the number.
+// No number, index or flag that a program is likely to compute: what was not stored shows.
+constexpr int kPoison = 0xfb;
+
+// PlainHost with a number of threads of its own (0: the pool's), and arenas full of poison. Its context is the number.
 const TenonHost* HostWithThreads(int threads) {
   constexpr int kMost = 64;
   static TenonHost* hosts = [] {
@@ -26,11 +31,15 @@ const TenonHost* HostWithThreads(int threads) {
     for (int n = 0; n <= kMost; ++n) {
       made[n] = *PlainHost();
       made[n].context = reinterpret_cast<void*>(static_cast<intptr_t>(n));
-      made[n].num_threads = [](void* context) { return static_cast<int>(reinterpret_cast<intptr_t>(context)); };
+      if (n > 0) made[n].num_threads = [](void* context) { return static_cast<int>(reinterpret_cast<intptr_t>(context)); };
+      made[n].allocate = [](void*, size_t bytes) {
+        void* memory = PlainHost()->allocate(PlainHost()->context, bytes);
+        return memory == nullptr ? nullptr : std::memset(memory, kPoison, bytes);
+      };
     }
     return made;
   }();
-  return &hosts[std::clamp(threads, 1, kMost)];
+  return &hosts[std::clamp(threads, 0, kMost)];
 }
 
 // One leaf's elements, parts of complex numbers apart.
@@ -41,6 +50,7 @@ class LeafComparer {
 
   void Run() {
     v_.elements += want_.num_elements();
+    if (bound_ != nullptr) vacuous_ = MedianMagnitude();
     if (bound_ == nullptr && std::memcmp(got_.bytes(), want_.bytes(), want_.size_bytes()) == 0) return;
     for (int64_t i = 0; i < want_.num_elements(); ++i) {
       if (IsComplex(want_.type())) {
@@ -60,7 +70,7 @@ class LeafComparer {
 
   void Float(int64_t element, double got, double want) {
     const double allowed = Allowed(element);
-    if (!Count(allowed)) return;
+    if (!Count(allowed, want)) return;
     if (std::isnan(want) && std::isnan(got)) return;
     if (got == want && (allowed > 0 || std::signbit(got) == std::signbit(want))) return;
     if (allowed > 0 && !std::isnan(got) && !std::isnan(want) && Within(got, want, allowed)) return;
@@ -91,15 +101,28 @@ class LeafComparer {
 
   void Integer(int64_t element) {
     const double allowed = Allowed(element);
-    if (!Count(allowed)) return;
+    if (!Count(allowed, want_.GetAsDouble(element))) return;
     if (got_.GetAsInt64(element) == want_.GetAsInt64(element)) return;
     Note(element, got_.GetAsDouble(element), want_.GetAsDouble(element), allowed);
   }
 
-  bool Count(double allowed) {
+  bool Count(double allowed, double want) {
     if (allowed > 0) ++v_.bounded;
-    if (std::isinf(allowed)) ++v_.unjudged;
+    if (allowed >= std::max({vacuous_, std::fabs(want), 2 * kZeroSign})) ++v_.unjudged;
     return !std::isinf(allowed);
+  }
+
+  // Of the numbers of this array; a bound as large as it and as the element itself says nothing.
+  double MedianMagnitude() const {
+    std::vector<double> magnitudes;
+    for (int64_t i = 0; i < want_.num_elements(); ++i) {
+      const double m = IsComplex(want_.type()) ? std::abs(want_.GetAsComplex(i)) : std::fabs(want_.GetAsDouble(i));
+      if (std::isfinite(m)) magnitudes.push_back(m);
+    }
+    if (magnitudes.empty()) return 0;
+    const auto middle = magnitudes.begin() + static_cast<int64_t>(magnitudes.size() / 2);
+    std::nth_element(magnitudes.begin(), middle, magnitudes.end());
+    return *middle;
   }
 
   void Note(int64_t element, double got, double want, double allowed) {
@@ -118,6 +141,7 @@ class LeafComparer {
 
   int64_t leaf_;
   const Literal &got_, &want_, *bound_;
+  double vacuous_ = 0;
   Verdict& v_;
   PrimitiveType type_;
 };
@@ -127,6 +151,21 @@ Verdict Failed(Outcome outcome, const absl::Status& status) {
   v.outcome = outcome;
   v.text = std::string(status.message());
   return v;
+}
+
+// Other arguments of the same shapes for a run whose result nobody looks at: floats move on by one and change their sign. Integers
+// stay: they say how often a loop runs.
+Literal Other(const Literal& a) {
+  if (a.shape().is_tuple()) {
+    std::vector<Literal> elements;
+    for (const Literal& e : a.elements()) elements.push_back(Other(e));
+    return Literal::Tuple(std::move(elements));
+  }
+  if (!a.shape().is_array() || !IsFloat(a.type())) return a;
+  Literal other(a.shape());
+  const int64_t n = a.num_elements();
+  for (int64_t i = 0; i < n; ++i) other.SetFromDouble(i, -a.GetAsDouble((i + 1) % n));
+  return other;
 }
 
 Verdict CompileFailure(const absl::Status& status) {
@@ -143,9 +182,9 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compiled(const Module& module
   compile.verify_passes = options.verify_passes;
   compile.threads = options.threads;
   compile.compile_threads = 1;
+  compile.sabotage = options.sabotage.module || options.sabotage.program ? options.sabotage : PlantedBug();
   try {
-    if (options.threads <= 0) return LiteralExecutable::Compile(module, compile);
-    return LiteralExecutable::Compile(module, compile, HostWithThreads(options.threads), /*max_grain=*/1);
+    return LiteralExecutable::Compile(module, compile, HostWithThreads(options.threads), options.max_grain);
   } catch (const InternalError& e) {
     return absl::InternalError(e.what());
   }
@@ -162,6 +201,7 @@ std::string RunOptions::ToString() const {
   std::string text = absl::StrCat("isa=", isa.empty() ? "best" : isa, " threads=", threads);
   if (!passes.empty()) absl::StrAppend(&text, " passes=", absl::StrJoin(passes, ","));
   if (!disable_passes.empty()) absl::StrAppend(&text, " disable=", absl::StrJoin(disable_passes, ","));
+  if (max_grain == 0 && threads > 0) absl::StrAppend(&text, " whole grains");
   if (excess_precision) absl::StrAppend(&text, " excess_precision");
   return text;
 }
@@ -171,9 +211,9 @@ std::string_view OutcomeName(Outcome outcome) {
   return kNames[static_cast<int>(outcome)];
 }
 
-absl::StatusOr<Expectation> Expect(const Module& module, absl::Span<const Literal> arguments) {
+absl::StatusOr<Expectation> Expect(const Module& module, absl::Span<const Literal> arguments, bool excess_precision) {
   try {
-    if (HasInexact(module)) return EvaluateWithBounds(module, arguments);
+    if (HasInexact(module, excess_precision)) return EvaluateWithBounds(module, arguments, excess_precision);
     TENON_ASSIGN_OR_RETURN(const Literal result, Evaluate(module, arguments));
     Expectation expected;
     AppendLeaves(result, &expected.values);
@@ -221,23 +261,57 @@ Verdict Compare(absl::Span<const Literal> got, const Expectation& expected) {
   return v;
 }
 
-Verdict Judge(const Module& module, absl::Span<const Literal> arguments, const Expectation& expected, const RunOptions& options) {
-  absl::StatusOr<std::unique_ptr<LiteralExecutable>> executable = Compiled(module, options);
-  if (!executable.ok()) return CompileFailure(executable.status());
-  absl::StatusOr<std::vector<Literal>> got;
-  try {
-    got = (*executable)->Run(arguments);
-  } catch (const InternalError& e) {
-    got = absl::InternalError(e.what());
+struct Subject::Impl {
+  std::unique_ptr<LiteralExecutable> executable;
+
+  absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> arguments) const {
+    try {
+      return executable->Run(arguments);
+    } catch (const InternalError& e) {
+      return absl::InternalError(e.what());
+    }
   }
+};
+
+Subject::Subject(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Subject::~Subject() = default;
+
+std::unique_ptr<Subject> Subject::Compile(const Module& module, const RunOptions& options, Verdict* verdict) {
+  absl::StatusOr<std::unique_ptr<LiteralExecutable>> executable = Compiled(module, options);
+  if (!executable.ok()) return *verdict = CompileFailure(executable.status()), nullptr;
+  auto impl = std::make_unique<Impl>();
+  impl->executable = *std::move(executable);
+  return std::unique_ptr<Subject>(new Subject(std::move(impl)));
+}
+
+Verdict Subject::Run(absl::Span<const Literal> arguments, const Expectation& expected) const {
+  const absl::StatusOr<std::vector<Literal>> got = impl_->Run(arguments);
   // Sizes known at run time are compiled for then.
   if (absl::IsUnimplemented(got.status())) return CompileFailure(got.status());
   if (!got.ok()) return Failed(Outcome::kRunError, got.status());
   return Compare(*got, expected);
 }
 
+Verdict Subject::RunThrice(absl::Span<const Literal> arguments, const Expectation& expected) const {
+  const Verdict first = Run(arguments, expected);
+  if (first.outcome != Outcome::kSame) return first;
+  std::vector<Literal> others;
+  for (const Literal& a : arguments) others.push_back(Other(a));
+  impl_->Run(others).IgnoreError();  // only what it leaves behind is of interest
+  Verdict again = Run(arguments, expected);
+  if (again.outcome == Outcome::kSame) return first;
+  again.text = absl::StrCat("after a run on other arguments: ", again.text);
+  return again;
+}
+
+Verdict Judge(const Module& module, absl::Span<const Literal> arguments, const Expectation& expected, const RunOptions& options) {
+  Verdict verdict;
+  const std::unique_ptr<Subject> subject = Subject::Compile(module, options, &verdict);
+  return subject == nullptr ? verdict : subject->RunThrice(arguments, expected);
+}
+
 Verdict Judge(const Module& module, absl::Span<const Literal> arguments, const RunOptions& options) {
-  const absl::StatusOr<Expectation> expected = Expect(module, arguments);
+  const absl::StatusOr<Expectation> expected = Expect(module, arguments, options.excess_precision);
   if (!expected.ok()) return Failed(Outcome::kEvaluatorError, expected.status());
   return Judge(module, arguments, *expected, options);
 }

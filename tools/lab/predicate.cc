@@ -82,7 +82,7 @@ void CloseBounds(double tolerance, Expectation* e) {
 
 Verdict JudgeByTolerance(const Module& module, absl::Span<const Literal> arguments,
                          const RunOptions& run, double tolerance) {
-  absl::StatusOr<Expectation> expected = Expect(module, arguments);
+  absl::StatusOr<Expectation> expected = Expect(module, arguments, run.excess_precision);
   if (!expected.ok())
     return {.outcome = Outcome::kEvaluatorError, .text = std::string(expected.status().message())};
   CloseBounds(tolerance, &*expected);
@@ -93,7 +93,7 @@ StillFails Miscompares(const MiscompareOptions& options) {
   auto by_rule_only = std::make_shared<bool>(options.tolerance <= 0);
   return [options, by_rule_only](const Module& module, absl::Span<const Literal> arguments) {
     auto grade = [&] {  // 2: the lab's rule is broken, 1: the tolerance is
-      absl::StatusOr<Expectation> expected = Expect(module, arguments);
+      absl::StatusOr<Expectation> expected = Expect(module, arguments, options.run.excess_precision);
       if (!expected.ok()) return 0;
       if (*by_rule_only)
         return Judge(module, arguments, *expected, options.run).outcome == Outcome::kDifferent ? 2

@@ -61,7 +61,13 @@ std::vector<PrimitiveType> FavouriteTypes(const GeneratorOptions& options, Rando
   return types;
 }
 
-std::vector<int64_t> FavouriteSizes(Random& random) {
+std::vector<int64_t> FavouriteSizes(const GeneratorOptions& options, Random& random) {
+  if (options.max_elements > 1 << 13) {
+    constexpr int64_t kLarge[] = {64, 100, 257, 1000, 1024, 4097, 16384, 65537, 1 << 19};
+    std::vector<int64_t> sizes;
+    for (int64_t n = random.Between(2, 4); n > 0; --n) sizes.push_back(random.Pick(kLarge));
+    return sizes;
+  }
   constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 33, 65, 100};
   std::vector<int64_t> sizes;
   for (int64_t n = random.Between(2, 4); n > 0; --n) sizes.push_back(random.Pick(kSizes));
@@ -83,7 +89,7 @@ void SetRoot(Scope& s) {
   std::vector<Instruction*> leaves;
   for (const Value& v : results) {
     Instruction* leaf = v.op;
-    if (s.g().options.layouts && v.rank() > 1 && random.OneIn(6)) {
+    if (s.g().options.layouts && v.rank() > 1 && random.OneIn(s.g().layout_every / 4 + 1)) {
       leaf = s.b().Copy(leaf);
       leaf->mutable_shape().set_layout(Shuffled(random, v.rank()));
     }
@@ -106,7 +112,8 @@ std::unique_ptr<Module> RandomModule(uint64_t seed, const GeneratorOptions& opti
   Generation g{.module = module.get(), .options = options, .random = Random(seed)};
   g.menu = Menu(options, g.random);
   g.types = FavouriteTypes(options, g.random);
-  g.sizes = FavouriteSizes(g.random);
+  g.sizes = FavouriteSizes(options, g.random);
+  if (g.random.OneIn(5)) g.layout_every = 4;
   g.budget = 3 * options.size;
   Computation* entry = module->AddComputation("main");
   module->set_entry(entry);
