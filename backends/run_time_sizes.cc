@@ -1,5 +1,6 @@
 #include "backends/run_time_sizes.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
@@ -33,13 +34,23 @@ int64_t BoundOf(const Instruction& op, int64_t operand) {
 // Whether everything that `op` needs is of known size: static, or cut by constants.
 class Cones {
  public:
-  bool Known(const Instruction* op) {
-    auto [it, fresh] = known_.try_emplace(op, SizedByItself(*op));
-    if (!fresh || !it->second) return it->second;
-    for (const Instruction* o : op->operands()) {
-      if (!Known(o)) return known_[op] = false;
+  // Operands first, without recursion.
+  bool Known(const Instruction* first) {
+    std::vector<const Instruction*> left = {first};
+    while (!left.empty()) {
+      const Instruction* op = left.back();
+      const size_t before = left.size();
+      if (!known_.contains(op) && SizedByItself(*op)) {
+        for (const Instruction* o : op->operands()) {
+          if (!known_.contains(o)) left.push_back(o);
+        }
+        if (left.size() > before) continue;
+      }
+      left.pop_back();
+      if (known_.contains(op)) continue;
+      known_[op] = SizedByItself(*op) && absl::c_all_of(op->operands(), [&](const Instruction* o) { return known_.at(o); });
     }
-    return true;
+    return known_.at(first);
   }
 
  private:

@@ -137,15 +137,26 @@ const Literal& Instruction::literal() const {
   return *literal_;
 }
 
+static bool HasOwnSideEffect(const Instruction& i) {
+  if (i.opcode() == Opcode::kCustomCall) return i.attrs().get_or<bool>(Attr::kCustomCallHasSideEffect, false);
+  return (i.info().traits & (kMayHaveSideEffect | kStateful)) != 0;
+}
+
 bool Instruction::HasSideEffect() const {
-  if (opcode_ == Opcode::kCustomCall) {
-    if (attrs_.get_or<bool>(Attr::kCustomCallHasSideEffect, false)) return true;
-  } else if (info().traits & (kMayHaveSideEffect | kStateful)) {
-    return true;
-  }
-  for (const Computation* called : called_computations()) {
-    for (const Instruction* i : called->instructions()) {
-      if (i->HasSideEffect()) return true;
+  if (HasOwnSideEffect(*this)) return true;
+  const std::vector<Computation*> called = called_computations();
+  if (called.empty()) return false;
+  // Each computation once, and without recursion: calls may be nested deep, and shared.
+  absl::flat_hash_set<const Computation*> seen(called.begin(), called.end());
+  std::vector<const Computation*> left(seen.begin(), seen.end());
+  while (!left.empty()) {
+    const Computation* c = left.back();
+    left.pop_back();
+    for (const Instruction* i : c->instructions()) {
+      if (HasOwnSideEffect(*i)) return true;
+      for (const Computation* inner : i->called_computations()) {
+        if (seen.insert(inner).second) left.push_back(inner);
+      }
     }
   }
   return false;

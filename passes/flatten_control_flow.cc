@@ -4,8 +4,13 @@
 //   domain, add-dependency      their operand (effects keep program order without tokens)
 //   while and conditional       call computations of their own: one that is called twice is cloned
 //
+// Refused (kResourceExhausted): a module that the clones would make larger by more than kMaxGrowth instructions, and control flow
+// nested deeper than kMaxDepth, which the evaluator refuses too.
+//
 // opt-barrier stays: what it holds apart, CSE and fusion must not bring together. After inline-calls, before everything else: later
 // passes change a region for its one caller.
+#include <algorithm>
+
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -89,6 +94,39 @@ void SetRegions(Instruction* op, const std::vector<Computation*>& regions) {
   }
 }
 
+constexpr int64_t kMaxGrowth = 1'000'000;
+constexpr int kMaxDepth = 150;
+
+// Counted before anything is cloned.
+absl::Status CheckGrowth(const Module& module) {
+  struct Size {
+    int64_t instructions = 0;  // with a copy of each region for each caller
+    int depth = 0;
+  };
+  absl::flat_hash_map<const Computation*, Size> sizes;
+  for (const Computation* c : module.computations()) {  // callees first
+    Size size{.instructions = c->instruction_count()};
+    for (const Instruction* op : c->instructions()) {
+      for (const Computation* region : ControlRegions(*op)) {
+        const Size& inner = sizes.at(region);
+        size.depth = std::max(size.depth, inner.depth + 1);
+        size.instructions += inner.instructions;
+        if (size.depth > kMaxDepth) {
+          return absl::ResourceExhaustedError(absl::StrCat(op->name(), " of computation ", c->name(),
+                                                           ": control flow is nested deeper than ", kMaxDepth));
+        }
+        if (size.instructions - module.instruction_count() > kMaxGrowth) {
+          return absl::ResourceExhaustedError(
+              absl::StrCat("a copy of each region of computation ", c->name(), " for each of its callers: more than ", kMaxGrowth,
+                           " instructions, the budget of flatten-control-flow"));
+        }
+      }
+    }
+    sizes[c] = size;
+  }
+  return absl::OkStatus();
+}
+
 bool GiveEachItsOwn(Computation* c, absl::flat_hash_set<const Computation*>* taken) {
   bool changed = false;
   for (Instruction* op : c->PostOrder()) {
@@ -110,6 +148,7 @@ bool GiveEachItsOwn(Computation* c, absl::flat_hash_set<const Computation*>* tak
 }  // namespace
 
 absl::StatusOr<bool> FlattenControlFlow(Module& module, PassContext&) {
+  TENON_RETURN_IF_ERROR(CheckGrowth(module));
   bool changed = false;
   for (Computation* c : module.computations()) changed |= MakePlain(c);
   absl::flat_hash_set<const Computation*> taken = {module.entry()};

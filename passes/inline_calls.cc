@@ -5,7 +5,9 @@
 //   fusion without our form      what another compiler fused (XLA's optimised dumps) is taken apart and fused again by us
 //
 // First, before everything that looks at one computation at a time. Computations are visited callees first, so one round does it.
+// Refused (kResourceExhausted): a module that copies of what is called would make larger by more than kMaxGrowth instructions.
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
 #include "passes/fused_form.h"
 #include "passes/pass.h"
@@ -52,12 +54,44 @@ Instruction* Started(Instruction* start) {
   return b.Tuple(parts);
 }
 
+// What is copied in the place of `op`, or null.
+const Computation* CopiedFor(const Instruction& op) {
+  switch (op.opcode()) {
+    case Opcode::kCall: return op.to_apply();
+    case Opcode::kFusion: return FusionFormOf(op).ok() ? nullptr : op.fused_computation();
+    case Opcode::kAsyncStart: return op.fused_computation();
+    default: return nullptr;
+  }
+}
+
+constexpr int64_t kMaxGrowth = 1'000'000;
+
+// Counted before anything is copied: forty computations that call the one before them twice are 2^40 instructions.
+absl::Status CheckGrowth(const Module& module) {
+  absl::flat_hash_map<const Computation*, int64_t> size;  // with all calls inlined
+  int64_t growth = 0;
+  for (const Computation* c : module.computations()) {
+    int64_t total = c->instruction_count();
+    for (const Instruction* op : c->instructions()) {
+      const Computation* copied = CopiedFor(*op);
+      if (copied == nullptr) continue;
+      total += size.at(copied);
+      growth += size.at(copied);
+      if (growth <= kMaxGrowth) continue;
+      return absl::ResourceExhaustedError(
+          absl::StrCat("inlining ", op->name(), " of computation ", c->name(), ": calls would grow to more than ", kMaxGrowth,
+                       " instructions, the budget of inline-calls"));
+    }
+    size[c] = total;
+  }
+  return absl::OkStatus();
+}
+
 // What stands for `op`, or null if it stays.
 Instruction* Replacement(Instruction* op) {
+  if (op->opcode() == Opcode::kAsyncStart) return Started(op);
+  if (const Computation* copied = CopiedFor(*op)) return Inlined(op, copied);
   switch (op->opcode()) {
-    case Opcode::kCall: return Inlined(op, op->to_apply());
-    case Opcode::kFusion: return FusionFormOf(*op).ok() ? nullptr : Inlined(op, op->fused_computation());
-    case Opcode::kAsyncStart: return Started(op);
     case Opcode::kAsyncUpdate: return op->operand(0);
     case Opcode::kAsyncDone: {
       Builder b(op->parent());
@@ -71,6 +105,7 @@ Instruction* Replacement(Instruction* op) {
 }  // namespace
 
 absl::StatusOr<bool> InlineCalls(Module& module, PassContext&) {
+  TENON_RETURN_IF_ERROR(CheckGrowth(module));
   bool changed = false;
   for (Computation* c : module.computations()) {
     for (Instruction* op : c->PostOrder()) {

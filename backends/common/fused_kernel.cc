@@ -269,6 +269,10 @@ void TakeUpdateAlone(FusedKernel& f) {
 absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
   FusedKernel f;
   f.computation = request.fusion->fused_computation();
+  if (f.computation->instruction_count() > kMaxFusedInstructions) {
+    return absl::ResourceExhaustedError(absl::StrCat("fusion ", request.fusion->name(), " has ", f.computation->instruction_count(),
+                                                     " instructions; at most ", kMaxFusedInstructions, " make a kernel"));
+  }
   f.operands = request.operands;
   f.results = request.results;
   std::vector<const Instruction*> reduces;

@@ -30,6 +30,9 @@ bool IsSerialOp(Opcode opcode);
 
 enum class Role : uint8_t { kFull, kKept, kOther };
 
+// Planning and emission walk a fusion's operands by recursion; what is larger is refused (and then split by the fuse pass).
+constexpr int64_t kMaxFusedInstructions = 1000;
+
 struct FusedKernel {
   const Computation* computation = nullptr;
   std::vector<const Instruction*> order;  // post-order

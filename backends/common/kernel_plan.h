@@ -1,5 +1,5 @@
 // KernelPlan: how one fusion runs as loops (DESIGN D10). The fusion says what is computed, the plan
-// only how: any plan that CheckPlan accepts gives the right values. Built in microseconds from the
+// only how: any plan of MakePlan's gives the right values, and CheckPlan finds most that would not. Built in microseconds from the
 // fusion and the target, printable, parsable.
 #pragma once
 

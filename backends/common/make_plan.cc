@@ -4,6 +4,7 @@
 #include <bit>
 #include <functional>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "backends/common/contraction_index.h"
@@ -526,6 +527,38 @@ absl::Status CheckSerial(const FusedKernel& f, const KernelPlan& plan) {
   }
 }
 
+// Positions in the fusion: there, of the right sort, and each once.
+absl::Status CheckPhases(const FusedKernel& f, const KernelPlan& plan) {
+  auto bad = [&plan](std::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("kernel plan: ", std::string(what), ": ", ToString(plan)));
+  };
+  absl::flat_hash_set<int64_t> reduces, roots, kept;
+  for (const PlanPhase& p : plan.phases) {
+    for (int64_t r : p.reduces) {
+      const bool there = r >= 0 && r < static_cast<int64_t>(f.order.size()) && absl::c_linear_search(f.reduces, f.order[r]);
+      if (!there || !reduces.insert(r).second) return bad("a phase finishes what is no reduction, or twice");
+    }
+    for (int64_t r : p.roots) {
+      const bool there = r >= 0 && r < static_cast<int64_t>(f.roots.size()) && f.roots[r]->shape().is_array() &&
+                         f.RoleOf(f.roots[r]->shape()) == Role::kFull;
+      if (!there || !roots.insert(r).second) return bad("a phase stores what is no full-shaped root, or twice");
+    }
+    for (int64_t k : p.kept) {
+      const bool there = plan.kind == PlanKind::kRow && k >= 0 && k < static_cast<int64_t>(f.order.size()) &&
+                         f.order[k]->shape().is_array() && f.RoleOf(f.order[k]->shape()) == Role::kFull;
+      if (!there || !kept.insert(k).second) return bad("a phase keeps what is no full-shaped value, or twice");
+    }
+  }
+  if (reduces.size() != f.reduces.size()) return bad("a reduction in no phase");
+  for (size_t i = 0; i < f.roots.size() && !plan.phases.empty(); ++i) {
+    const Shape& shape = f.roots[i]->shape();
+    if (shape.is_array() && f.RoleOf(shape) == Role::kFull && !roots.contains(static_cast<int64_t>(i))) {
+      return bad("a full-shaped root in no phase");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
@@ -574,10 +607,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
   if (phased && plan.loops.back().reduced != (plan.kind == PlanKind::kRow))
     return bad("row and column differ by the vector loop");
   if (plan.kind == PlanKind::kColumn && plan.scratch_bytes < ColumnScratch(f, plan)) return bad("too little scratch");
-  size_t reduces = 0;
-  for (const PlanPhase& p : plan.phases) reduces += p.reduces.size();
-  if (reduces != f.reduces.size()) return bad("a reduction in no phase");
-  return absl::OkStatus();
+  return CheckPhases(f, plan);
 }
 
 WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {

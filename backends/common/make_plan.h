@@ -10,8 +10,9 @@
 namespace tenon {
 
 absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& target);
-// Whether `plan` describes this fusion: loops cover the iteration space, phases its reductions in
-// order, numbers in range.
+// Whether `plan` describes this fusion: loops cover the iteration space; phases name each reduction and each full-shaped root
+// once and nothing that isn't there; numbers in range. Not checked: scratch_bytes of rows, and that each phase has what it
+// reads. Those are MakePlan's own, so a plan must not come from a file that others can write.
 absl::Status CheckPlan(const FusedKernel& fused, const KernelPlan& plan);
 
 // The plans of sort, topk, scan and select-and-scatter (serial_plan.cc), and their nanoseconds on

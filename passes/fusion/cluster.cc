@@ -11,6 +11,7 @@ namespace tenon {
 namespace {
 
 constexpr int64_t kMaxReachVisits = 4000;
+constexpr int64_t kMaxMembers = 500;
 
 // Ops of several results: a reduce, sort, scatter, ... of several operands, a topk.
 bool MakesTuple(const Instruction& op) {
@@ -272,6 +273,10 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *why = absl::StrCat("the kernel would have more than ", context_.target.max_fusion_instructions, " instructions");
     return false;
   }
+  if (static_cast<int64_t>(c.members.size()) >= kMaxMembers) {  // those that cost nothing count too
+    *why = absl::StrCat("the fusion would have more than ", kMaxMembers, " members");
+    return false;
+  }
   if (op->opcode() == Opcode::kReduce) return ReduceCanJoin(op, c, form, why);
   if (as_result && !MatchesAsResult(op, c)) {
     *why = "another iteration space";
@@ -467,6 +472,7 @@ void Clusters::MergeSiblings() {
 bool Clusters::TryMerge(Cluster* a, Cluster* b) {
   if (a == b || a->members.empty() || b->members.empty() || a->form != b->form) return false;
   if (a->cost + b->cost > context_.target.max_fusion_instructions) return false;
+  if (static_cast<int64_t>(a->members.size() + b->members.size()) > kMaxMembers) return false;
   if (a->form == FusionForm::kRow ? !(a->domain == b->domain) : !Shape::SameDims(a->lead->shape(), b->lead->shape())) return false;
   auto starts = [](const Cluster* c) {
     std::vector<const Instruction*> users;

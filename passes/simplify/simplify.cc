@@ -99,11 +99,16 @@ class Simplifier {
     RemoveDead(op);
   }
 
-  void PushNew(Instruction* op) {
-    if (alive_.contains(op)) return Push(op);
-    Push(op);
-    for (Instruction* o : op->operands()) {
-      if (!alive_.contains(o)) PushNew(o);
+  // With the operands that are new too, in the order of a walk that goes down first.
+  void PushNew(Instruction* first) {
+    std::vector<Instruction*> left = {first};
+    while (!left.empty()) {
+      Instruction* op = left.back();
+      left.pop_back();
+      const bool known = alive_.contains(op);
+      if (known && op != first) continue;
+      Push(op);
+      if (!known) left.insert(left.end(), op->operands().rbegin(), op->operands().rend());
     }
   }
 

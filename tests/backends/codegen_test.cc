@@ -372,23 +372,29 @@ TEST(Fingerprint, IgnoresNamesAndLiteralsAndNothingElse) {
   EXPECT_NE(fingerprint(base), fingerprint(with("0.3", "1")));
 }
 
-// A wrong plan number that CheckPlan cannot know of must show in the values: these tests can fail.
-TEST(PlantedMiscompile, TooLittleScratchOrAForgottenPhaseIsSeen) {
-  HloCase c = Named("row_layer_norm");
-  absl::StatusOr<Built> built = Build(c);
+TEST(Plan, PhasesThatDoNotFitAreRefused) {
+  absl::StatusOr<Built> built = Build(Named("row_layer_norm"));
   ASSERT_TRUE(built.ok());
   auto kernel = PlanCpuKernel(built->request, *MakeCpuTarget(""), true);
-  absl::StatusOr<KernelPlan> plan =
-      ParseKernelPlan((*kernel)->info().plan_text, &built->module->dims());
-  ASSERT_TRUE(plan.ok());
-  plan->phases.back().roots.clear();  // the normalised row is never stored
-  absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.plan = *plan});
-  ASSERT_TRUE(runner.ok()) << runner.status();
-  std::vector<Literal> args = RandomArguments(*built, c, 5);
-  absl::StatusOr<Literal> want = Evaluate(*built->request.fusion->fused_computation(), args);
-  absl::StatusOr<std::vector<Literal>> got = runner->Run(args);
-  ASSERT_TRUE(got.ok());
-  EXPECT_FALSE(CompareLiterals((*got)[0], Leaves(*want)[0], c.tolerance).within);
+  absl::StatusOr<KernelPlan> right = ParseKernelPlan((*kernel)->info().plan_text, &built->module->dims());
+  ASSERT_TRUE(right.ok());
+  ASSERT_TRUE(KernelRunner::Make(built->request, {.plan = *right}).ok());
+  const std::pair<const char*, std::function<void(KernelPlan&)>> wrong[] = {
+      {"a full-shaped root in no phase", [](KernelPlan& p) { p.phases.back().roots.clear(); }},
+      {"a phase stores what is no full-shaped root, or twice",
+       [](KernelPlan& p) { p.phases.back().roots.push_back(p.phases.back().roots[0]); }},
+      {"a phase stores what is no full-shaped root, or twice", [](KernelPlan& p) { p.phases.back().roots[0] = 99; }},
+      {"a phase finishes what is no reduction, or twice", [](KernelPlan& p) { p.phases[0].reduces[0] = 0; }},
+      {"a phase finishes what is no reduction, or twice", [](KernelPlan& p) { p.phases[0].reduces.push_back(-1); }},
+      {"a reduction in no phase", [](KernelPlan& p) { p.phases[0].reduces.clear(); }},
+      {"a phase keeps what is no full-shaped value, or twice", [](KernelPlan& p) { p.phases[0].kept.push_back(1000); }},
+  };
+  for (const auto& [why, spoil] : wrong) {
+    KernelPlan plan = *right;
+    spoil(plan);
+    const absl::Status refused = KernelRunner::Make(built->request, {.plan = plan}).status();
+    EXPECT_NE(refused.message().find(why), refused.message().npos) << why << ": " << refused;
+  }
 }
 
 // A tail mask that lets one lane too many through: the runner's guard bytes notice, and so do the
