@@ -1,6 +1,8 @@
 #include "backends/compile.h"
 
+#include <atomic>
 #include <chrono>
+#include <new>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +16,11 @@
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
 #include "llvm/Config/llvm-config.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "passes/fused_form.h"
+#include "runtime/build_id.h"
+#include "runtime/fork.h"
+#include "runtime/pace.h"
 
 namespace tenon {
 namespace {
@@ -61,6 +67,8 @@ std::string PlansOf(const BuiltProgram& built) {
   return text;
 }
 
+constexpr int64_t kMaxInstructions = 200'000;
+
 // One compile. The phases are called in order; each shows its stages also where it fails.
 class Compilation {
  public:
@@ -71,7 +79,12 @@ class Compilation {
   }
 
   absl::Status Setup() {
+    ForkSection section;
     TENON_ASSIGN_OR_RETURN(target_, MakeCpuTarget(options_.isa));
+    if (module_.instruction_count() > kMaxInstructions) {
+      return absl::ResourceExhaustedError(absl::StrCat("module ", module_.name(), " has ", module_.instruction_count(),
+                                                       " instructions; the CPU backend compiles at most ", kMaxInstructions));
+    }
     if (options_.verify_passes) TENON_RETURN_IF_ERROR(Verify(module_));
     timer_.Done("setup");
     if (reports()) {
@@ -82,6 +95,7 @@ class Compilation {
   }
 
   absl::Status Passes() {
+    ForkSection section;
     PassContext context;
     context.target = InfoOfTarget(target_, options_);
     context.excess_precision = options_.excess_precision;
@@ -91,6 +105,11 @@ class Compilation {
     context.try_plan = [&](const Instruction& fusion) { return TryPlan(fusion, target_, options_.excess_precision); };
     PipelineOptions pipeline{.passes = options_.passes, .disable = options_.disable_passes, .stop_after = options_.stop_after,
                              .verify = options_.verify_passes};
+    pipeline.between = [&] {
+      absl::Status status;
+      section.Yield([&] { status = AskUser(); });
+      return status;
+    };
     if (stages_.Wants(StageKind::kHlo)) {
       Show(StageKind::kHlo, "00.input.hlo", Print(module_));
       pipeline.dump = [&](std::string_view pass, int index, const Module& m) {
@@ -105,6 +124,8 @@ class Compilation {
   }
 
   absl::Status Plan() {
+    TENON_RETURN_IF_ERROR(AskUser());
+    ForkSection section;
     TENON_RETURN_IF_ERROR(CheckFusedForm(module_));
     TENON_ASSIGN_OR_RETURN(built_, BuildProgram(module_, binding_, target_, options_.excess_precision, &remarks_));
     if (stages_.Wants(StageKind::kPlans)) Show(StageKind::kPlans, "plans.txt", PlansOf(built_));
@@ -114,25 +135,23 @@ class Compilation {
     return absl::OkStatus();
   }
 
-  // Contiguous shares of the kernels, one LLVM module each, one thread each. Threads are joined before the return, so that a
-  // forked child never misses one.
+  // Shares of the kernels, one LLVM module and one thread each.
   absl::Status Kernels() {
     const int kernels = static_cast<int>(built_.kernels.size());
     if (kernels == 0) return absl::OkStatus();
     const int wanted = options_.compile_threads > 0 ? options_.compile_threads : std::min(3, Cores());
     std::vector<Share> shares(std::clamp(kernels / 2, 1, wanted));
-    std::vector<std::thread> workers;
-    for (size_t t = 1; t < shares.size(); ++t) workers.emplace_back([&, t] { Compile(t, shares.size(), &shares[t]); });
-    Compile(0, shares.size(), &shares[0]);
-    for (std::thread& w : workers) w.join();
+    std::vector<ObjectRequest> requests;
+    for (size_t t = 0; t < shares.size(); ++t) requests.push_back(Request(t, &shares));
+    const auto objects = CompileToObjects(requests, [&] { cancelled_ = cancelled_ || !AskUser().ok(); });
     for (size_t t = 0; t < shares.size(); ++t) {
       if (!shares[t].emitted.empty()) Show(StageKind::kLlvm, absl::StrCat("llvm.", t, ".emitted.ll"), std::move(shares[t].emitted));
       if (!shares[t].ir.empty()) Show(StageKind::kOptimizedLlvm, absl::StrCat("llvm.", t, ".ll"), std::move(shares[t].ir));
       if (!shares[t].assembly.empty()) Show(StageKind::kAssembly, absl::StrCat("llvm.", t, ".s"), std::move(shares[t].assembly));
     }
-    for (const Share& share : shares) {
-      TENON_RETURN_IF_ERROR(share.object.status());
-      AppendObject(&built_.program.object, *share.object);
+    for (const auto& object : objects) {
+      TENON_RETURN_IF_ERROR(object.status());
+      AppendObject(&built_.program.object, *object);
     }
     timer_.Done("llvm");
     return absl::OkStatus();
@@ -157,22 +176,31 @@ class Compilation {
 
  private:
   struct Share {
-    absl::StatusOr<std::vector<uint8_t>> object;
     std::string emitted, ir, assembly;
   };
 
-  void Compile(size_t t, size_t shares, Share* share) {
-    ObjectRequest request{.target = target_, .name = absl::StrCat(built_.program.name, ".", t), .inject_fault = options_.inject_fault};
-    if (stages_.Wants(StageKind::kLlvm)) request.emitted_ir = &share->emitted;
-    if (stages_.Wants(StageKind::kOptimizedLlvm)) request.llvm_ir = &share->ir;
-    if (stages_.Wants(StageKind::kAssembly)) request.assembly = &share->assembly;
-    request.emit = [&, t, shares](llvm::Module& module) -> absl::Status {
-      for (size_t k = t; k < built_.kernels.size(); k += shares) {
+  // Never in a ForkSection: the answer may need Python's lock.
+  absl::Status AskUser() {
+    if (options_.interrupted && pace_.Due() && options_.interrupted()) return absl::CancelledError("interrupted");
+    return absl::OkStatus();
+  }
+
+  // Share t, every shares->size()th kernel. A fault is injected into the first share only: one thread is lost, not each.
+  ObjectRequest Request(size_t t, std::vector<Share>* shares) {
+    ObjectRequest request{.target = target_, .name = absl::StrCat(built_.program.name, ".", t), .cancelled = &cancelled_};
+    if (t == 0) request.inject_fault = options_.inject_fault;
+    Share& share = (*shares)[t];
+    if (stages_.Wants(StageKind::kLlvm)) request.emitted_ir = &share.emitted;
+    if (stages_.Wants(StageKind::kOptimizedLlvm)) request.llvm_ir = &share.ir;
+    if (stages_.Wants(StageKind::kAssembly)) request.assembly = &share.assembly;
+    request.emit = [&, t, stride = shares->size()](llvm::Module& module) -> absl::Status {
+      for (size_t k = t; k < built_.kernels.size(); k += stride) {
+        if (cancelled_) return absl::CancelledError("interrupted");
         TENON_RETURN_IF_ERROR(built_.kernels[k]->Emit(module, built_.program.kernels[k].symbol));
       }
       return absl::OkStatus();
     };
-    share->object = CompileToObject(request);
+    return request;
   }
 
   void Show(StageKind kind, std::string file, std::string text) const {
@@ -192,6 +220,8 @@ class Compilation {
   ModuleReport report_;
   KernelCode code_;
   StageSink stages_;
+  Pace pace_;
+  std::atomic<bool> cancelled_ = false;
 };
 
 absl::StatusOr<Program> CompileAll(Module& module, const Binding& binding, const CompileOptions& options) {
@@ -215,15 +245,20 @@ absl::Status CompileWanted(Module& module, const Binding& binding, const Compile
 }  // namespace
 
 std::string CompileOptions::Key() const {
-  return absl::StrCat("isa=", isa, ";excess=", excess_precision, ";passes=", absl::StrJoin(passes, ","),
-                      ";disable=", absl::StrJoin(disable_passes, ","), ";stop=", stop_after, ";threads=", threads,
-                      ";fold=", evaluate != nullptr, ";fault=", inject_fault, ";report=", static_cast<int>(report));
+  std::string key = absl::StrCat("excess=", excess_precision, ";passes=", absl::StrJoin(passes, ","),
+                                 ";disable=", absl::StrJoin(disable_passes, ","), ";stop=", stop_after,
+                                 ";fold=", evaluate != nullptr, ";fault=", inject_fault, ";report=", static_cast<int>(report));
+  // Code is the same for any number of threads; a report tells it.
+  if (report != Report::kNone) absl::StrAppend(&key, ";threads=", threads);
+  return key;
 }
 
 absl::StatusOr<Program> CompileToProgram(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options) {
   try {
     return CompileAll(*module, binding, options);
-  } catch (const InternalError& e) {
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& e) {
     return absl::InternalError(e.what());
   }
 }
@@ -231,14 +266,23 @@ absl::StatusOr<Program> CompileToProgram(std::unique_ptr<Module> module, Binding
 absl::Status CompileStages(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options) {
   try {
     return CompileWanted(*module, binding, options);
-  } catch (const InternalError& e) {
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& e) {
     return absl::InternalError(e.what());
   }
 }
 
+std::string TargetKey(const std::string& isa) {
+  const absl::StatusOr<CpuTarget> target = MakeCpuTarget(isa);
+  return target.ok() ? target->Key() : absl::StrCat("refused: ", isa);
+}
+
 std::string CompilerBuildId() {
-  // The library's own version and the LLVM that generates its code. A development build differs at every compile of this file.
-  return absl::StrCat("tenon-", TENON_VERSION, "-llvm-", LLVM_VERSION_STRING, "-", __DATE__, "-", __TIME__);
+  static const auto* id = new std::string(
+      absl::StrCat("tenon-", TENON_VERSION, "-", BuildIdOf(reinterpret_cast<const void*>(&CompilerBuildId)), "-llvm-", LLVM_VERSION_STRING,
+                   "-", BuildIdOf(reinterpret_cast<const void*>(&llvm::install_fatal_error_handler))));
+  return *id;
 }
 
 }  // namespace tenon

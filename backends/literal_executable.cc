@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "backends/run_time_sizes.h"
 #include "passes/pass.h"
+#include "runtime/fork.h"
 #include "runtime/plain_host.h"
 
 namespace tenon {
@@ -139,8 +140,7 @@ struct LiteralExecutable::BySize {
         }
       }
     }
-    absl::MutexLock lock(&mutex);
-    if (const auto it = kept.find(key); it != kept.end()) return it->second;
+    if (std::shared_ptr<LiteralExecutable> known = Kept(key, nullptr)) return known;
     std::unique_ptr<Module> fixed = module->Clone();
     if (sizes != nullptr) {
       TENON_RETURN_IF_ERROR(FixSizes(*fixed, key));
@@ -150,8 +150,19 @@ struct LiteralExecutable::BySize {
       TENON_RETURN_IF_ERROR(FixParameters(*fixed, shapes));
     }
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<LiteralExecutable> made, LiteralExecutable::Compile(*fixed, options, host, max_grain));
-    if (kept.size() >= kMaxKept) kept.clear();
-    kept.emplace(std::move(key), made);
+    return Kept(key, std::move(made));
+  }
+
+  // What is kept for the key; `made` if nothing is. Two threads may make one at once: no lock is held while compiling, since a forked
+  // child must find it free.
+  std::shared_ptr<LiteralExecutable> Kept(const std::vector<int64_t>& key, std::shared_ptr<LiteralExecutable> made) {
+    decltype(kept) dropped;  // without the lock
+    ForkSection section;
+    absl::MutexLock lock(&mutex);
+    if (const auto it = kept.find(key); it != kept.end()) return it->second;
+    if (made == nullptr) return nullptr;
+    if (kept.size() >= kMaxKept) dropped.swap(kept);
+    kept.emplace(key, made);
     return made;
   }
 };

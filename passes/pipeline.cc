@@ -115,6 +115,7 @@ absl::StatusOr<bool> RunPipeline(Module& module, PassContext& context, const Pip
   bool any = false;
   for (int i = 0; i < static_cast<int>(passes.size()); ++i) {
     if (std::find(options.disable.begin(), options.disable.end(), passes[i]) != options.disable.end()) continue;
+    if (options.between) TENON_RETURN_IF_ERROR(options.between());
     const auto start = std::chrono::steady_clock::now();
     TENON_ASSIGN_OR_RETURN(const bool changed, RunOne(*Find(table, passes[i]), module, context, options.verify));
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

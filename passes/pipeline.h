@@ -14,6 +14,7 @@ struct PipelineOptions {
   std::string stop_after;
   bool verify = false;               // verify after each changing pass, and check that "changed" is told truly
   std::function<void(std::string_view pass, int index, const Module&)> dump;  // after each changing pass
+  std::function<absl::Status()> between;  // before each pass; an error ends the pipeline with it
   absl::Span<const PassInfo> table;  // where names are looked up; empty: AllPasses(). Tests plant faulty passes here
 };
 struct PassTiming { std::string name; double ms = 0; bool changed = false; };

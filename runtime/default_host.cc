@@ -26,6 +26,7 @@ void ReleaseNothing(void*, void*) {}
 int CallNothing(void*, TenonOpCall*) { return 1; }
 int CloneNothing(void*, TenonTensor*) { return 1; }
 void LogNothing(void*, int, const char*) {}
+int NeverInterrupted(void*) { return 0; }
 
 }  // namespace
 
@@ -60,6 +61,7 @@ const TenonHost* DefaultHost() {
       .tensor_clone = CloneNothing,
       .cache_release = ReleaseNothing,
       .log = LogNothing,
+      .interrupted = NeverInterrupted,
   };
   return &host;
 }

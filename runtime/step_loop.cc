@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/clock.h"
+#include "runtime/pace.h"
 
 namespace tenon {
 namespace {
@@ -59,6 +60,7 @@ class Loop {
     for (const BoundStep& step : b_.regions[region]) {
       // Calls of the framework and of library functions are always timed: they are few and dear.
       const bool timed = profile_ || step.kind == BoundStep::Kind::kCall || step.kind == BoundStep::Kind::kLibrary;
+      mutates_ |= step.step->effect == Effect::kMutates;
       if (!(timed ? TimedStep(step) : RunStep(step))) return false;
       for (int32_t slot : step.step->release_slots) f_.ReleaseSlot(slot);
       if (f_.owned == nullptr) continue;
@@ -227,7 +229,13 @@ class Loop {
   }
 
   bool While(const WhileStep& loop, const BoundView& predicate) {
+    Pace pace;
     while (true) {
+      // What is half written must not be left so: an interrupt waits until all is.
+      if (!mutates_ && pace.Due() && host_.interrupted(host_.context) != 0) {
+        kind_ = absl::StatusCode::kCancelled;
+        return Fail(TENON_HOST_ERROR, "interrupted");
+      }
       if (!RunRegion(loop.condition)) return false;
       if (*f_.Address(predicate) == 0) return true;
       if (!CheckErrorWord()) return false;  // what the error made of the state may never end
@@ -316,6 +324,7 @@ class Loop {
   RunCounters& counters_;
   const bool profile_;
   std::vector<TraceEvent> trace_;
+  bool mutates_ = false;  // a step that writes to the caller's memory was begun
   int code_ = TENON_OK;
   std::string error_;
   absl::StatusCode kind_ = absl::StatusCode::kInternal;

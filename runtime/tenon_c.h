@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define TENON_ABI_VERSION 1
+#define TENON_ABI_VERSION 2
 #define TENON_API __attribute__((visibility("default")))
 
 /* ---- data
@@ -104,6 +104,10 @@ typedef struct TenonHost {
   void (*cache_release)(void* context, void* wrapper);
   /* A line for the user's log ("TORCH_LOGS=tenon"); level 0 debug, 1 info, 2 warning. */
   void (*log)(void* context, int level, const char* text);
+  /* 1: the user wants what this thread is at to end (Ctrl-C); the host keeps the exception and rethrows it when tenon_run returns
+   * TENON_HOST_ERROR, or tenon_compile. Asked at most twenty times a second, by compiles between phases and by loops of a program
+   * while nothing of the caller's has been written to. */
+  int (*interrupted)(void* context);
 } TenonHost;
 
 /* ---- compiling
@@ -233,10 +237,13 @@ typedef struct TenonHloCall {
 } TenonHloCall;
 typedef int (*TenonHloCustomCall)(void* context, const TenonHloCall* call, char* message);
 /* call NULL: takes the target away. */
-TENON_API void tenon_hlo_register_custom_call(const char* target, TenonHloCustomCall call, void* context);
+TENON_API int tenon_hlo_register_custom_call(const char* target, TenonHloCustomCall call, void* context, char** error); /* 0: done */
 TENON_API char* tenon_hlo_custom_calls(void); /* JSON: the names */
 /* The LAPACK library behind eigenvalues and singular values, before the first such call. */
-TENON_API void tenon_hlo_set_lapack(const char* path);
+TENON_API int tenon_hlo_set_lapack(const char* path, char** error); /* 0: done */
+/* As TenonHost's `interrupted`, for tenon_hlo_compile and tenon_hlo_run of the whole process: 1 ends them with "CANCELLED: ...". NULL:
+ * never. */
+TENON_API void tenon_hlo_set_interrupted(int (*interrupted)(void));
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/fork.h"
+#include "runtime/thread.h"
 
 namespace tenon {
 namespace {
@@ -48,8 +49,11 @@ class Pool {
   }
 
  private:
+  // As many as can be had: the caller works too, so none is enough.
   void StartWorkers() {
-    for (; workers_ < PoolThreads() - 1; ++workers_) std::thread([this] { Worker(); }).detach();
+    for (; workers_ < PoolThreads() - 1; ++workers_) {
+      if (!StartThread([this] { Worker(); }).ok()) return;
+    }
   }
   void Worker() {
     std::unique_lock lock(mutex_);

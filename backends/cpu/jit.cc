@@ -5,7 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/container/flat_hash_set.h"
+#include "backends/cpu/llvm_threads.h"
 #include "hlo/check.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -15,7 +18,6 @@
 #include "llvm/Object/ObjectFile.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/CrashRecoveryContext.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
@@ -25,24 +27,16 @@
 #include "llvm/Transforms/Scalar/LICM.h"
 #include "llvm/Transforms/Scalar/LoopPassManager.h"
 #include "llvm/Transforms/Utils/Cloning.h"
+#include "runtime/fork.h"
 
 namespace tenon {
 namespace {
-
-thread_local std::string fatal_message;
-
-void OnFatalError(void*, const char* reason, bool) {
-  fatal_message = reason;
-  // Inside CrashRecoveryContext::RunSafely: unwinds to it. Elsewhere LLVM exits the process, as it would without us.
-  if (llvm::CrashRecoveryContext* crc = llvm::CrashRecoveryContext::GetCurrent()) crc->HandleExit(1);
-}
 
 void InitializeLlvmOnce() {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
-    llvm::install_fatal_error_handler(OnFatalError);
     // LoopStrengthReduce costs 8 % of compile time and gains nothing on our loops. It has no other switch.
     auto& options = llvm::cl::getRegisteredOptions();
     if (auto it = options.find("disable-lsr"); it != options.end()) {
@@ -50,23 +44,6 @@ void InitializeLlvmOnce() {
     }
   });
 }
-
-// Handlers for crash signals are process-wide: installed only while some thread compiles.
-class CrashGuard {
- public:
-  CrashGuard() {
-    std::lock_guard lock(mutex_);
-    if (users_++ == 0) llvm::CrashRecoveryContext::Enable();
-  }
-  ~CrashGuard() {
-    std::lock_guard lock(mutex_);
-    if (--users_ == 0) llvm::CrashRecoveryContext::Disable();
-  }
-
- private:
-  static inline std::mutex mutex_;
-  static inline int users_ = 0;
-};
 
 absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeTargetMachine(const CpuTarget& target) {
   std::string error;
@@ -82,7 +59,7 @@ absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeTargetMachine(const Cpu
   return tm;
 }
 
-// Target machines are dear (1-3 ms) and single-threaded: lent out, kept when given back, dropped after a crash.
+// Target machines are dear (1-3 ms) and single-threaded: lent out, kept when given back, dropped after a failure.
 class TargetMachinePool {
  public:
   static TargetMachinePool& Get() {
@@ -183,20 +160,39 @@ void Print(const llvm::Module& module, std::string* text) {
   module.print(stream, nullptr);
 }
 
-// What one compile owns. Abandoned whole after a crash.
+// What one compile owns. After a fatal error it stays on its parked thread.
 struct Work {
   std::unique_ptr<llvm::LLVMContext> context = std::make_unique<llvm::LLVMContext>();
   std::unique_ptr<llvm::Module> module;
   std::unique_ptr<llvm::TargetMachine> tm;
-  absl::Status status;
+  std::string error;  // the first that LLVM reported (inline assembly, register allocation, ...); by itself it would end the process
   llvm::SmallVector<char, 0> object;
 };
 
+void OnDiagnostic(const llvm::DiagnosticInfo* diagnostic, void* work) {
+  std::string& error = static_cast<Work*>(work)->error;
+  if (diagnostic->getSeverity() != llvm::DS_Error || !error.empty()) return;
+  llvm::raw_string_ostream stream(error);
+  llvm::DiagnosticPrinterRawOStream printer(stream);
+  diagnostic->print(printer);
+}
+
+// Between two phases nothing of LLVM is locked, so this is where a fork may come between, and where a compile may end.
+absl::Status Between(const ObjectRequest& request, const Work& w, ForkSection& section) {
+  section.Yield();
+  if (!w.error.empty()) return absl::InternalError(absl::StrCat("LLVM: ", w.error));
+  const bool stop = request.cancelled != nullptr && request.cancelled->load(std::memory_order_relaxed);
+  return stop ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
 absl::Status DoCompile(const ObjectRequest& request, Work& w) {
+  ForkSection section;
+  w.context->setDiagnosticHandlerCallBack(OnDiagnostic, &w);
   w.module = std::make_unique<llvm::Module>(request.name, *w.context);
   w.module->setTargetTriple(llvm::Triple(request.target.triple));
   w.module->setDataLayout(w.tm->createDataLayout());
   TENON_RETURN_IF_ERROR(request.emit(*w.module));
+  TENON_RETURN_IF_ERROR(Between(request, w, section));
   if (request.inject_fault == "invalid-ir") {  // a block without a terminator
     llvm::Function* f = llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getVoidTy(*w.context), false),
                                                llvm::Function::ExternalLinkage, "injected", *w.module);
@@ -214,8 +210,10 @@ absl::Status DoCompile(const ObjectRequest& request, Work& w) {
   llvm::raw_string_ostream stream(error);
   if (llvm::verifyModule(*w.module, &stream)) return absl::InternalError(absl::StrCat("invalid LLVM IR: ", error));
   if (request.inject_fault == "fatal-error") llvm::report_fatal_error("injected fatal error");
-  if (request.inject_fault == "llvm-crash") *static_cast<volatile int*>(nullptr) = 0;
+  if (request.inject_fault == "llvm-error") w.context->emitError("injected error");
+  TENON_RETURN_IF_ERROR(Between(request, w, section));
   Optimize(*w.module, w.tm.get());
+  TENON_RETURN_IF_ERROR(Between(request, w, section));
   if (request.llvm_ir != nullptr) Print(*w.module, request.llvm_ir);
   if (request.assembly != nullptr) {  // code generation changes the module: on a copy
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*w.module);
@@ -224,40 +222,44 @@ absl::Status DoCompile(const ObjectRequest& request, Work& w) {
     request.assembly->assign(text.begin(), text.end());
   }
   TENON_RETURN_IF_ERROR(Generate(*w.module, w.tm.get(), llvm::CodeGenFileType::ObjectFile, &w.object));
+  TENON_RETURN_IF_ERROR(Between(request, w, section));
   return CheckImports(llvm::StringRef(w.object.data(), w.object.size()), request.name);
+}
+
+absl::Status Compile(const ObjectRequest& request, std::vector<uint8_t>* object) {
+  InitializeLlvmOnce();
+  auto work = std::make_unique<Work>();
+  TENON_ASSIGN_OR_RETURN(work->tm, TargetMachinePool::Get().Take(request.target));
+  TENON_RETURN_IF_ERROR(DoCompile(request, *work));
+  object->assign(work->object.begin(), work->object.end());
+  work->module.reset();
+  TargetMachinePool::Get().Give(request.target, std::move(work->tm));
+  return absl::OkStatus();
 }
 
 }  // namespace
 
+std::vector<absl::StatusOr<std::vector<uint8_t>>> CompileToObjects(std::span<const ObjectRequest> requests,
+                                                                   const std::function<void()>& while_waiting) {
+  std::vector<std::vector<uint8_t>> objects(requests.size());
+  std::vector<std::function<absl::Status()>> tasks;
+  for (size_t k = 0; k < requests.size(); ++k) {
+    tasks.push_back([&, k] { return Compile(requests[k], &objects[k]); });
+  }
+  const std::vector<absl::Status> done = RunOnLlvmThreads(std::move(tasks), while_waiting);
+  std::vector<absl::StatusOr<std::vector<uint8_t>>> results;
+  for (size_t k = 0; k < requests.size(); ++k) {
+    if (done[k].ok()) {
+      results.push_back(std::move(objects[k]));
+    } else {
+      results.push_back(done[k]);
+    }
+  }
+  return results;
+}
+
 absl::StatusOr<std::vector<uint8_t>> CompileToObject(const ObjectRequest& request) {
-  InitializeLlvmOnce();
-  auto work = std::make_unique<Work>();
-  TENON_ASSIGN_OR_RETURN(work->tm, TargetMachinePool::Get().Take(request.target));
-  fatal_message.clear();
-  std::string exception;
-  bool survived;
-  {
-    CrashGuard guard;
-    llvm::CrashRecoveryContext crc;
-    survived = crc.RunSafely([&] {
-      try {
-        work->status = DoCompile(request, *work);
-      } catch (const std::exception& e) {
-        exception = e.what();
-      }
-    });
-  }
-  if (!survived) {
-    (void)work.release();
-    return absl::InternalError(absl::StrCat("LLVM failed on ", request.name, ": ",
-                                            fatal_message.empty() ? "crash in a pass" : fatal_message));
-  }
-  if (!exception.empty()) return absl::InternalError(exception);
-  if (!work->status.ok()) return work->status;
-  std::vector<uint8_t> bytes(work->object.begin(), work->object.end());
-  work->module.reset();
-  TargetMachinePool::Get().Give(request.target, std::move(work->tm));
-  return bytes;
+  return std::move(CompileToObjects({&request, 1})[0]);
 }
 
 void AppendObject(std::vector<uint8_t>* image, std::span<const uint8_t> object) {

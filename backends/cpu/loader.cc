@@ -1,4 +1,5 @@
-// NativeCodeLoader: JITLink through one ORC session of the process; a JITDylib per loaded image.
+// NativeCodeLoader: JITLink through one ORC session of the process; a JITDylib per loaded image. It runs on its caller's thread, not on
+// one of llvm_threads.h: JITLink returns its errors, and a parked thread would keep the session's lock.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -15,6 +16,7 @@
 #include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
 #include "llvm/ExecutionEngine/Orc/SelfExecutorProcessControl.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "runtime/fork.h"
 
 namespace tenon {
 namespace {
@@ -55,6 +57,7 @@ class OrcCode : public LoadedCode {
  public:
   OrcCode(Session* session, orc::JITDylib* dylib) : session_(session), dylib_(dylib) {}
   ~OrcCode() override {
+    ForkSection section;
     if (llvm::Error e = session_->es->removeJITDylib(*dylib_)) llvm::consumeError(std::move(e));
   }
   void set_functions(std::vector<KernelFn> f) { functions_ = std::move(f); }
@@ -68,6 +71,7 @@ class OrcLoader : public CodeLoader {
  public:
   absl::StatusOr<std::unique_ptr<LoadedCode>> Load(std::span<const uint8_t> image,
                                                    std::span<const std::string> symbols) override {
+    ForkSection section;
     TENON_ASSIGN_OR_RETURN(Session * s, Session::Get());
     TENON_ASSIGN_OR_RETURN(auto objects, SplitImage(image));
     orc::JITDylib& dylib = s->es->createBareJITDylib(absl::StrCat("kernels", s->next++));

@@ -9,12 +9,10 @@ namespace tenon {
 
 using Json = nlohmann::json;
 
-absl::StatusOr<FrameworkConfig> ConfigOf(const Instruction& op) {
-  const Json json = Json::parse(op.backend_config(), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("args")) {
-    return absl::InvalidArgumentError(absl::StrCat(op.name(), ": wanted backend_config={\"args\":...}, got \"",
-                                                   op.backend_config(), "\""));
-  }
+namespace {
+
+// Throws Json::exception where a value is of another type.
+absl::StatusOr<FrameworkConfig> Read(const Instruction& op, const Json& json) {
   FrameworkConfig config;
   TENON_ASSIGN_OR_RETURN(config.args, ParseFrameworkArgs(json["args"].get<std::string>()));
   const std::string rule = json.value("rule", "owned");
@@ -29,6 +27,22 @@ absl::StatusOr<FrameworkConfig> ConfigOf(const Instruction& op) {
     config.results = json["results"].get<std::vector<int64_t>>();
   }
   return config;
+}
+
+}  // namespace
+
+absl::StatusOr<FrameworkConfig> ConfigOf(const Instruction& op) {
+  const Json json = Json::parse(op.backend_config(), nullptr, /*allow_exceptions=*/false);
+  const auto wrong = [&](std::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(op.name(), ": wanted backend_config={\"args\":\"(...)\", ...}, got \"",
+                                                   op.backend_config(), "\"", std::string(why)));
+  };
+  if (!json.is_object() || !json.contains("args")) return wrong("");
+  try {
+    return Read(op, json);
+  } catch (const Json::exception& e) {
+    return wrong(absl::StrCat(" (", e.what(), ")"));
+  }
 }
 
 }  // namespace tenon

@@ -19,34 +19,48 @@ Registry& TheRegistry() {
   return *registry;
 }
 
+// What an entry keeps while nobody runs it: its code (the object and, loaded, about as much again), literals and texts.
 int64_t SizeOf(const CacheKey& key, const Executable& executable) {
   const Program& p = executable.program();
-  int64_t bytes = static_cast<int64_t>(key.text().size() + p.object.size());
+  size_t bytes = key.text().size() + 2 * p.object.size() + p.report.size();
+  for (const std::string& remark : p.remarks) bytes += remark.size();
+  for (const KernelSpec& k : p.kernels) bytes += k.symbol.size() + k.plan.size() + k.fingerprint.size();
+  for (const Region& region : p.regions) bytes += region.steps.size() * sizeof(Step);
   for (const ConstantSpec& c : p.constants) {
     if (c.kind == ConstantSpec::Kind::kLiteral) bytes += c.literal.size_bytes();
   }
-  return bytes;
-}
-
-std::vector<std::string> Differences(const CacheKey& a, const CacheKey& b) {
-  std::vector<std::string> names;
-  for (size_t k = 0; k < std::max(a.parts().size(), b.parts().size()); ++k) {
-    const bool both = k < a.parts().size() && k < b.parts().size();
-    if (both && a.parts()[k] == b.parts()[k]) continue;
-    names.push_back(k < a.parts().size() ? a.parts()[k].first : b.parts()[k].first);
-  }
-  return names;
+  return static_cast<int64_t>(bytes);
 }
 
 }  // namespace
 
-CacheKey& CacheKey::Add(std::string name, std::string value) {
-  absl::StrAppend(&text_, name, ":", value.size(), ":", value, ";");
-  parts_.emplace_back(std::move(name), std::move(value));
+CacheKey& CacheKey::Add(std::string_view name, std::string_view value) {
+  Part part = {text_.size(), name.size(), 0, value.size()};
+  absl::StrAppend(&text_, absl::string_view(name.data(), name.size()), ":", value.size(), ":");
+  part.value = text_.size();
+  absl::StrAppend(&text_, absl::string_view(value.data(), value.size()), ";");
+  parts_.push_back(part);
   return *this;
 }
 
-MemoryCache::MemoryCache(size_t capacity) : capacity_(std::max<size_t>(capacity, 1)) {
+std::vector<std::string> CacheKey::Differences(const CacheKey& a, const CacheKey& b) {
+  const auto name = [](const CacheKey& key, size_t k) {
+    return std::string_view(key.text_).substr(key.parts_[k].name, key.parts_[k].name_size);
+  };
+  const auto value = [](const CacheKey& key, size_t k) {
+    return std::string_view(key.text_).substr(key.parts_[k].value, key.parts_[k].value_size);
+  };
+  std::vector<std::string> names;
+  for (size_t k = 0; k < std::max(a.parts_.size(), b.parts_.size()); ++k) {
+    const bool in_a = k < a.parts_.size(), in_b = k < b.parts_.size();
+    if (in_a && in_b && name(a, k) == name(b, k) && value(a, k) == value(b, k)) continue;
+    names.emplace_back(in_a ? name(a, k) : name(b, k));
+  }
+  return names;
+}
+
+MemoryCache::MemoryCache(size_t capacity, int64_t max_bytes)
+    : capacity_(std::max<size_t>(capacity, 1)), max_bytes_(max_bytes) {
   InstallForkHandlers();
   Registry& registry = TheRegistry();
   absl::MutexLock lock(&registry.mutex);
@@ -64,16 +78,18 @@ absl::StatusOr<std::shared_ptr<Executable>> MemoryCache::GetOrCompile(const Cach
   std::shared_ptr<Flight> flight;
   {
     absl::MutexLock lock(&mutex_);
-    if (const auto found = index_.find(key.text()); found != index_.end()) {
-      ++counters_.hits;
-      order_.splice(order_.begin(), order_, found->second);
-      return found->second->executable;
-    }
-    if (const auto found = flights_.find(key.text()); found != flights_.end()) {
+    while (true) {
+      if (const auto found = index_.find(key.text()); found != index_.end()) {
+        ++counters_.hits;
+        order_.splice(order_.begin(), order_, found->second);
+        return found->second->executable;
+      }
+      const auto found = flights_.find(key.text());
+      if (found == flights_.end()) break;
       ++counters_.waits;
       flight = found->second;
       mutex_.Await(absl::Condition(&flight->done));
-      return flight->result;
+      if (!absl::IsCancelled(flight->result.status())) return flight->result;
     }
     ++counters_.misses;
     ++counters_.compiles;
@@ -100,9 +116,9 @@ void MemoryCache::Land(const CacheKey& key, const std::shared_ptr<Flight>& fligh
   flights_.erase(key.text());
   if (result.ok()) {
     order_.push_front({key, *result, SizeOf(key, **result)});
-    index_[key.text()] = order_.begin();
+    index_[order_.front().key.text()] = order_.begin();
     counters_.bytes += order_.front().bytes;
-    while (order_.size() > capacity_) {
+    while (order_.size() > capacity_ || (counters_.bytes > max_bytes_ && order_.size() > 1)) {
       counters_.bytes -= order_.back().bytes;
       ++counters_.evictions;
       evicted.push_back(std::move(order_.back().executable));
@@ -119,7 +135,7 @@ void MemoryCache::Land(const CacheKey& key, const std::shared_ptr<Flight>& fligh
 std::string MemoryCache::DiffToNearest(const CacheKey& key) const {
   std::vector<std::string> nearest;
   for (const Entry& entry : order_) {
-    std::vector<std::string> names = Differences(key, entry.key);
+    std::vector<std::string> names = CacheKey::Differences(key, entry.key);
     if (nearest.empty() || names.size() < nearest.size()) nearest = std::move(names);
     if (nearest.size() == 1) break;
   }
@@ -147,7 +163,7 @@ void MemoryCache::Clear() {
 }
 
 MemoryCache& MemoryCache::Global() {
-  static MemoryCache* cache = new MemoryCache(512);
+  static MemoryCache* cache = new MemoryCache(512, int64_t{512} << 20);
   return *cache;
 }
 

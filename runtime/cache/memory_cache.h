@@ -1,15 +1,20 @@
 // MemoryCache: compiled executables by key, shared by equal graphs (DESIGN D18).
 //
-// A key is named parts (module, options, target, build); two keys are equal if all parts are.
-// Bounded: least recently used entries go first, and what is in use lives on with its users.
+// A key is named parts (module, options, target, build); two keys are equal if all parts are. Long
+// parts are put in as their digest (backends/digest.h), since an entry keeps its key.
+// Bounded in entries and bytes: least recently used entries go first, and what is in use lives on with
+// its users. The newest entry stays, however large it is.
 // Single-flight: threads that ask for one key while it is being compiled wait for that compile; if
-// it fails all of them get its error, and nothing is kept.
+// it fails all of them get its error, and nothing is kept. kCancelled (the compiling thread's user
+// interrupted it) is that thread's own: one of those who waited compiles.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,12 +27,16 @@ namespace tenon {
 
 class CacheKey {
  public:
-  CacheKey& Add(std::string name, std::string value);
-  const std::vector<std::pair<std::string, std::string>>& parts() const { return parts_; }
+  CacheKey& Add(std::string_view name, std::string_view value);
   const std::string& text() const { return text_; }  // unambiguous: names and lengths included
+  // Names of the parts in which two keys differ.
+  static std::vector<std::string> Differences(const CacheKey& a, const CacheKey& b);
 
  private:
-  std::vector<std::pair<std::string, std::string>> parts_;
+  struct Part {
+    size_t name, name_size, value, value_size;  // in text_
+  };
+  std::vector<Part> parts_;
   std::string text_;
 };
 
@@ -35,7 +44,7 @@ class MemoryCache {
  public:
   using CompileFn = std::function<absl::StatusOr<std::shared_ptr<Executable>>()>;
 
-  explicit MemoryCache(size_t capacity);
+  explicit MemoryCache(size_t capacity, int64_t max_bytes = INT64_MAX);
   ~MemoryCache();
   MemoryCache(const MemoryCache&) = delete;
 
@@ -54,6 +63,7 @@ class MemoryCache {
   std::string last_miss() const;
   void Clear();
   size_t capacity() const { return capacity_; }
+  int64_t max_bytes() const { return max_bytes_; }
 
   // The process's own, for graphs of the plugin.
   static MemoryCache& Global();
@@ -79,9 +89,10 @@ class MemoryCache {
             absl::StatusOr<std::shared_ptr<Executable>> result);
 
   const size_t capacity_;
+  const int64_t max_bytes_;
   mutable absl::Mutex mutex_;
   Order order_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, Order::iterator> index_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string_view, Order::iterator> index_ ABSL_GUARDED_BY(mutex_);  // of the entries' own texts
   absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
   Counters counters_ ABSL_GUARDED_BY(mutex_);
   std::string last_miss_ ABSL_GUARDED_BY(mutex_);

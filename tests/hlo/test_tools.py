@@ -61,6 +61,17 @@ def test_opt_refuses_with_line_and_column(module):
     assert done.stderr == f"{module}: line 5, column 21: wanted an instruction defined before, got 'y'\n"
 
 
+@pytest.mark.parametrize("command", [("hlo-run", "--backend=cpu"), ("hlo-opt", "--stage=plans")])
+def test_a_framework_call_of_a_wrong_form_is_an_error_not_an_abort(command, module):
+    module.write_text(
+        'HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n'
+        '  ROOT odd = f32[4] custom-call(p), custom_call_target="aten.relu.default", backend_config={"args":5}\n}\n'
+    )
+    done = _run(*command, module)
+    assert done.returncode in (1, 3), done
+    assert 'odd: wanted backend_config={"args":"(...)", ...}' in done.stderr, done.stderr
+
+
 def test_opt_runs_passes(module):
     module.write_text(MODULE.replace("ROOT", "dead = f32[2,3] cosine(x)\n  ROOT"))
     assert "cosine" in _run("hlo-opt", module).stdout

@@ -65,6 +65,50 @@ TEST(MemoryCache, LeastRecentlyUsedGoesAndUsersKeepTheirs) {
   EXPECT_EQ((*a)->Run(nullptr, nullptr).code, TENON_OK);
 }
 
+// An entry of that many bytes.
+MemoryCache::CompileFn Sized(size_t bytes) {
+  return [bytes] {
+    Program p;
+    p.regions.resize(1);
+    p.report.resize(bytes);
+    return Executable::Create(std::move(p), nullptr, DefaultHost());
+  };
+}
+
+TEST(MemoryCache, BytesAreBoundedToo) {
+  MemoryCache cache(100, 10'000);
+  for (const char* name : {"a", "b", "c", "d"}) cache.GetOrCompile(Key(name), Sized(4000)).IgnoreError();
+  EXPECT_LE(cache.counters().bytes, 10'000);
+  EXPECT_EQ(cache.counters().entries, 2);
+  EXPECT_EQ(cache.counters().evictions, 2);
+  cache.GetOrCompile(Key("d"), Sized(4000)).IgnoreError();
+  EXPECT_EQ(cache.counters().hits, 1);
+  cache.GetOrCompile(Key("huge"), Sized(50'000)).IgnoreError();  // alone, since somebody has just asked for it
+  EXPECT_EQ(cache.counters().entries, 1);
+  cache.GetOrCompile(Key("huge"), Sized(50'000)).IgnoreError();
+  EXPECT_EQ(cache.counters().hits, 2);
+}
+
+TEST(MemoryCache, SomebodyElsesInterruptIsNotMine) {
+  MemoryCache cache(4);
+  absl::Notification started, go;
+  std::thread interrupted([&] {
+    auto result = cache.GetOrCompile(Key("m"), [&]() -> absl::StatusOr<std::shared_ptr<Executable>> {
+      started.Notify();
+      go.WaitForNotification();
+      return absl::CancelledError("interrupted");
+    });
+    EXPECT_TRUE(absl::IsCancelled(result.status()));
+  });
+  started.WaitForNotification();
+  std::thread waiting([&] { EXPECT_TRUE(cache.GetOrCompile(Key("m"), Compile).ok()); });
+  while (cache.counters().waits < 1) std::this_thread::yield();
+  go.Notify();
+  interrupted.join();
+  waiting.join();
+  EXPECT_EQ(cache.counters().entries, 1);
+}
+
 TEST(MemoryCache, OneFlightForManyThreads) {
   MemoryCache cache(4);
   std::atomic<int> compiles{0};

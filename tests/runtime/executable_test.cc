@@ -280,6 +280,53 @@ TEST(Executable, WhileAndConditional) {
   }
 }
 
+// Counts an s32 input down to 0; before that, if asked to, a step that writes to the caller's memory.
+Program Countdown(bool write_first) {
+  constexpr PrimitiveType kS = PrimitiveType::kS32;
+  Program p = Empty();
+  const int32_t counter = AddInput(p, kS, {}), written = AddInput(p, kS, {});
+  p.arena_bytes = 64;
+  const int32_t flag = AddValue(p, ValueKind::kArena, 0, 1);
+  const int32_t decrement = AddKernel(p, "decrement"), positive = AddKernel(p, "positive");
+  const View c = MakeView(counter, kS, {}), f = MakeView(flag, PrimitiveType::kPred, {});
+  p.regions.resize(3);
+  if (write_first) {
+    p.regions[0].steps.push_back({.body = CopyStep{c, MakeView(written, kS, {})}, .name = "write", .effect = Effect::kMutates});
+  }
+  p.regions[0].steps.push_back({.body = WhileStep{1, 2, f}, .name = "while"});
+  p.regions[1].steps = {KernelCall(positive, {c, f}, 1)};
+  p.regions[2].steps = {KernelCall(decrement, {c}, 1)};
+  return p;
+}
+
+TEST(Executable, AnInterruptEndsALoopUnlessTheCallersMemoryIsHalfWritten) {
+  constexpr PrimitiveType kS = PrimitiveType::kS32;
+  TenonHost host = *DefaultHost();
+  static std::atomic<int> asked;
+  host.interrupted = [](void*) {
+    ++asked;
+    return 1;
+  };
+  for (const bool write_first : {false, true}) {
+    asked = 0;
+    auto e = Make(Countdown(write_first), &host);
+    int32_t n = write_first ? 5'000'000 : INT32_MAX, written = 0;
+    const TenonTensor inputs[] = {{nullptr, &n, nullptr, nullptr, static_cast<int32_t>(kS), 0},
+                                  {nullptr, &written, nullptr, nullptr, static_cast<int32_t>(kS), 0}};
+    const RunResult result = e->Run(inputs, nullptr);
+    if (write_first) {
+      EXPECT_EQ(result.code, TENON_OK);
+      EXPECT_EQ(n, 0);
+      EXPECT_EQ(asked, 0);
+    } else {
+      EXPECT_EQ(result.code, TENON_HOST_ERROR);
+      EXPECT_EQ(result.kind, absl::StatusCode::kCancelled);
+      EXPECT_GT(n, 0);
+      EXPECT_EQ(asked, 1);
+    }
+  }
+}
+
 TEST(Executable, CopiesAnyStrides) {
   FakeHost host;
   Program p = Empty();

@@ -85,7 +85,7 @@ int Main(int argc, char** argv) {
       std::cout << diff.ToText(o.files[0], o.files[1]);
     }
     return diff.equal() ? 0 : 1;
-  } catch (const InternalError& e) {
+  } catch (const std::exception& e) {
     return std::cerr << "hlo-diff: " << e.what() << "\n", 2;
   }
 }

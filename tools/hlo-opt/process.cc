@@ -32,7 +32,7 @@ class Processor {
     absl::Status status;
     try {
       status = Work(graphs);
-    } catch (const InternalError& e) {
+    } catch (const std::exception& e) {
       status = absl::InternalError(e.what());
     }
     if (o_.json) PrintJson(status);

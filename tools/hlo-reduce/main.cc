@@ -284,7 +284,7 @@ int Main(int argc, char** argv) {
   if (!ParseFlags(argc, argv, &options)) return 2;
   try {
     return Run(std::move(options));
-  } catch (const InternalError& e) {
+  } catch (const std::exception& e) {
     return Fail(3, absl::InternalError(e.what()));
   }
 }

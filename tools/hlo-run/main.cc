@@ -90,7 +90,7 @@ int Main(int argc, char** argv) {
   absl::StatusOr<int> off = absl::InternalError("");
   try {
     off = Run(options, options.json ? &json : nullptr);
-  } catch (const InternalError& e) {
+  } catch (const std::exception& e) {
     off = absl::InternalError(e.what());
   }
   if (options.json) {

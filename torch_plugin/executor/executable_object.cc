@@ -293,9 +293,11 @@ PyObject* Compile(PyObject* args) {
     executable = tenon_compile(graph, graph_size, options, options_size, described.data(),
                                static_cast<int64_t>(described.size()), Host(), &error);
   }
-  if (PyErr_CheckSignals() != 0) {  // Ctrl-C while the GIL was released
+  const std::exception_ptr interrupt = TakeException();
+  if (interrupt != nullptr || PyErr_CheckSignals() != 0) {  // Ctrl-C while the GIL was released
     tenon_executable_release(executable);
     tenon_string_free(error);
+    if (interrupt != nullptr) std::rethrow_exception(interrupt);
     return nullptr;
   }
   if (executable == nullptr) {

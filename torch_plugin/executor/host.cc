@@ -2,9 +2,11 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
+#include <torch/csrc/Exceptions.h>
 
 #include <utility>
 
+#include "torch_plugin/executor/gil.h"
 #include "torch_plugin/executor/log.h"
 #include "torch_plugin/executor/op.h"
 #include "torch_plugin/executor/tensor.h"
@@ -27,6 +29,15 @@ void Deallocate(void*, void* memory, size_t) { c10::GetCPUAllocator()->raw_deall
 void ParallelFor(void*, int64_t begin, int64_t end, int64_t grain,
                  void (*fn)(void*, int64_t, int64_t), void* arg) {
   at::parallel_for(begin, end, grain, [&](int64_t b, int64_t e) { fn(arg, b, e); });
+}
+int Interrupted(void*) {
+  if (!InterpreterIsAlive()) return 0;
+  Gil gil;
+  if (PyErr_CheckSignals() == 0) return 0;  // on any thread but Python's main one
+  python_error error;
+  error.persist();
+  pending = std::make_exception_ptr(error);
+  return 1;
 }
 int NumThreads(void*) { return at::in_parallel_region() ? 1 : at::get_num_threads(); }
 
@@ -52,6 +63,7 @@ const TenonHost* Host() {
       .tensor_clone = CloneTensor,
       .cache_release = ReleaseTensor,
       .log = Log,
+      .interrupted = Interrupted,
   };
   return &host;
 }

@@ -10,8 +10,8 @@ namespace tenon::torch_host {
 // One per process, never destroyed.
 const TenonHost* Host();
 
-// What an operator threw on this thread, until the caller of tenon_run (which then returned
-// TENON_HOST_ERROR) takes it.
+// What an operator threw on this thread, or a signal handler (Ctrl-C), until the caller of tenon_run
+// (which then returned TENON_HOST_ERROR) or of tenon_compile takes it.
 void KeepException(std::exception_ptr exception);
 std::exception_ptr TakeException();
 

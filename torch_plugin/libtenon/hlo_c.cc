@@ -1,4 +1,5 @@
 // The C seam of torch_tenon.hlo: modules from text, the evaluator, the CPU backend on plain arrays.
+#include <atomic>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,9 @@
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
 #include "passes/pipeline.h"
+#include "runtime/fork.h"
+#include "runtime/plain_host.h"
+#include "torch_plugin/libtenon/guarded.h"
 #include "torch_plugin/libtenon/handle.h"
 #include "torch_plugin/libtenon/options.h"
 
@@ -32,29 +36,6 @@ struct TenonHloResult {
 namespace tenon {
 namespace {
 
-// Runs `make`, which returns a Status or StatusOr; false: *error is told.
-template <typename F>
-auto Guarded(const F& make, char** error) -> decltype(make()) {
-  decltype(make()) result = absl::InternalError("not run");
-  try {
-    result = make();
-  } catch (const std::bad_alloc&) {
-    result = absl::ResourceExhaustedError("out of memory");
-  } catch (const std::exception& e) {
-    result = absl::InternalError(e.what());
-  }
-  if (!result.ok() && error != nullptr) {
-    absl::Status status;
-    if constexpr (std::is_same_v<decltype(make()), absl::Status>) {
-      status = result;
-    } else {
-      status = result.status();
-    }
-    *error = NewString(absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message()));
-  }
-  return result;
-}
-
 TenonTensor TensorOf(const Literal& l, std::vector<int64_t>* sizes) {
   *sizes = l.shape().constant_dims();
   return {.tensor = nullptr,
@@ -65,7 +46,7 @@ TenonTensor TensorOf(const Literal& l, std::vector<int64_t>* sizes) {
           .ndim = static_cast<int32_t>(sizes->size())};
 }
 
-TenonHloResult* NewResult(const Literal& root) {
+std::unique_ptr<TenonHloResult> NewResult(const Literal& root) {
   auto result = std::make_unique<TenonHloResult>();
   auto flatten = [&](auto&& self, const Literal& l) -> void {
     if (l.shape().is_array()) result->literals.push_back(l);
@@ -76,7 +57,7 @@ TenonHloResult* NewResult(const Literal& root) {
   for (size_t i = 0; i < result->literals.size(); ++i) {
     result->leaves.push_back(TensorOf(result->literals[i], &result->sizes[i]));
   }
-  return result.release();
+  return result;
 }
 
 absl::StatusOr<Literal> Argument(const Shape& shape, absl::Span<const TenonTensor> inputs, size_t* next) {
@@ -148,6 +129,57 @@ absl::StatusOr<bool> RunPasses(Module& module, const char* passes, const char* d
   return RunPipeline(module, context, options);
 }
 
+std::atomic<int (*)(void)> interrupted{nullptr};
+
+int IsInterrupted(void*) {
+  int (*const ask)(void) = interrupted;
+  return ask == nullptr ? 0 : ask();
+}
+
+const TenonHost* HloHost() {
+  static const TenonHost host = [] {
+    TenonHost h = *PlainHost();
+    h.interrupted = IsInterrupted;
+    return h;
+  }();
+  return &host;
+}
+
+// The module's executable, made by the first who asks. Two who ask at once may both make one: no lock is held while compiling, since a
+// forked child must find it free.
+absl::StatusOr<LiteralExecutable*> Compiled(TenonHlo& hlo, std::string_view options) {
+  const auto kept = [&]() -> LiteralExecutable* {
+    ForkSection section;
+    absl::MutexLock lock(&hlo.mutex);
+    return hlo.executable.get();
+  };
+  if (LiteralExecutable* executable = kept()) return executable;
+  TENON_ASSIGN_OR_RETURN(RequestOptions request, ParseRequestOptions(options));
+  request.compile.interrupted = [] { return IsInterrupted(nullptr) != 0; };
+  TENON_ASSIGN_OR_RETURN(std::unique_ptr<LiteralExecutable> made,
+                         LiteralExecutable::Compile(*hlo.module, request.compile, HloHost()));
+  ForkSection section;
+  absl::MutexLock lock(&hlo.mutex);
+  if (hlo.executable == nullptr) hlo.executable = std::move(made);
+  return hlo.executable.get();
+}
+
+absl::StatusOr<std::unique_ptr<TenonHloResult>> Result(absl::StatusOr<Literal> root) {
+  TENON_RETURN_IF_ERROR(root.status());
+  return NewResult(*root);
+}
+
+std::string Signature(const Module& module) {
+  const Computation& entry = *module.entry();
+  auto inputs = nlohmann::ordered_json::array();
+  for (const Instruction* p : entry.parameters()) {
+    for (auto& leaf : LeavesJson(p->shape())) inputs.push_back(leaf);
+  }
+  return nlohmann::ordered_json(
+             {{"name", module.name()}, {"inputs", inputs}, {"outputs", LeavesJson(entry.root()->shape())}})
+      .dump();
+}
+
 // A custom call whose body is on the other side of the seam.
 struct ForeignCall {
   TenonHloCustomCall call;
@@ -186,18 +218,16 @@ struct ForeignCall {
 extern "C" {
 
 TenonHlo* tenon_hlo_parse(const char* text, size_t size, int flags, char** error) {
-  auto module = tenon::Guarded(
-      [&] {
+  return tenon::Released(
+      [&]() -> absl::StatusOr<std::unique_ptr<TenonHlo>> {
         tenon::ParseOptions options;
         options.fill_elided_constants = (flags & TENON_HLO_FILL_ELIDED) != 0;
         options.verify = (flags & TENON_HLO_NO_VERIFY) == 0;
-        return tenon::ParseModule({text, size}, options);
+        auto hlo = std::make_unique<TenonHlo>();
+        TENON_ASSIGN_OR_RETURN(hlo->module, tenon::ParseModule({text, size}, options));
+        return hlo;
       },
       error);
-  if (!module.ok()) return nullptr;
-  auto* hlo = new TenonHlo;
-  hlo->module = *std::move(module);
-  return hlo;
 }
 
 void tenon_hlo_release(TenonHlo* hlo) { delete hlo; }
@@ -211,8 +241,8 @@ int tenon_hlo_verify(const TenonHlo* hlo, char** error) {
 }
 
 char* tenon_hlo_print(const TenonHlo* hlo, int flags) {
-  auto text = tenon::Guarded(
-      [&]() -> absl::StatusOr<std::string> {
+  return tenon::GuardedText(
+      [&] {
         tenon::PrintOptions options;
         options.canonical = (flags & TENON_HLO_CANONICAL) != 0;
         options.percent = (flags & TENON_HLO_PERCENT) != 0;
@@ -221,61 +251,51 @@ char* tenon_hlo_print(const TenonHlo* hlo, int flags) {
         return tenon::Print(*hlo->module, options);
       },
       nullptr);
-  return text.ok() ? tenon::NewString(*text) : nullptr;
 }
 
 char* tenon_hlo_signature(const TenonHlo* hlo) {
-  const tenon::Computation& entry = *hlo->module->entry();
-  auto inputs = nlohmann::ordered_json::array();
-  for (const tenon::Instruction* p : entry.parameters()) {
-    for (auto& leaf : tenon::LeavesJson(p->shape())) inputs.push_back(leaf);
-  }
-  return tenon::NewString(nlohmann::ordered_json({{"name", hlo->module->name()},
-                                                  {"inputs", inputs},
-                                                  {"outputs", tenon::LeavesJson(entry.root()->shape())}})
-                              .dump());
+  return tenon::GuardedText([&] { return tenon::Signature(*hlo->module); }, nullptr);
 }
 
 char* tenon_hlo_cost(const TenonHlo* hlo, char** error) {
-  auto cost = tenon::Guarded([&] { return tenon::AnalyzeCost(*hlo->module); }, error);
-  return cost.ok() ? tenon::NewString(tenon::ToJson(*cost)) : nullptr;
+  return tenon::GuardedText(
+      [&]() -> absl::StatusOr<std::string> {
+        TENON_ASSIGN_OR_RETURN(const auto cost, tenon::AnalyzeCost(*hlo->module));
+        return tenon::ToJson(cost);
+      },
+      error);
 }
 
 int tenon_hlo_run_passes(TenonHlo* hlo, const char* passes, const char* disable, char** error) {
-  absl::MutexLock lock(&hlo->mutex);
-  hlo->executable.reset();
-  auto changed = tenon::Guarded([&] { return tenon::RunPasses(*hlo->module, passes, disable); }, error);
+  const auto run = [&]() -> absl::StatusOr<bool> {
+    std::unique_ptr<tenon::LiteralExecutable> dropped;  // without the lock
+    {
+      absl::MutexLock lock(&hlo->mutex);
+      dropped.swap(hlo->executable);
+    }
+    dropped.reset();
+    return tenon::RunPasses(*hlo->module, passes, disable);
+  };
+  const auto changed = tenon::Guarded(run, error);
   return changed.ok() ? (*changed ? 1 : 0) : -1;
 }
 
 TenonHloResult* tenon_hlo_evaluate(const TenonHlo* hlo, const TenonTensor* inputs, int64_t num_inputs, char** error) {
-  auto result = tenon::Guarded(
-      [&]() -> absl::StatusOr<tenon::Literal> {
+  return tenon::Released(
+      [&]() -> absl::StatusOr<std::unique_ptr<TenonHloResult>> {
         TENON_ASSIGN_OR_RETURN(std::vector<tenon::Literal> args,
                                tenon::Arguments(*hlo->module, {inputs, static_cast<size_t>(num_inputs)}));
-        return tenon::Evaluate(*hlo->module, args);
+        return tenon::Result(tenon::Evaluate(*hlo->module, args));
       },
       error);
-  return result.ok() ? tenon::NewResult(*result) : nullptr;
 }
 
 int tenon_hlo_compile(TenonHlo* hlo, const char* options, size_t options_size, char** error) {
-  absl::MutexLock lock(&hlo->mutex);
-  if (hlo->executable != nullptr) return 0;
-  auto made = tenon::Guarded(
-      [&]() -> absl::StatusOr<std::unique_ptr<tenon::LiteralExecutable>> {
-        TENON_ASSIGN_OR_RETURN(const tenon::RequestOptions request,
-                               tenon::ParseRequestOptions({options, options_size}));
-        return tenon::LiteralExecutable::Compile(*hlo->module, request.compile);
-      },
-      error);
-  if (!made.ok()) return 1;
-  hlo->executable = *std::move(made);
-  return 0;
+  return tenon::Guarded([&] { return tenon::Compiled(*hlo, {options, options_size}).status(); }, error).ok() ? 0 : 1;
 }
 
 char* tenon_hlo_report(const TenonHlo* hlo, const char* options, size_t options_size, char** error) {
-  auto text = tenon::Guarded(
+  return tenon::GuardedText(
       [&]() -> absl::StatusOr<std::string> {
         TENON_ASSIGN_OR_RETURN(tenon::RequestOptions request, tenon::ParseRequestOptions({options, options_size}));
         if (request.compile.report == tenon::CompileOptions::Report::kNone) {
@@ -288,38 +308,48 @@ char* tenon_hlo_report(const TenonHlo* hlo, const char* options, size_t options_
                                          : tenon::GraphReport(module, std::string(program.status().message()))});
       },
       error);
-  return text.ok() ? tenon::NewString(*text) : nullptr;
 }
 
 TenonHloResult* tenon_hlo_run(TenonHlo* hlo, const TenonTensor* inputs, int64_t num_inputs, char** error) {
-  if (tenon_hlo_compile(hlo, "{}", 2, error) != 0) return nullptr;
-  auto result = tenon::Guarded(
-      [&]() -> absl::StatusOr<tenon::Literal> {
+  return tenon::Released(
+      [&]() -> absl::StatusOr<std::unique_ptr<TenonHloResult>> {
+        TENON_ASSIGN_OR_RETURN(tenon::LiteralExecutable* executable, tenon::Compiled(*hlo, "{}"));
         TENON_ASSIGN_OR_RETURN(std::vector<tenon::Literal> args,
                                tenon::Arguments(*hlo->module, {inputs, static_cast<size_t>(num_inputs)}));
-        TENON_ASSIGN_OR_RETURN(std::vector<tenon::Literal> leaves, hlo->executable->Run(args));
-        return tenon::Literal::Tuple(std::move(leaves));
+        TENON_ASSIGN_OR_RETURN(std::vector<tenon::Literal> leaves, executable->Run(args));
+        return tenon::NewResult(tenon::Literal::Tuple(std::move(leaves)));
       },
       error);
-  return result.ok() ? tenon::NewResult(*result) : nullptr;
 }
 
 int64_t tenon_hlo_result_count(const TenonHloResult* result) { return static_cast<int64_t>(result->leaves.size()); }
 const TenonTensor* tenon_hlo_result_leaves(const TenonHloResult* result) { return result->leaves.data(); }
 void tenon_hlo_result_release(TenonHloResult* result) { delete result; }
 
-void tenon_hlo_register_custom_call(const char* target, TenonHloCustomCall call, void* context) {
-  if (call == nullptr) {
-    tenon::RegisterCustomCall(target, nullptr);
-  } else {
-    tenon::RegisterCustomCall(target, tenon::ForeignCall{call, context});
-  }
+int tenon_hlo_register_custom_call(const char* target, TenonHloCustomCall call, void* context, char** error) {
+  const auto add = [&] {
+    if (call == nullptr) {
+      tenon::RegisterCustomCall(target, nullptr);
+    } else {
+      tenon::RegisterCustomCall(target, tenon::ForeignCall{call, context});
+    }
+    return absl::OkStatus();
+  };
+  return tenon::Guarded(add, error).ok() ? 0 : 1;
 }
 
 char* tenon_hlo_custom_calls(void) {
-  return tenon::NewString(nlohmann::json(tenon::CustomCallTargets()).dump());
+  return tenon::GuardedText([] { return nlohmann::json(tenon::CustomCallTargets()).dump(); }, nullptr);
 }
 
-void tenon_hlo_set_lapack(const char* path) { tenon::SetLapackLibrary(path); }
+int tenon_hlo_set_lapack(const char* path, char** error) {
+  const auto set = [&] {
+    tenon::SetLapackLibrary(path);
+    return absl::OkStatus();
+  };
+  return tenon::Guarded(set, error).ok() ? 0 : 1;
+}
+
+void tenon_hlo_set_interrupted(int (*ask)(void)) { tenon::interrupted = ask; }
 
 }  // extern "C"

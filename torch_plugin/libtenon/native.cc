@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "backends/digest.h"
 #include "hlo/check.h"
 #include "hlo/text/text.h"
 #include "runtime/cache/memory_cache.h"
@@ -16,7 +16,7 @@
 namespace tenon {
 namespace {
 
-// Constants up to this size stand in the module's text; larger ones by their hash.
+// Constants up to this size stand in the module's text; larger ones by their digest.
 constexpr int64_t kElementsInText = 64;
 
 std::string Join(const std::vector<Dim>& dims) {
@@ -24,16 +24,17 @@ std::string Join(const std::vector<Dim>& dims) {
                        [](std::string* out, Dim d) { absl::StrAppend(out, d.ToString()); });
 }
 
-std::string ConstantHashes(const Module& module) {
-  std::string hashes;
+std::string ConstantDigests(const Module& module) {
+  std::string digests;
   for (const Computation* computation : module.computations()) {
     for (const Instruction* op : computation->PostOrder()) {
       if (op->opcode() != Opcode::kConstant || op->literal().shape().is_tuple()) continue;
       if (op->literal().num_elements() <= kElementsInText) continue;
-      absl::StrAppend(&hashes, absl::Hex(op->literal().Hash()), ",");
+      const Literal& l = op->literal();
+      absl::StrAppend(&digests, Digest({reinterpret_cast<const char*>(l.bytes()), static_cast<size_t>(l.size_bytes())}), ",");
     }
   }
-  return hashes;
+  return digests;
 }
 
 // Everything of the binding that changes the program; names are for messages only.
@@ -65,10 +66,11 @@ std::string BindingText(const Binding& binding) {
 CacheKey KeyOf(const Module& module, const Binding& binding, const NativeCompile& request) {
   CacheKey key;
   key.Add("build", absl::StrCat(BuildId(), " ", CompilerBuildId()));
+  key.Add("target", TargetKey(request.options.compile.isa));
   key.Add("options", request.options.compile.Key());
-  key.Add("binding", BindingText(binding));
-  key.Add("constants", ConstantHashes(module));
-  key.Add("module", Print(module, {.canonical = true, .max_constant_elements = kElementsInText}));
+  key.Add("binding", Digest(BindingText(binding)));
+  key.Add("constants", Digest(ConstantDigests(module)));
+  key.Add("module", Digest(Print(module, {.canonical = true, .max_constant_elements = kElementsInText})));
   // An executable borrows its framework constants' memory and calls its host, so only its own graph may use it.
   if (!request.constants.empty() || !request.options.cache) {
     static std::atomic<int64_t> unique{0};
@@ -80,6 +82,15 @@ CacheKey KeyOf(const Module& module, const Binding& binding, const NativeCompile
 
 }  // namespace
 
+std::string NativeCompile::Hlo() const {
+  try {
+    const absl::StatusOr<aten::Lowered> lowered = aten::Lower(graph, options.lower);
+    return lowered.ok() ? Print(*lowered->module) : "";
+  } catch (const std::exception&) {  // then that is what the repro is of, and the graph's text shows it
+    return "";
+  }
+}
+
 absl::StatusOr<std::shared_ptr<Executable>> NativeCompile::Run() {
   const auto begin = std::chrono::steady_clock::now();
   TENON_ASSIGN_OR_RETURN(aten::Lowered lowered, aten::Lower(graph, options.lower));
@@ -87,7 +98,6 @@ absl::StatusOr<std::shared_ptr<Executable>> NativeCompile::Run() {
   const CacheKey key = KeyOf(*lowered.module, lowered.binding, *this);
   const bool shared = constants.empty() && options.cache;
   const auto compile = [&]() -> absl::StatusOr<std::shared_ptr<Executable>> {
-    hlo = Print(*lowered.module);
     TENON_ASSIGN_OR_RETURN(Program program,
                            CompileToProgram(std::move(lowered.module), std::move(lowered.binding),
                                             options.compile));

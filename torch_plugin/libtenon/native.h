@@ -17,10 +17,10 @@ struct NativeCompile {
   const RequestOptions& options;
   const std::vector<TenonTensor>& constants;
   const TenonHost* host;
-  std::string hlo;  // filled in once lowered, for the repro of what fails later
-
   // kUnimplemented: the graph needs the eager program, and that is no failure of ours. May throw.
   absl::StatusOr<std::shared_ptr<Executable>> Run();
+  // For a repro: lowered once more, since a compile that succeeds needs no text. "": what fails is the lowering.
+  std::string Hlo() const;
 };
 
 }  // namespace tenon

@@ -37,11 +37,11 @@ absl::StatusOr<std::shared_ptr<Executable>> TryNative(const aten::Graph& graph,
                                                       const RequestOptions& options,
                                                       const std::vector<TenonTensor>& constants,
                                                       const TenonHost* host) {
-  NativeCompile compile{graph, options, constants, host, ""};
+  NativeCompile compile{graph, options, constants, host};
   absl::Status failure;
   try {
     absl::StatusOr<std::shared_ptr<Executable>> native = compile.Run();
-    if (native.ok() || absl::IsUnimplemented(native.status())) return native;
+    if (native.ok() || absl::IsUnimplemented(native.status()) || absl::IsCancelled(native.status())) return native;
     failure = native.status();
   } catch (const std::exception& e) {
     failure = absl::InternalError(e.what());
@@ -49,7 +49,7 @@ absl::StatusOr<std::shared_ptr<Executable>> TryNative(const aten::Graph& graph,
     failure = absl::InternalError("something unknown was thrown");
   }
   const std::string repro =
-      SaveRepro(options.repro_dir, graph.name, failure.ToString(), text, compile.hlo);
+      SaveRepro(options.repro_dir, graph.name, failure.ToString(), text, compile.Hlo());
   std::string message = absl::StrCat("the compile failed: ", failure.message());
   if (!repro.empty()) absl::StrAppend(&message, " (repro: ", repro, ")");
   Log(host, 2, absl::StrCat("graph ", graph.name, ": ", message));
@@ -87,7 +87,7 @@ absl::StatusOr<std::shared_ptr<Executable>> CompileRequest(
   if (!options.eager_program) {
     absl::StatusOr<std::shared_ptr<Executable>> native =
         TryNative(graph, graph_text, options, constants, host);
-    if (native.ok()) return native;
+    if (native.ok() || absl::IsCancelled(native.status())) return native;
     reason = std::string(native.status().message());
   }
   watch.Ms();

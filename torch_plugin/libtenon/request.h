@@ -14,7 +14,7 @@ namespace tenon {
 
 // Fails only if the request itself is bad (malformed graph or options, an operator the host doesn't
 // know): whatever fails inside the compiler, thrown or returned, becomes the tier_reason of an
-// eager program, after a repro was saved.
+// eager program, after a repro was saved. kCancelled: the host was interrupted.
 absl::StatusOr<std::shared_ptr<Executable>> CompileRequest(
     std::string_view graph_text, const RequestOptions& options,
     const std::vector<TenonTensor>& constants, const TenonHost* host);

@@ -6,6 +6,7 @@
 #include "runtime/cache/memory_cache.h"
 #include "runtime/fork.h"
 #include "torch_plugin/libtenon/build_id.h"
+#include "torch_plugin/libtenon/guarded.h"
 #include "torch_plugin/libtenon/handle.h"
 #include "torch_plugin/libtenon/options.h"
 #include "torch_plugin/libtenon/request.h"
@@ -22,25 +23,47 @@ absl::Status CheckHost(const TenonHost* host) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<TenonExecutable*> Compile(std::string_view graph, std::string_view options_json,
-                                         std::vector<TenonTensor> constants,
-                                         const TenonHost* host) {
+absl::StatusOr<std::unique_ptr<TenonExecutable>> Compile(std::string_view graph, std::string_view options_json,
+                                                         std::vector<TenonTensor> constants, const TenonHost* host) {
   TENON_RETURN_IF_ERROR(CheckHost(host));
   InstallForkHandlers();
-  TENON_ASSIGN_OR_RETURN(const RequestOptions options, ParseRequestOptions(options_json));
+  TENON_ASSIGN_OR_RETURN(RequestOptions options, ParseRequestOptions(options_json));
+  options.compile.interrupted = [host] { return host->interrupted(host->context) != 0; };
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable,
                          CompileRequest(graph, options, constants, host));
-  return new TenonExecutable(std::move(executable));
+  return std::make_unique<TenonExecutable>(std::move(executable));
 }
 
+// Texts without an error of their own: {"error": ...} is better than nothing.
 template <typename F>
-char* Text(const F& make) {
-  try {
-    return NewString(make());
-  } catch (const std::exception& e) {
-    return NewString(absl::StrCat("{\"error\":", nlohmann::json(e.what()).dump(), "}"));
-  }
+char* Text(const F& make) noexcept {
+  char* error = nullptr;
+  char* text = GuardedText(make, &error, /*with_code=*/false);
+  if (text != nullptr) return text;
+  text = GuardedText([&] { return absl::StrCat("{\"error\":", nlohmann::json(error).dump(), "}"); }, nullptr);
+  std::free(error);
+  return text != nullptr ? text : strdup("{\"error\":\"out of memory\"}");
 }
+
+absl::Status OutputSizes(const TenonExecutable& e, const TenonTensor* inputs, int64_t output, int64_t* sizes,
+                         int64_t* strides) {
+  std::vector<int64_t> s, t;
+  TENON_RETURN_IF_ERROR(e.executable->OutputSizes(inputs, output, &s, &t));
+  std::copy(s.begin(), s.end(), sizes);
+  std::copy(t.begin(), t.end(), strides);
+  return absl::OkStatus();
+}
+
+// Made when the library is loaded, so that the functions that look at them cannot fail.
+const std::vector<std::string> dtype_names = [] {
+  std::vector<std::string> all;
+  for (int k = 0; k <= static_cast<int>(PrimitiveType::kBuffer); ++k) {
+    all.emplace_back(PrimitiveTypeName(static_cast<PrimitiveType>(k)));
+  }
+  (void)ParsePrimitiveType("");  // makes its table
+  return all;
+}();
+const std::string build_id = BuildId();
 
 }  // namespace
 }  // namespace tenon
@@ -50,19 +73,11 @@ extern "C" {
 TenonExecutable* tenon_compile(const char* graph, size_t graph_size, const char* options,
                                size_t options_size, const TenonTensor* constants,
                                int64_t num_constants, const TenonHost* host, char** error) {
-  std::string message;
-  try {
-    auto made = tenon::Compile({graph, graph_size}, {options, options_size},
-                               {constants, constants + num_constants}, host);
-    if (made.ok()) return *made;
-    message = std::string(made.status().message());
-  } catch (const std::bad_alloc&) {
-    message = "out of memory while compiling";
-  } catch (const std::exception& e) {
-    message = e.what();
-  }
-  if (error != nullptr) *error = tenon::NewString(message);
-  return nullptr;
+  return tenon::Released(
+      [&] {
+        return tenon::Compile({graph, graph_size}, {options, options_size}, {constants, constants + num_constants}, host);
+      },
+      error, /*with_code=*/false);
 }
 
 void tenon_executable_retain(TenonExecutable* e) {
@@ -87,16 +102,7 @@ char* tenon_executable_report(const TenonExecutable* e) {
   });
 }
 char* tenon_report_html(const char* document, size_t size, char** error) {
-  std::string message;
-  try {
-    auto html = tenon::ReportHtml({document, size});
-    if (html.ok()) return tenon::NewString(*html);
-    message = std::string(html.status().message());
-  } catch (const std::exception& e) {
-    message = e.what();
-  }
-  if (error != nullptr) *error = tenon::NewString(message);
-  return nullptr;
+  return tenon::GuardedText([&] { return tenon::ReportHtml({document, size}); }, error, /*with_code=*/false);
 }
 void tenon_set_profiling(int on) { tenon::Executable::SetProfiling(on != 0); }
 
@@ -110,10 +116,14 @@ const TenonOutput* tenon_outputs(const TenonExecutable* e) { return e->outputs.d
 
 int tenon_run_owned(TenonExecutable* e, const TenonTensor* inputs, uint8_t* owned,
                     TenonTensor* outputs, char** error) {
-  const tenon::RunResult result = e->executable->Run(inputs, outputs, owned, e->counters.get());
-  if (result.code != TENON_OK && !result.error.empty() && error != nullptr)
-    *error = tenon::NewString(result.error);
-  return result.code;
+  try {
+    const tenon::RunResult result = e->executable->Run(inputs, outputs, owned, e->counters.get());
+    if (result.code != TENON_OK && !result.error.empty() && error != nullptr) *error = strdup(result.error.c_str());
+    return result.code;
+  } catch (...) {  // not even the memory for a message
+    if (error != nullptr) *error = strdup("out of memory");
+    return TENON_ERROR;
+  }
 }
 int tenon_run(TenonExecutable* e, const TenonTensor* inputs, TenonTensor* outputs, char** error) {
   return tenon_run_owned(e, inputs, nullptr, outputs, error);
@@ -121,15 +131,8 @@ int tenon_run(TenonExecutable* e, const TenonTensor* inputs, TenonTensor* output
 
 int tenon_output_sizes(TenonExecutable* e, const TenonTensor* inputs, int64_t output,
                        int64_t* sizes, int64_t* strides, char** error) {
-  std::vector<int64_t> s, t;
-  const absl::Status status = e->executable->OutputSizes(inputs, output, &s, &t);
-  if (!status.ok()) {
-    if (error != nullptr) *error = tenon::NewString(std::string(status.message()));
-    return TENON_ERROR;
-  }
-  std::copy(s.begin(), s.end(), sizes);
-  std::copy(t.begin(), t.end(), strides);
-  return TENON_OK;
+  const auto ask = [&] { return tenon::OutputSizes(*e, inputs, output, sizes, strides); };
+  return tenon::Guarded(ask, error, /*with_code=*/false).ok() ? TENON_OK : TENON_ERROR;
 }
 
 void tenon_string_free(char* text) { std::free(text); }
@@ -138,20 +141,9 @@ int32_t tenon_dtype_from_name(const char* name) {
   return type ? static_cast<int32_t>(*type) : -1;
 }
 const char* tenon_dtype_name(int32_t dtype) {
-  static const std::vector<std::string>* names = [] {
-    auto* all = new std::vector<std::string>;
-    for (int k = 0; k <= static_cast<int>(tenon::PrimitiveType::kBuffer); ++k) {
-      all->emplace_back(tenon::PrimitiveTypeName(static_cast<tenon::PrimitiveType>(k)));
-    }
-    return all;
-  }();
-  return dtype >= 0 && dtype < static_cast<int32_t>(names->size()) ? (*names)[dtype].c_str()
-                                                                   : "unknown";
+  return dtype >= 0 && dtype < static_cast<int32_t>(tenon::dtype_names.size()) ? tenon::dtype_names[dtype].c_str() : "unknown";
 }
-const char* tenon_build_id(void) {
-  static const std::string* id = new std::string(tenon::BuildId());
-  return id->c_str();
-}
+const char* tenon_build_id(void) { return tenon::build_id.c_str(); }
 
 char* tenon_cache_stats(void) {
   return tenon::Text([] {
@@ -160,6 +152,7 @@ char* tenon_cache_stats(void) {
     return nlohmann::ordered_json({{"entries", c.entries},
                                    {"capacity", cache.capacity()},
                                    {"bytes", c.bytes},
+                                   {"max_bytes", cache.max_bytes()},
                                    {"hits", c.hits},
                                    {"misses", c.misses},
                                    {"waits", c.waits},

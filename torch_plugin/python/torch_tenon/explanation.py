@@ -162,13 +162,14 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
     raw = record.raw_stats()
     calls = max(raw["calls"], 1)
     total = sum(s["ns"] for key in ("steps", "kernels", "copies", "library") for s in raw.get(key, ())) or 1
-    kernels = record.info.get("kernels", [])
+    info = record.info
+    kernels = info.get("kernels", [])
 
     def row(step: dict[str, Any], **more: Any) -> dict[str, Any]:
         us = step["ns"] / calls / 1e3
         return {"name": step["name"], "source": step["source"], "us": us, "share": step["ns"] / total, **more}
 
-    clusters = [row(s, kernel=s["kernel"], plan=kernels[s["kernel"]]["plan"]) for s in raw["kernels"]]
+    clusters = [row(s, kernel=s["kernel"], plan=kernels[s["kernel"]]["plan"] if kernels else "") for s in raw["kernels"]]
     steps = [row(s, op=s["op"], reason=s["reason"], count=s["count"] // calls) for s in raw["steps"]]
     library = [s for s in steps if s["reason"].startswith("library")]
     own = [row(s, op=s["op"], reason="library", count=s["count"] // calls) for s in raw.get("library", ())]  # tenon's functions
@@ -184,9 +185,9 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "library_calls": library + own,
         "aten_steps": [s for s in steps if s not in library],
         "copies": [row(s) for s in raw["copies"]],
-        "memory": record.info.get("memory", {}),
+        "memory": info.get("memory", {}),
         "compile_ms": dict(record.compile_ms),
-        "remarks": record.info.get("remarks", []),
+        "remarks": info.get("remarks", []),
     }
 
 

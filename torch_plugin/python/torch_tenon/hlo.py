@@ -23,6 +23,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -90,9 +91,10 @@ _SIGNATURES = {
     "tenon_hlo_result_count": (ctypes.c_int64, [ctypes.c_void_p]),
     "tenon_hlo_result_leaves": (ctypes.POINTER(_Tensor), [ctypes.c_void_p]),
     "tenon_hlo_result_release": (None, [ctypes.c_void_p]),
-    "tenon_hlo_register_custom_call": (None, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]),
+    "tenon_hlo_register_custom_call": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, _ERROR]),
     "tenon_hlo_custom_calls": (ctypes.c_void_p, []),
-    "tenon_hlo_set_lapack": (None, [ctypes.c_char_p]),
+    "tenon_hlo_set_lapack": (ctypes.c_int, [ctypes.c_char_p, _ERROR]),
+    "tenon_hlo_set_interrupted": (None, [ctypes.c_void_p]),
     "tenon_string_free": (None, [ctypes.c_void_p]),
     "tenon_dtype_from_name": (ctypes.c_int32, [ctypes.c_char_p]),
     "tenon_dtype_name": (ctypes.c_char_p, [ctypes.c_int32]),
@@ -112,7 +114,8 @@ def _lib() -> ctypes.CDLL:
                 function = getattr(library, name)
                 function.restype, function.argtypes = result, arguments
             if lapack := _scipy_lapack():
-                library.tenon_hlo_set_lapack(lapack.encode())
+                library.tenon_hlo_set_lapack(lapack.encode(), None)
+            library.tenon_hlo_set_interrupted(ctypes.cast(_is_interrupted, ctypes.c_void_p))
             _library = library
         return _library
 
@@ -132,6 +135,7 @@ _EXCEPTIONS = {
     "NOT_FOUND": NotImplementedError,  # an operator that only a framework has
     "UNIMPLEMENTED": NotImplementedError,
     "RESOURCE_EXHAUSTED": MemoryError,
+    "CANCELLED": InterruptedError,  # and then SIGINT's handler is called
 }
 
 
@@ -148,6 +152,40 @@ def _call(name: str, *arguments: Any, failed: Callable[[Any], bool] = lambda res
         kind, _, message = _take(error.value).partition(": ")
         raise _EXCEPTIONS.get(kind, RuntimeError)(message)
     return result
+
+
+# ---- Ctrl-C. Compiles and loops of compiled programs ask _is_interrupted some twenty times a second.
+class _Interruptible:
+    """Around a call of the main thread: SIGINT ends it, and its own handler is called after."""
+
+    asked = False
+
+    def __enter__(self):
+        self.handler = None
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if callable(handler):  # not ignored, not the system's default
+                self.handler = handler
+                _Interruptible.asked = False
+                signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_):
+        if self.handler is None:
+            return
+        signal.signal(signal.SIGINT, self.handler)
+        if _Interruptible.asked:
+            _Interruptible.asked = False
+            self.handler(signal.SIGINT, None)  # the default one raises KeyboardInterrupt
+
+    @staticmethod
+    def _note(_number: int, _frame: Any) -> None:
+        _Interruptible.asked = True
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int)
+def _is_interrupted() -> int:
+    return _Interruptible.asked and threading.current_thread() is threading.main_thread()
 
 
 # ---- types. Wide: NumPy's own. ml: by ml_dtypes' name, stored as the same bits unless sub-byte.
@@ -264,7 +302,8 @@ class Module:
     def compile(self, **options: Any) -> None:
         """Compiles for the CPU with options (isa="avx2", passes=[...], ...); run() does it without any."""
         data = json.dumps(options).encode()
-        _call("tenon_hlo_compile", self._handle, data, len(data), failed=bool)
+        with _Interruptible():
+            _call("tenon_hlo_compile", self._handle, data, len(data), failed=bool)
 
     def to_html(self, path: str | os.PathLike | None = None, **options: Any) -> str:
         """A page of the module compiled for the CPU: graph, buffers, costs, remarks, code. One self-contained text, written to
@@ -283,7 +322,8 @@ class Module:
         return self._execute("tenon_hlo_evaluate", inputs)
 
     def run(self, inputs: Sequence[Any] = ()) -> list[np.ndarray]:
-        return self._execute("tenon_hlo_run", inputs)
+        with _Interruptible():
+            return self._execute("tenon_hlo_run", inputs)
 
     def _execute(self, function: str, inputs: Sequence[Any]) -> list[np.ndarray]:
         if len(inputs) != len(self.inputs):
@@ -356,7 +396,7 @@ def register_custom_call(target: str, function: Callable[..., Any] | None) -> No
     read-only views that are valid during the call.
     """
     if function is None:
-        _lib().tenon_hlo_register_custom_call(target.encode(), None, None)
+        _call("tenon_hlo_register_custom_call", target.encode(), None, None, failed=bool)
         _callbacks.pop(target, None)
         return
 
@@ -384,7 +424,7 @@ def register_custom_call(target: str, function: Callable[..., Any] | None) -> No
         return 0
 
     closure = _CALLBACK(callback)
-    _lib().tenon_hlo_register_custom_call(target.encode(), ctypes.cast(closure, ctypes.c_void_p), None)
+    _call("tenon_hlo_register_custom_call", target.encode(), ctypes.cast(closure, ctypes.c_void_p), None, failed=bool)
     _callbacks[target] = closure
 
 

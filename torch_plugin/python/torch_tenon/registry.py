@@ -25,19 +25,20 @@ class GraphRecord:
         self.tier, self.reason = "eager_program", ""
         self.kernels = self.planned_bytes = 0
         self.compile_ms: dict[str, float] = {}
-        self.info: dict[str, Any] = {}
+        self.compiled = False  # else it runs from Python
         self._executable: weakref.ref | None = None
         self._python_runs = collections.Counter()  # of graphs that run from Python
         self._last_words: dict[str, Any] | None = None
 
     def attach(self, executable) -> None:
         """Follows an _C.Executable; its last counters are kept when it dies."""
-        self.info = json.loads(executable.info())
-        self.tier, self.reason = self.info["tier"], self.info["reason"]
-        self.kernels = len(self.info["kernels"])
-        self.planned_bytes = self.info["memory"]["planned"]
-        self.compile_ms.update(self.info["compile_ms"])
+        self.compiled = True
         self._executable = weakref.ref(executable)
+        info = self.info
+        self.tier, self.reason = info["tier"], info["reason"]
+        self.kernels = len(info["kernels"])
+        self.planned_bytes = info["memory"]["planned"]
+        self.compile_ms.update(info["compile_ms"])
         executable.record = self
 
     def framework_steps(self) -> list[dict[str, Any]]:
@@ -50,6 +51,12 @@ class GraphRecord:
         """The compiled program isn't used any more."""
         self.tier, self.reason = "eager_program", reason
 
+    @property
+    def info(self) -> dict[str, Any]:
+        """What was compiled, all steps and plans: asked for anew each time, since it is large; {} without a live executable."""
+        executable = self._executable() if self._executable is not None else None
+        return {} if executable is None else json.loads(executable.info())
+
     def retire(self, stats: str) -> None:
         self._last_words = json.loads(stats)
         self._executable = None
@@ -60,6 +67,11 @@ class GraphRecord:
     @property
     def alive(self) -> bool:
         return self._executable is not None and self._executable() is not None
+
+    @property
+    def retired(self) -> bool:
+        """Its executable has died."""
+        return self._last_words is not None
 
     def raw_stats(self, reset: bool = False) -> dict[str, Any]:
         """libtenon's counters: calls, run_ns, steps, kernels, copies."""
@@ -91,7 +103,7 @@ class GraphRecord:
             entry = steps.setdefault(step["op"], {"count": 0, "ns": 0, "reason": step["reason"]})
             entry["count"] += step["count"]
             entry["ns"] += step["ns"]
-        if self.tier == "eager_program" and not self.info:
+        if not self.compiled:
             for op, count in self.nodes.items():  # run from Python: every node ran in each call
                 steps[op] = {"count": count * raw["calls"], "ns": 0, "reason": self.reason}
         return {
@@ -112,6 +124,8 @@ class GraphRecord:
 _lock = threading.Lock()
 _made = 0
 _records: dict[int, GraphRecord] = {}
+_MOST_RETIRED = 256
+_forgotten = collections.Counter(graphs=0, calls=0, run_ns=0)
 
 
 def new_record(kind: str, nodes: dict[str, int]) -> GraphRecord:
@@ -120,6 +134,11 @@ def new_record(kind: str, nodes: dict[str, int]) -> GraphRecord:
     with _lock:
         _records[record.id] = record
         _made += 1
+        retired = [r for r in _records.values() if r.retired]
+        for old in retired[: max(0, len(retired) - _MOST_RETIRED)]:
+            raw = old.raw_stats()
+            _forgotten.update(graphs=1, calls=raw["calls"], run_ns=raw["run_ns"])
+            del _records[old.id]
     return record
 
 
@@ -134,16 +153,21 @@ def records() -> list[GraphRecord]:
 
 
 def stats() -> dict[str, Any]:
-    """Every graph that is alive or ran since the last reset_stats(); see GraphRecord.stats."""
+    """Every graph that is alive, and of those that died since the last reset_stats() the 256 newest (see GraphRecord.stats); what the
+    older ones add up to is under "forgotten"."""
     from . import _C
 
     cache = json.loads(_C.cache_stats())
     graphs = [r.stats() for r in records()]
-    return {"graphs": graphs, "cache": cache}
+    with _lock:
+        forgotten = dict(_forgotten)
+    return {"graphs": graphs, "forgotten": forgotten, "cache": cache}
 
 
 def reset_stats() -> None:
     """Zeroes counts and times, forgets dead graphs, keeps live ones."""
+    with _lock:
+        _forgotten.subtract(dict(_forgotten))
     for record in records():
         record.raw_stats(reset=True)
         if not record.alive:
