@@ -4,13 +4,14 @@ BUILD := build/$(PRESET)
 PY := .venv/bin/python
 PHASE := tools/dev/phase.sh
 
-.PHONY: help demo test test-slow test-jax test-jax-only test-models bench build setup clean format fuzz-parser
+.PHONY: help demo test test-sanitizers test-slow test-jax test-jax-only test-models bench build setup clean format fuzz-parser
 
 help:
 	@echo "make demo         a transformer and a CNN, eager against tenon"
 	@echo "make test         C++ tests, Python tests, include arrows"
 	@echo "make test-slow    the tests marked slow     make test-models  every model"
 	@echo "make test-jax     HLO made with JAX, compared with JAX's results (own environment in build/jax)"
+	@echo "make test-sanitizers  AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer (builds of their own: an hour on two cores)"
 	@echo "make fuzz-parser  the HLO parser under clang's libFuzzer, where clang is installed"
 	@echo "make bench        benchmarks against peers  make format       clang-format"
 	@echo "make build        PRESET=release|debug|asan-ubsan|tsan|ci     make clean"
@@ -23,6 +24,9 @@ demo: setup $(BUILD)/build.ninja
 
 test: build
 	@tools/dev/test.sh $(PRESET)
+
+test-sanitizers: setup
+	@tools/dev/test_sanitizers.sh
 
 test-slow: build
 	@$(PHASE) ctest-slow ctest --test-dir $(BUILD) -L slow --output-on-failure

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# test_sanitizers.sh: what reads outside, what is undefined, what races. make test-sanitizers.
+#   AddressSanitizer and UndefinedBehaviorSanitizer   all C++ tests, and the plugin's quick tests under a preloaded libasan
+#   ThreadSanitizer                                   runtime and cache, and compiles by several threads at once
+# Goes on after a failure; the exit code is 1 if anything failed.
+set -u
+cd "$(dirname "$0")/../.."
+logs=build/logs
+mkdir -p "$logs"
+failed=0
+
+run() {  # run NAME COMMAND...
+  local name=$1
+  shift
+  tools/dev/phase.sh "$name" "$@" 2>&1 | tee "$logs/$name.log"
+  [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
+}
+
+build() {  # build PRESET
+  [ -f "build/$1/build.ninja" ] || cmake --preset "$1" -DTENON_REQUIRE_TORCH=ON || return 1
+  cmake --build --preset "$1" --parallel "$(nproc)"
+}
+
+run build-asan build asan-ubsan
+run ctest-asan ctest --preset asan-ubsan -j "$(nproc)"
+
+# PyTorch is not instrumented: what it leaks and defines twice isn't ours. Faults of its threads go to faulthandler as ever.
+# test_process replaces signal handlers, which are the sanitizer's here.
+PYTHONPATH=build/asan-ubsan/python TENON_REQUIRE_EXTENSION=1 \
+  LD_PRELOAD="$(${CXX:-c++} -print-file-name=libasan.so) $(${CXX:-c++} -print-file-name=libubsan.so)" \
+  ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:handle_segv=0 UBSAN_OPTIONS=print_stacktrace=1 \
+  run pytest-asan .venv/bin/python -m pytest -q tests/plugin/test_backend.py tests/plugin/test_edge_cases.py \
+  tests/plugin/test_bad_input.py tests/plugin/test_faults.py tests/plugin/test_bookkeeping.py tests/hlo/test_python.py
+
+run build-tsan build tsan
+run ctest-tsan ctest --preset tsan
+
+printf '\n== time of each phase\n'
+cat build/phases.log
+exit $failed
