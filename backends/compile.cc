@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "backends/common/kernel.h"
+#include "backends/cpu/codegen.h"
 #include "backends/cpu/jit.h"
 #include "backends/program_builder.h"
 #include "backends/report/module_report.h"
@@ -102,6 +103,7 @@ class Compilation {
     context.remarks = &remarks_;
     context.evaluate = options_.evaluate;
     context.can_generate = CpuCanGenerate;
+    context.any_order = CpuReducesInAnyOrder;
     context.try_plan = [&](const Instruction& fusion) { return TryPlan(fusion, target_, options_.excess_precision); };
     PipelineOptions pipeline{.passes = options_.passes, .disable = options_.disable_passes, .stop_after = options_.stop_after,
                              .verify = options_.verify_passes};

@@ -1,8 +1,8 @@
 // What a pass is. One pass: one pair of files <name>.{h,cc}, one row in passes.def, one text test tests/passes/<name>.hlo.
 //
-// A pass changes a module and says whether it did. The pipeline verifies after each pass that said yes and compares the
-// canonical print before and after in debug and tests, so that a pass that misreports is named. Passes never print: every
-// decision worth knowing is a Remark.
+// A pass changes a module and says whether it did. In every test, and in builds with TENON_DEBUG_CHECKS, the pipeline compares the
+// printed module before and after each pass and verifies it after those that said yes (VerifyByDefault in pipeline.h), so that a pass
+// that misreports or breaks the module is named. Passes never print: every decision worth knowing is a Remark.
 #pragma once
 
 #include <functional>
@@ -47,6 +47,9 @@ struct PassContext {
   std::function<absl::StatusOr<Literal>(const Instruction&, absl::Span<const Literal>)> evaluate;
   // Can the backend generate code for this instruction (opcode, types)? What it cannot is not fused. Null: everything.
   std::function<bool(const Instruction&)> can_generate;
+  // Does the backend take this reduction in one pass, whatever the order of the elements? If not, each element of its result is a
+  // loop of its own over the operand, so values of the operand's size stay out of its kernel. Null: yes.
+  std::function<bool(const Instruction& reduce)> any_order;
   // Can the backend make a kernel of this fusion? What it refuses is split into its instructions. Null: yes.
   std::function<absl::Status(const Instruction& fusion)> try_plan;
   int64_t max_folded_elements = 1 << 16;

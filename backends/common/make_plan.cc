@@ -559,6 +559,21 @@ absl::Status CheckPhases(const FusedKernel& f, const KernelPlan& plan) {
   return absl::OkStatus();
 }
 
+// A reduction or sum that is no phase of the plan reads its operands again for every vector of the result: no result may lie in
+// their memory.
+bool RereadsWhatItOverwrites(const FusedKernel& f) {
+  if (!f.reduces.empty() || f.serial != nullptr) return false;
+  absl::flat_hash_set<const Instruction*> shared;  // what is made of an operand whose memory is a result's
+  for (const Instruction* op : f.order) {
+    const bool here = op->opcode() == Opcode::kParameter && f.operands[static_cast<size_t>(op->parameter_number())].may_alias_result;
+    if (!here && !std::any_of(op->operands().begin(), op->operands().end(), [&](const Instruction* o) { return shared.contains(o); }))
+      continue;
+    shared.insert(op);
+    if (op->family() == Family::kReduction || op->family() == Family::kContraction) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
@@ -597,6 +612,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
       (plan.tile_loop < 0 || plan.tile_loop >= loops - 1 || plan.tile_loop < plan.split)) {
     return bad("no tile loop");
   }
+  if (RereadsWhatItOverwrites(f)) return bad("a reduction that is no phase reads memory that a result is written to");
   TENON_RETURN_IF_ERROR(CheckSerial(f, plan));
   if (plan.kind == PlanKind::kLoop && plan.tile_loop >= 0 &&
       (plan.tile_loop != loops - 2 || plan.tile_loop < plan.split)) {

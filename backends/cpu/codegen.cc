@@ -171,6 +171,15 @@ bool IsGeneralRegion(const Computation& region) {
 
 }  // namespace
 
+bool CpuReducesInAnyOrder(const Instruction& reduce) { return CombineOf(reduce).has_value(); }
+
+bool CpuWorksByRows(const KernelRequest& request, const CpuTarget& target) {
+  const absl::StatusOr<FusedKernel> fused = AnalyzeFusion(request);
+  if (!fused.ok()) return false;
+  const absl::StatusOr<KernelPlan> plan = MakePlan(*fused, target);
+  return plan.ok() && plan->kind == PlanKind::kRow;
+}
+
 bool CpuCanGenerate(const Instruction& op) {
   if (op.opcode() == Opcode::kTuple) return true;
   if (!HasGeneratedTypes(op)) return false;

@@ -3,6 +3,7 @@
 // outputs.cc.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,6 +60,7 @@ class ProgramBuilder {
   absl::Status EmitCopy(const Instruction& op);
   absl::Status AddCopy(const Instruction& op, const StridedView& from, const StridedView& to, PrimitiveType type);
   void Note(const Step& step, std::string_view kind, std::string reason);
+  KernelRequest RequestOf(const Instruction& op, const std::function<bool(const StridedView& operand)>& shares) const;
   absl::Status EmitKernel(const Instruction& op);
   View ErrorWord();
   int32_t KernelIndex(std::unique_ptr<PlannedKernel> planned);

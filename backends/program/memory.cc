@@ -3,6 +3,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "backends/cpu/codegen.h"
 #include "backends/program/builder.h"
 #include "hlo/check.h"
 #include "passes/control_flow.h"
@@ -71,6 +72,9 @@ absl::Status ProgramBuilder::Plan() {
     return op.custom_call_target() == "aten.convolution.default" && views_.at({&op, 0}).strides == op.shape().strides();
   };
   options.direct_output = [this](int64_t leaf) { return direct_.contains(leaf); };
+  options.works_by_rows = [this](const Instruction& fusion) {
+    return CpuWorksByRows(RequestOf(fusion, [](const StridedView&) { return false; }), target_);
+  };
   options.views = &views_;
   TENON_ASSIGN_OR_RETURN(plan_, PlanBuffers(module_, options));
   built_.buffer_plan = plan_.ToString();

@@ -4,6 +4,7 @@
 #include "backends/program/builder.h"
 #include "backends/program/framework_config.h"
 #include "hlo/check.h"
+#include "passes/control_flow.h"
 
 namespace tenon {
 
@@ -43,26 +44,38 @@ absl::Status ProgramBuilder::AddCopy(const Instruction& op, const StridedView& f
   return absl::OkStatus();
 }
 
-absl::Status ProgramBuilder::EmitKernel(const Instruction& op) {
+// By the strides that its operands and results really have. `shares`: an operand's memory is that of a result, too.
+KernelRequest ProgramBuilder::RequestOf(const Instruction& op, const std::function<bool(const StridedView& operand)>& shares) const {
+  auto layout = [this](BufferKey key) {
+    const StridedView& view = views_.at(key);
+    return OperandLayout{.strides = {view.strides.begin(), view.strides.end()}};
+  };
   KernelRequest request{.fusion = &op};
+  for (const Instruction* operand : op.operands()) {
+    request.operands.push_back(layout({operand, 0}));
+    request.operands.back().may_alias_result = shares(views_.at({operand, 0}));
+  }
+  const int64_t leaves = LeafCount(op.shape());
+  for (int64_t leaf = 0; leaf < leaves; ++leaf) request.results.push_back(layout({&op, leaf}));
+  return request;
+}
+
+absl::Status ProgramBuilder::EmitKernel(const Instruction& op) {
   KernelStep kernel;
   absl::flat_hash_set<int32_t> result_values;
-  const std::vector<Shape> leaves = FlattenShape(op.shape());
-  for (int64_t leaf = 0; leaf < static_cast<int64_t>(leaves.size()); ++leaf) result_values.insert(plan_.of.at({&op, leaf}));
+  const int64_t leaves = LeafCount(op.shape());
+  for (int64_t leaf = 0; leaf < leaves; ++leaf) result_values.insert(plan_.of.at({&op, leaf}));
   for (const Instruction* operand : op.operands()) {
-    const StridedView& view = views_.at({operand, 0});
-    request.operands.push_back({.strides = {view.strides.begin(), view.strides.end()},
-                                .may_alias_result = result_values.contains(plan_.of.at(view.buffer))});
     TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{operand, 0}));
     kernel.operands.push_back(std::move(v));
   }
-  for (int64_t leaf = 0; leaf < static_cast<int64_t>(leaves.size()); ++leaf) {
-    const StridedView& view = views_.at({&op, leaf});
-    request.results.push_back({.strides = {view.strides.begin(), view.strides.end()}});
+  for (int64_t leaf = 0; leaf < leaves; ++leaf) {
     TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{&op, leaf}));
     kernel.operands.push_back(std::move(v));
   }
-  kernel.num_results = static_cast<int32_t>(leaves.size());
+  kernel.num_results = static_cast<int32_t>(leaves);
+  const KernelRequest request =
+      RequestOf(op, [&](const StridedView& operand) { return result_values.contains(plan_.of.at(operand.buffer)); });
   TENON_ASSIGN_OR_RETURN(std::unique_ptr<PlannedKernel> planned, PlanCpuKernel(request, target_, excess_precision_));
   const KernelInfo info = planned->info();
   if (info.has_error_word) kernel.operands.push_back(ErrorWord());

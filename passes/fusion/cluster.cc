@@ -62,10 +62,14 @@ bool LoopLike(FusionForm form) {
 
 }  // namespace
 
-FusionForm SingleForm(const Instruction& op) {
+ReduceKind KindOfReduce(const Instruction& reduce, const PassContext& context) {
+  return context.any_order && !context.any_order(reduce) ? ReduceKind::kGeneral : KindOfReduce(reduce);
+}
+
+FusionForm SingleForm(const Instruction& op, const PassContext& context) {
   switch (op.opcode()) {
     case Opcode::kReduce:
-      switch (KindOfReduce(op)) {
+      switch (KindOfReduce(op, context)) {
         case ReduceKind::kRow: return FusionForm::kRow;
         case ReduceKind::kColumn: return FusionForm::kColumn;
         case ReduceKind::kGeneral: return FusionForm::kReduce;
@@ -92,11 +96,11 @@ FusionForm SingleForm(const Instruction& op) {
 namespace {
 
 // Does `op` hang, elementwise, on a reduce over rows that would make `work` elements a row kernel, in which op is done once a row?
-bool BringsRowReduce(const Instruction& op, Dim work) {
+bool BringsRowReduce(const Instruction& op, Dim work, const PassContext& context) {
   const Instruction* at = &op;
   for (int steps = 0; steps < 16; ++steps) {
     if (at->opcode() == Opcode::kReduce) {
-      if (KindOfReduce(*at) != ReduceKind::kRow) return false;
+      if (KindOfReduce(*at, context) != ReduceKind::kRow) return false;
       const RowDomain domain = DomainOfReduce(*at);
       return KnownEqual(domain.outer, op.shape().num_elements()) && KnownEqual(domain.outer * domain.inner, work);
     }
@@ -123,7 +127,7 @@ bool Clusters::FedByDear(const Instruction& op, Dim work) const {
     for (const Instruction* o : queue[i]->operands()) {
       if (!KnownEqual(o->shape().is_array() ? o->shape().num_elements() : Dim(-1), op.shape().num_elements())) continue;
       const bool dear = o->IsElementwise() && CostOf(*o) >= 10 && Fusible(*o);
-      if (dear && !BringsRowReduce(*o, work)) return true;
+      if (dear && !BringsRowReduce(*o, work, context_)) return true;
       if (o->IsElementwise() || o->opcode() == Opcode::kReshape) queue.push_back(o);
     }
   }
@@ -298,7 +302,8 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
   if (!as_result && CostOf(*op) >= 10) {
     const bool row_value = c.form == FusionForm::kRow && RoleOf(op->shape(), c.domain) != RowRole::kNone;
     const Dim work = c.form == FusionForm::kRow ? c.domain.outer * c.domain.inner : ElementsOf(ArrayShape(*c.lead));
-    if (!row_value && LoopLike(c.form) && !BringsRowReduce(*op, work) && Less(op->shape().num_elements() * 2, work) != Ternary::kNo) {
+    if (!row_value && LoopLike(c.form) && !BringsRowReduce(*op, work, context_) &&
+        Less(op->shape().num_elements() * 2, work) != Ternary::kNo) {
       *why = "would be computed several times";
       return false;
     }
@@ -308,7 +313,7 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
 
 // A reduce as producer: of values that go on elementwise in its rows, or of an elementwise epilogue on its results.
 bool Clusters::ReduceCanJoin(const Instruction* reduce, const Cluster& c, FusionForm* form, std::string* why) const {
-  const ReduceKind kind = KindOfReduce(*reduce);
+  const ReduceKind kind = KindOfReduce(*reduce, context_);
   if (kind == ReduceKind::kRow && (c.form == FusionForm::kLoop || c.form == FusionForm::kRow)) {
     const RowDomain domain = DomainOfReduce(*reduce);
     if (c.form == FusionForm::kRow && !(c.domain == domain)) {
@@ -435,7 +440,7 @@ void Clusters::Add(Instruction* op, Cluster* c, bool as_result) {
 void Clusters::Start(Instruction* op, bool as_result) {
   clusters_.push_back(std::make_unique<Cluster>());
   Cluster* c = clusters_.back().get();
-  c->form = SingleForm(*op);
+  c->form = SingleForm(*op, context_);
   if (c->form == FusionForm::kRow) c->domain = DomainOfReduce(*op);
   c->lead = op->shape().is_tuple() && !WholeTuple(*op) ? op->users()[0] : op;
   Add(op, c, as_result);

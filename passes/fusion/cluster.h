@@ -28,8 +28,11 @@ struct Cluster {
   int64_t cost = 0;                      // estimated instructions to emit
 };
 
+// How a kernel can walk the operand of this reduce: kGeneral too where the elements' order matters.
+ReduceKind KindOfReduce(const Instruction& reduce, const PassContext& context);
+
 // The form of a kernel that holds this instruction alone.
-FusionForm SingleForm(const Instruction& op);
+FusionForm SingleForm(const Instruction& op, const PassContext& context);
 
 class Clusters {
  public:

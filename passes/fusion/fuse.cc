@@ -202,7 +202,7 @@ void Split(Instruction* fusion, const absl::Status& why, PassContext& context) {
     c->set_root(c->Add(op->Clone(inner)));
     Instruction* single = entry->Add(Opcode::kFusion, op->shape(), operands, absl::StrCat("fusion_", op->name()));
     single->mutable_attrs().set(Attr::kCalls, c);
-    SetFusionForm(single, SingleForm(*op));
+    SetFusionForm(single, SingleForm(*op, context));
     single->metadata() = op->metadata();
     return single;
   };

@@ -7,7 +7,6 @@
 #include "hlo/check.h"
 #include "passes/control_flow.h"
 #include "passes/fused_form.h"
-#include "passes/memory/in_place.h"
 #include "passes/memory/live_sets.h"
 #include "passes/memory/moves.h"
 #include "passes/memory/pack_arena.h"
@@ -231,7 +230,8 @@ class Planner {
     const BufferKey value{op.operand(operand), 0};
     if (!(views_.at(value).buffer == owners_[dying]) || !views_.IsWhole(value)) return false;
     const Instruction* root = op.fused_computation()->root();
-    return MayOverwrite(op, operand, root->opcode() == Opcode::kTuple ? *root->operand(owners_[born].leaf) : *root);
+    return MayOverwrite(op, operand, root->opcode() == Opcode::kTuple ? *root->operand(owners_[born].leaf) : *root,
+                        options_.works_by_rows);
   }
 
   void ReuseInPlace() {

@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "hlo/module.h"
+#include "passes/memory/in_place.h"
 
 namespace tenon {
 
@@ -65,6 +66,8 @@ struct BufferPlanOptions {
   std::function<bool(const Instruction& op)> exclusive_slot;
   // Root leaves that may be written directly into output memory (fresh outputs, each memory once).
   std::function<bool(int64_t root_leaf)> direct_output;
+  // What the kernel of a fusion of form `row` really does (in_place.h). Null: nothing is overwritten by one.
+  WorksByRows works_by_rows;
   const ValueViews* views = nullptr;  // null: by the layouts alone
   bool in_place = true;
 };

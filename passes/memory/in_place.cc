@@ -40,40 +40,12 @@ bool LoopMayOverwrite(const Instruction* parameter, const Instruction& result) {
   return !reshaped || (IsRowMajor(parameter->shape()) && IsRowMajor(result.shape()));
 }
 
-// Whether a row kernel takes this reduction in one pass over its row (CombineOf in backends/common/fused_kernel.h). Another
-// reads the row again for every element of the result.
-bool TakesOnePass(const Instruction& reduce) {
-  const PrimitiveType type = reduce.operand(0)->shape().element_type();
-  if (IsComplex(type) || (IsFloat(type) && BitWidth(type) <= 8)) return false;
-  const Computation& body = *reduce.to_apply();
-  const bool one_op = body.root()->operand_count() == 2 && body.root()->info().traits & kCommutative;
-  return absl::c_all_of(body.instructions(), [&](const Instruction* op) {
-    switch (op->opcode()) {
-      case Opcode::kParameter:
-      case Opcode::kTuple:
-      case Opcode::kCompare:
-      case Opcode::kSelect:
-      case Opcode::kAnd:
-      case Opcode::kOr:
-      case Opcode::kNot:
-      case Opcode::kXor:
-      case Opcode::kMaximum:
-      case Opcode::kMinimum:
-        return true;
-      default:
-        return one_op && op == body.root();
-    }
-  });
-}
-
 bool RowMayOverwrite(const Instruction* parameter, const Instruction& result) {
   const Computation& fused = *parameter->parent();
   if (fused.root() != &result || !IsRowMajor(parameter->shape()) || !IsRowMajor(result.shape())) return false;
   const Instruction* reduce = nullptr;
   for (const Instruction* op : fused.instructions()) {
-    if (op->opcode() != Opcode::kReduce) continue;
-    if (!TakesOnePass(*op)) return false;
-    reduce = op;
+    if (op->opcode() == Opcode::kReduce) reduce = op;
   }
   if (reduce == nullptr || KindOfReduce(*reduce) != ReduceKind::kRow) return false;
   const RowDomain domain = DomainOfReduce(*reduce);
@@ -103,7 +75,7 @@ bool IsRowMajor(const Shape& shape) {
   return Shape::SameWithLayout(shape, Shape(shape.element_type(), shape.dims(), RowMajor(shape.rank())));
 }
 
-bool MayOverwrite(const Instruction& fusion, int64_t operand, const Instruction& result) {
+bool MayOverwrite(const Instruction& fusion, int64_t operand, const Instruction& result, const WorksByRows& works_by_rows) {
   if (fusion.opcode() != Opcode::kFusion || !result.shape().is_array()) return false;
   const absl::StatusOr<FusionForm> form = FusionFormOf(fusion);
   const Instruction* parameter = fusion.fused_computation()->parameter(operand);
@@ -112,7 +84,7 @@ bool MayOverwrite(const Instruction& fusion, int64_t operand, const Instruction&
     case FusionForm::kLoop:
       return LoopMayOverwrite(parameter, result);
     case FusionForm::kRow:
-      return RowMayOverwrite(parameter, result);
+      return works_by_rows && RowMayOverwrite(parameter, result) && works_by_rows(fusion);
     case FusionForm::kScatter:
       return ScatterMayOverwrite(parameter, result);
     case FusionForm::kSort:

@@ -1,0 +1,96 @@
+// A row kernel may write over its operand only where its plan really finishes a row's reductions first: fusions of form `row`
+// given as they stand, because the pipeline keeps reducers that depend on the elements' order out of such kernels.
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_replace.h"
+#include "backends/literal_executable.h"
+#include "hlo/eval/evaluator.h"
+#include "hlo/text/text.h"
+
+namespace tenon {
+namespace {
+
+// x = -p; y = a function of x and a reduction of its row, by `body`; z = |y|.
+std::string Text(const std::string& body) {
+  return absl::StrReplaceAll(R"(HloModule rows
+body {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  $BODY
+}
+negated {
+  p = s32[4,257]{1,0} parameter(0)
+  ROOT n = s32[4,257]{1,0} negate(p)
+}
+rows {
+  x = s32[4,257]{1,0} parameter(0)
+  i = s32[] constant(-5)
+  r = s32[4]{0} reduce(x, i), dimensions={1}, to_apply=body
+  rs = s32[4,257]{1,0} broadcast(r), dimensions={0}
+  ROOT y = s32[4,257]{1,0} subtract(x, rs)
+}
+absolute {
+  y = s32[4,257]{1,0} parameter(0)
+  ROOT z = s32[4,257]{1,0} abs(y)
+}
+ENTRY main {
+  p = s32[4,257]{1,0} parameter(0)
+  x = s32[4,257]{1,0} fusion(p), kind=kLoop, calls=negated, backend_config={"tenon":{"kind":"loop"}}
+  y = s32[4,257]{1,0} fusion(x), kind=kInput, calls=rows, backend_config={"tenon":{"kind":"row"}}
+  ROOT z = s32[4,257]{1,0} fusion(y), kind=kLoop, calls=absolute, backend_config={"tenon":{"kind":"loop"}}
+})",
+                             {{"$BODY", body}});
+}
+
+const CompileOptions kAsItStands = {.passes = {"schedule"}, .verify_passes = true};
+
+// Does kernel y write where it reads x?
+bool WritesOverItsOperand(const Module& module) {
+  const absl::StatusOr<Program> program = CompileToProgram(module.Clone(), BindingOf(module), kAsItStands);
+  TENON_CHECK(program.ok(), program.status().ToString());
+  for (const Step& step : program->regions[0].steps) {
+    const auto* kernel = std::get_if<KernelStep>(&step.body);
+    if (kernel != nullptr && step.name == "y") return kernel->operands[0].value == kernel->operands[1].value;
+  }
+  ADD_FAILURE() << "no kernel y";
+  return false;
+}
+
+void ExpectTheEvaluatorsNumbers(const Module& module) {
+  Literal p(Shape::Array(PrimitiveType::kS32, {4, 257}));
+  for (int64_t i = 0; i < p.num_elements(); ++i) p.SetFromDouble(i, static_cast<double>(i * 7919 % 1009));
+  const absl::StatusOr<Literal> want = Evaluate(module, {p});
+  ASSERT_TRUE(want.ok()) << want.status();
+  const auto executable = LiteralExecutable::Compile(module, kAsItStands, nullptr, /*max_grain=*/1);
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  const absl::StatusOr<std::vector<Literal>> got = (*executable)->Run({p});
+  ASSERT_TRUE(got.ok()) << got.status();
+  const LiteralDifference d = CompareLiterals((*got)[0], *want, ToleranceRule::Exact());
+  EXPECT_TRUE(d.within) << d.what;
+}
+
+struct Reducer {
+  const char *name, *body;
+  bool in_place;
+};
+
+class InPlaceRow : public testing::TestWithParam<Reducer> {};
+
+TEST_P(InPlaceRow, OnlyWhereThePlanIsARow) {
+  const absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(Text(GetParam().body));
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_EQ(WritesOverItsOperand(**module), GetParam().in_place);
+  ExpectTheEvaluatorsNumbers(**module);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Reducers, InPlaceRow,
+    testing::Values(Reducer{"sum", "ROOT s = s32[] add(a, b)", true},
+                    Reducer{"chosen", "g = pred[] compare(a, b), direction=GE ROOT s = s32[] select(g, a, b)", true},
+                    Reducer{"twice_the_sum_so_far", "ROOT s = s32[] add(a, a)", false},
+                    Reducer{"larger_and_again", "m = s32[] maximum(a, b) ROOT s = s32[] add(m, b)", false},
+                    Reducer{"last", "g = pred[] compare(a, b), direction=EQ ROOT s = s32[] select(g, a, b)", false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tenon
