@@ -15,11 +15,13 @@ bool KernelEmitter::HasMaskedMemory(llvm::Type* element) const {
   return specs_.vector_bytes == 32 && PartBits(element) >= 32;
 }
 
+constexpr unsigned kDummyBytes = 64 * 16;  // the most lanes (CheckPlan) of the widest type
+
 Value* KernelEmitter::Dummy() {
   llvm::Module* module = function_->getParent();
   const char* name = "tenon.dummy";
   if (llvm::GlobalVariable* g = module->getGlobalVariable(name, true)) return g;
-  auto* widest = llvm::ArrayType::get(i64_, 2);
+  auto* widest = llvm::ArrayType::get(i64_, kDummyBytes / 8);
   return new llvm::GlobalVariable(*module, widest, /*isConstant=*/true,
                                   llvm::GlobalValue::PrivateLinkage,
                                   llvm::ConstantAggregateZero::get(widest), name);
@@ -189,7 +191,9 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
     return r;
   }
   const Access access = AccessAlong(offset, mode_.vector_var);
-  const bool masked = condition.has_value() || LaneMask() != nullptr;
+  // A condition that is one for all lanes chooses between the operand and the dummy: a vector of either is a plain load.
+  const bool by_lane = condition.has_value() && condition->is_vector();
+  const bool masked = by_lane || LaneMask() != nullptr;
   const bool contiguous =
       access.kind == Access::Kind::kContiguous && (!masked || HasMaskedMemory(element));
   const bool reversed =
@@ -198,12 +202,13 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
     Val p = ElementPointer(base, base_level, element, offset, guard);
     r.level = std::max(r.level, p.level);
     for (size_t c = 0; c < std::max(p.v.size(), condition ? condition->v.size() : 1); ++c) {
-      Value* mask = condition ? Splat(condition->at(c), condition->level) : nullptr;
+      Value* dummy = condition && !by_lane ? Dummy() : nullptr;
       llvm::IRBuilder<>& b = At(r.level);
-      mask = And(b, mask, LaneMask(static_cast<int>(c)));
+      Value* mask = And(b, by_lane ? condition->at(c) : nullptr, LaneMask(static_cast<int>(c)));
       Value* first = p.at(c);
       if (reversed)
         first = b.CreateConstGEP1_64(element, first, static_cast<uint64_t>(1 - mode_.lanes));
+      if (dummy != nullptr) first = b.CreateSelect(condition->at(c), first, dummy);
       r.v.push_back(LoadVector(b, element, mode_.lanes, first, mask, reversed));
     }
     return r;

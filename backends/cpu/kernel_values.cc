@@ -63,11 +63,11 @@ Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, 
       for (size_t d = 0; d < index.size(); ++d)
         inside &= Decide({index[d], op->shape().dim(static_cast<int64_t>(d))}) == true;
       Index offset = space_.Linear(index, fused_.operands[p].strides);
-      if (load_hook) {
+      if (inside) guard = nullptr;
+      if (load_hook && guard == nullptr) {  // it loads whole tiles, so all of one must lie in the operand
         if (std::optional<Val> v = load_hook(op, offset)) return *v;
       }
-      Val v = LoadElements(pointers_[p], 0, MemoryType(context(), type), offset,
-                           inside ? nullptr : guard);
+      Val v = LoadElements(pointers_[p], 0, MemoryType(context(), type), offset, guard);
       for (Value*& x : v.v) x = FromMemory(At(v.level), type, x, specs_.types);
       return v;
     }
