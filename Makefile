@@ -4,12 +4,13 @@ BUILD := build/$(PRESET)
 PY := .venv/bin/python
 PHASE := tools/dev/phase.sh
 
-.PHONY: help demo test test-sanitizers test-slow test-jax test-jax-only test-models bench build setup clean format fuzz-parser
+.PHONY: help demo test test-sanitizers test-slow test-guard test-jax test-jax-only test-models bench build setup clean format fuzz-parser
 
 help:
 	@echo "make demo         a transformer and a CNN, eager against tenon"
 	@echo "make test         C++ tests, Python tests, include arrows"
 	@echo "make test-slow    the tests marked slow     make test-models  every model"
+	@echo "make test-guard   everything under memory that faults when it is touched outside (half an hour)"
 	@echo "make test-jax     HLO made with JAX, compared with JAX's results (own environment in build/jax)"
 	@echo "make test-sanitizers  AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer (builds of their own: an hour on two cores)"
 	@echo "make fuzz-parser  the HLO parser under clang's libFuzzer, where clang is installed"
@@ -31,6 +32,13 @@ test-sanitizers: setup
 test-slow: build
 	@$(PHASE) ctest-slow ctest --test-dir $(BUILD) -L slow --output-on-failure
 	@TENON_REQUIRE_EXTENSION=1 $(PHASE) pytest-slow $(PY) -m pytest tests -m slow
+
+# Both sides of every array (TENON_GUARD, runtime/guarded_memory.h): C++ tests, the plugin's with OpInfo, conformance, every model.
+GUARDED_TESTS := tests/plugin tests/models tests/hlo/test_conformance.py
+test-guard: build
+	@$(PHASE) ctest-guard ctest --test-dir $(BUILD) -L guard --output-on-failure
+	@for guard in 1 2; do TENON_GUARD=$$guard TENON_REQUIRE_EXTENSION=1 $(PHASE) pytest-guard-$$guard \
+	  $(PY) -m pytest $(GUARDED_TESTS) -m "not slow" || exit 1; done
 
 # jax has an environment of its own: only the tests that compare HLO with it need it.
 JAX := build/jax

@@ -21,7 +21,7 @@ struct CompileOptions {
   bool excess_precision = true;
   std::vector<std::string> passes, disable_passes;
   std::string stop_after;
-  bool verify_passes = false;
+  bool verify_passes = VerifyByDefault();  // not part of Key(): the code is the same
   int threads = 0;                 // what a report tells; code is the same for any number. 0: number of cores
   int compile_threads = 0;         // 0: min(3, cores)
   std::string dump_dir;            // "": nothing. hlo, plans, llvm, assembly per module
@@ -35,7 +35,8 @@ struct CompileOptions {
   // Does the user want the compile to end (Ctrl-C)? Asked on the calling thread, between phases and while LLVM is at work, at most
   // twenty times a second; yes ends it with kCancelled at the next phase. Null: never. Not part of Key()
   std::function<bool()> interrupted;
-  // Tests: "invalid-ir", "fatal-error", "llvm-error", "unresolved-symbol", "pass-crash": the failure to inject.
+  // Tests: a pass of backends/faulty_pass.h; "invalid-ir", "fatal-error", "llvm-error", "unresolved-symbol", "pass-crash": the failure
+  // to inject.
   std::string inject_fault;
   // Tests: planted bugs (tools/lab/plant.h). Changes the module after the passes, and the program, as a wrong pass or backend would.
   struct Sabotage {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "backends/run_time_sizes.h"
+#include "hlo/check.h"
 #include "passes/pass.h"
 #include "runtime/fork.h"
 #include "runtime/plain_host.h"
@@ -20,23 +21,31 @@ using Clock = std::chrono::steady_clock;
 
 double Since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
 
-// Memory of a dense array in its shape's own layout; literals are row-major.
+struct GiveBack {
+  size_t bytes;
+  void operator()(std::byte* memory) const { DefaultHost()->deallocate(nullptr, memory, bytes); }
+};
+
+// Memory of a dense array in its shape's own layout, of the host that allocates in tests and tools; literals are row-major. What
+// nobody stores is 0xff: a NaN, -1.
 struct Buffer {
   Shape shape;
   std::vector<int64_t> sizes, strides;
-  std::vector<std::byte> bytes;
+  std::unique_ptr<std::byte, GiveBack> bytes;
 
   explicit Buffer(const Shape& s) : shape(s) {
     if (!s.is_array()) return;
     sizes = s.constant_dims();
     for (Dim d : s.strides()) strides.push_back(d.constant());
-    // Not zeros: what is never stored shows.
-    bytes.resize(std::max<int64_t>(1, s.byte_size().constant()), std::byte{0xfb});
+    const size_t size = static_cast<size_t>(s.byte_size().constant());
+    bytes = {static_cast<std::byte*>(DefaultHost()->allocate(nullptr, size)), GiveBack{size}};
+    TENON_CHECK(bytes != nullptr, absl::StrCat("out of memory: wanted ", size, " bytes"));
+    std::memset(bytes.get(), 0xfb, size);  // not zeros: what is never stored shows
   }
 
   TenonTensor Tensor() {
     return {.tensor = nullptr,
-            .data = bytes.data(),
+            .data = bytes.get(),
             .sizes = sizes.data(),
             .strides = strides.data(),
             .dtype = static_cast<int32_t>(shape.element_type()),
@@ -59,7 +68,7 @@ struct Buffer {
   void Fill(const Literal& from) {
     if (!shape.is_array()) return;
     const int64_t width = ByteWidth(shape.element_type());
-    ForEach([&](int64_t here, int64_t there) { std::memcpy(bytes.data() + here, from.bytes() + there, width); });
+    ForEach([&](int64_t here, int64_t there) { std::memcpy(bytes.get() + here, from.bytes() + there, width); });
   }
 
   Literal ToLiteral() const {
@@ -68,7 +77,7 @@ struct Buffer {
     const int64_t width = ByteWidth(shape.element_type());
     if (literal.num_elements() == 0) return literal;
     std::byte* to = literal.mutable_bytes();
-    ForEach([&](int64_t here, int64_t there) { std::memcpy(to + there, bytes.data() + here, width); });
+    ForEach([&](int64_t here, int64_t there) { std::memcpy(to + there, bytes.get() + here, width); });
     return literal;
   }
 };

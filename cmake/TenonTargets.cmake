@@ -32,10 +32,12 @@ function(tenon_library name)
   endif()
 endfunction()
 
-# tenon_test(<folder> DEPS <targets>... [SHARDS <n>])
-# tests/<folder>/*.cc -> <folder>_test. Test names that contain "Slow" run only under the label slow.
+# tenon_test(<folder> DEPS <targets>... [SHARDS <n>] [GUARDED])
+# tests/<folder>/*.cc -> <folder>_test. Test names that contain "Slow" run only under the label slow. Pipelines verify after each pass
+# (TENON_VERIFY, passes/pipeline.h). GUARDED: arrays end where memory begins that may not be touched, and begin behind such memory under
+# the label guard (TENON_GUARD, runtime/guarded_memory.h).
 function(tenon_test folder)
-  cmake_parse_arguments(arg "" "SHARDS" "DEPS" ${ARGN})
+  cmake_parse_arguments(arg "GUARDED" "SHARDS" "DEPS" ${ARGN})
   tenon_glob(sources "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc")
   if(NOT sources)
     return()
@@ -54,6 +56,13 @@ function(tenon_test folder)
     set(arg_SHARDS 1)
   endif()
   math(EXPR last "${arg_SHARDS} - 1")
+  set(checks "TENON_VERIFY=1")
+  if(arg_GUARDED)
+    list(APPEND checks "TENON_GUARD=1")
+    add_test(NAME ${name}.guard COMMAND ${name} --gtest_filter=-*Slow* --gtest_brief=1
+             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(${name}.guard PROPERTIES LABELS "slow;guard" TIMEOUT 1800 ENVIRONMENT "TENON_VERIFY=1;TENON_GUARD=2")
+  endif()
   foreach(shard RANGE ${last})
     set(test ${name})
     if(arg_SHARDS GREATER 1)
@@ -62,9 +71,9 @@ function(tenon_test folder)
     add_test(NAME ${test} COMMAND ${name} --gtest_filter=-*Slow* --gtest_brief=1
              WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(${test} PROPERTIES LABELS fast TIMEOUT 900
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+      ENVIRONMENT "${checks};GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
   endforeach()
   add_test(NAME ${name}.slow COMMAND ${name} --gtest_filter=*Slow*
            WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-  set_tests_properties(${name}.slow PROPERTIES LABELS slow TIMEOUT 7200)
+  set_tests_properties(${name}.slow PROPERTIES LABELS slow TIMEOUT 7200 ENVIRONMENT "TENON_VERIFY=1")
 endfunction()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -85,25 +86,43 @@ void RestoreOrder(Module& module) {
   for (Computation* c : module.computations()) c->set_schedule(c->PostOrder());
 }
 
-// Runs one pass; with `verify`, finds lies about "changed" and broken modules.
-absl::StatusOr<bool> RunOne(const PassInfo& pass, Module& module, PassContext& context, bool verify) {
-  const std::string name(pass.name);
-  std::string before;
-  if (verify) before = Print(module);
-  absl::StatusOr<bool> changed = pass.run(module, context);
-  if (!changed.ok()) return Named(name, changed.status());
+absl::StatusOr<bool> RunOne(const PassInfo& pass, Module& module, PassContext& context) {
+  const absl::StatusOr<bool> changed = pass.run(module, context);
+  if (!changed.ok()) return Named(std::string(pass.name), changed.status());
   if (*changed) RestoreOrder(module);
-  if (!verify) return changed;
-  const bool really = before != Print(module);
-  if (really && !*changed) return absl::InternalError(absl::StrCat("pass ", name, " changed the module and said it did not"));
-  if (*changed && !really) return absl::InternalError(absl::StrCat("pass ", name, " said it changed the module and did not"));
-  if (*changed) {
-    if (absl::Status s = Verify(module, {.scheduled = module.is_scheduled}); !s.ok()) return Named(name, s);
-  }
   return changed;
 }
 
+// Finds lies about "changed" and broken modules. `text`: the module's print before the pass; becomes the one after it.
+absl::Status Check(const std::string& pass, const Module& module, bool changed, std::string* text) {
+  std::string now = Print(module);
+  const bool really = now != *text;
+  *text = std::move(now);
+  if (really && !changed) return absl::InternalError(absl::StrCat("pass ", pass, " changed the module and said it did not"));
+  if (changed && !really) return absl::InternalError(absl::StrCat("pass ", pass, " said it changed the module and did not"));
+  if (!changed) return absl::OkStatus();
+  if (absl::Status s = Verify(module, {.scheduled = module.is_scheduled}); !s.ok()) return Named(pass, s);
+  return absl::OkStatus();
+}
+
+double Since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace
+
+bool VerifyByDefault() {
+  static const bool verify = [] {
+    const char* asked = std::getenv("TENON_VERIFY");
+    if (asked != nullptr && *asked != 0) return std::string_view(asked) != "0";
+#ifdef TENON_DEBUG_CHECKS
+    return true;
+#else
+    return false;
+#endif
+  }();
+  return verify;
+}
 
 absl::StatusOr<bool> RunPipeline(Module& module, PassContext& context, const PipelineOptions& options,
                                  std::vector<PassTiming>* timings) {
@@ -113,13 +132,15 @@ absl::StatusOr<bool> RunPipeline(Module& module, PassContext& context, const Pip
   TENON_RETURN_IF_ERROR(Known(table, options.disable));
   if (!options.stop_after.empty()) TENON_RETURN_IF_ERROR(Known(table, {options.stop_after}));
   bool any = false;
+  std::string text = options.verify ? Print(module) : "";
   for (int i = 0; i < static_cast<int>(passes.size()); ++i) {
     if (std::find(options.disable.begin(), options.disable.end(), passes[i]) != options.disable.end()) continue;
     if (options.between) TENON_RETURN_IF_ERROR(options.between());
     const auto start = std::chrono::steady_clock::now();
-    TENON_ASSIGN_OR_RETURN(const bool changed, RunOne(*Find(table, passes[i]), module, context, options.verify));
-    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    if (timings != nullptr) timings->push_back({passes[i], ms, changed});
+    TENON_ASSIGN_OR_RETURN(const bool changed, RunOne(*Find(table, passes[i]), module, context));
+    const double ms = Since(start);
+    if (options.verify) TENON_RETURN_IF_ERROR(Check(passes[i], module, changed, &text));
+    if (timings != nullptr) timings->push_back({passes[i], ms, changed, Since(start) - ms});
     if (changed && options.dump) options.dump(passes[i], i, module);
     any |= changed;
     if (passes[i] == options.stop_after) break;

@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "runtime/guarded_memory.h"
 #include "runtime/host.h"
 #include "runtime/thread_pool.h"
 
@@ -8,10 +9,14 @@ namespace tenon {
 namespace {
 
 void* Allocate(void*, size_t bytes) {
+  if (const MemoryGuard guard = GuardOfEnvironment(); guard != MemoryGuard::kOff) return GuardedAllocate(bytes, guard);
   if (bytes > SIZE_MAX - 64) return nullptr;
   return std::aligned_alloc(64, (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0));
 }
-void Deallocate(void*, void* memory, size_t) { std::free(memory); }
+void Deallocate(void*, void* memory, size_t) {
+  if (const MemoryGuard guard = GuardOfEnvironment(); guard != MemoryGuard::kOff) return GuardedFree(memory, guard);
+  std::free(memory);
+}
 void ParallelFor(void*, int64_t begin, int64_t end, int64_t grain,
                  void (*fn)(void*, int64_t, int64_t), void* arg) {
   PoolParallelFor(begin, end, grain, fn, arg);

@@ -9,7 +9,7 @@
 namespace tenon {
 
 absl::Status HostBuffer::Reserve(int64_t bytes, const char* what) {
-  if (bytes <= size_) return absl::OkStatus();
+  if (bytes <= size_ && !exact_) return absl::OkStatus();
   Free();  // first: the old and the new one needn't fit side by side
   data_ = static_cast<char*>(host_->allocate(host_->context, static_cast<size_t>(bytes)));
   if (data_ == nullptr) {
@@ -38,6 +38,9 @@ Frame::Frame(const BoundProgram* b)
       results(b->max_results),
       arena(b->host),
       scratch(b->host) {
+  if (GuardOfEnvironment() != MemoryGuard::kOff) {
+    for (size_t i = 0; i < bound.arena_values.size(); ++i) apart.push_back(std::make_unique<HostBuffer>(bound.host));
+  }
   for (const auto& [value, address] : bound.fixed_values) base[value] = static_cast<char*>(address);
   for (size_t v = 0; v < base.size(); ++v) {
     if (bound.program.values[v].kind == ValueKind::kErrorWord)
@@ -68,6 +71,7 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
 }
 
 absl::Status Frame::PlaceArena() {
+  if (!apart.empty()) return PlaceApart();
   if (bound.static_arena && arena.data() != nullptr) return absl::OkStatus();
   const int64_t bytes = Resolve(bound.program.arena_bytes, dims);
   if (bytes < 0)
@@ -77,6 +81,20 @@ absl::Status Frame::PlaceArena() {
     base[value] = arena.data() + Resolve(bound.program.values[value].offset, dims);
   }
   return absl::OkStatus();
+}
+
+absl::Status Frame::PlaceApart() {
+  for (size_t i = 0; i < apart.size(); ++i) {
+    const int32_t value = bound.arena_values[i];
+    TENON_RETURN_IF_ERROR(apart[i]->Reserve(Resolve(bound.program.values[value].bytes, dims), "an intermediate result"));
+    base[value] = apart[i]->data();
+  }
+  return absl::OkStatus();
+}
+
+bool Frame::InArena(const char* p) const {
+  auto in = [p](const HostBuffer& b) { return p >= b.data() && p < b.data() + b.size(); };
+  return in(arena) || std::any_of(apart.begin(), apart.end(), [&](const auto& block) { return in(*block); });
 }
 
 void Frame::ResolveMetas() {

@@ -9,10 +9,12 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/bound_program.h"
+#include "runtime/guarded_memory.h"
 
 namespace tenon {
 
-// Memory from the host: freed with the object, grown by Reserve.
+// Memory from the host: freed with the object, grown by Reserve. Under TENON_GUARD (guarded_memory.h) each Reserve takes memory of
+// exactly the size that is asked for.
 class HostBuffer {
  public:
   explicit HostBuffer(const TenonHost* host) : host_(host) {}
@@ -27,6 +29,7 @@ class HostBuffer {
 
  private:
   const TenonHost* host_;
+  const bool exact_ = GuardOfEnvironment() != MemoryGuard::kOff;
   char* data_ = nullptr;
   int64_t size_ = 0;
 };
@@ -51,6 +54,8 @@ class Frame {
   // At least pieces * BoundKernel::scratch_bytes.
   absl::Status ReserveScratch(int64_t bytes) { return scratch.Reserve(bytes, "scratch of a step"); }
   int64_t bytes() const { return arena.size() + scratch.size(); }
+  // Is it the address of an intermediate result?
+  bool InArena(const char* p) const;
 
   const BoundProgram& bound;
   std::vector<int64_t> dims;       // the dim program's slots
@@ -62,6 +67,7 @@ class Frame {
   std::vector<int64_t> args;       // of the kernel being run, if symbolic
   std::vector<TenonTensor> operands, results;  // of the framework call being made
   HostBuffer arena, scratch;
+  std::vector<std::unique_ptr<HostBuffer>> apart;  // under TENON_GUARD: a block for each value of the arena, anew for each run
   alignas(64) std::atomic<int64_t> error_word{0};
   library::RunState library_state;
 
@@ -73,6 +79,7 @@ class Frame {
 
  private:
   absl::Status PlaceArena();
+  absl::Status PlaceApart();
   void ResolveMetas();
   void Resolve1(const BoundView& view);
 };

@@ -11,7 +11,8 @@ namespace tenon {
 // are generated code or converted to one of these first.
 bool HostMultiplies(PrimitiveType type);
 
-// malloc, a small thread pool (or serial), no framework operators: for tests and tools.
+// malloc (under TENON_GUARD guarded memory, aligned to an array's elements only: guarded_memory.h), a small thread pool (or
+// serial), no framework operators: for tests and tools.
 // Process-wide, never destroyed.
 const TenonHost* DefaultHost();
 

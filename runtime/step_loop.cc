@@ -270,7 +270,7 @@ class Loop {
   // Memory that the run doesn't own beyond its end.
   bool IsBorrowed(const void* data) const {
     const char* p = static_cast<const char*>(data);
-    if (p >= f_.arena.data() && p < f_.arena.data() + f_.arena.size()) return true;
+    if (f_.InArena(p)) return true;
     for (size_t i = 0; i < b_.program.inputs.size(); ++i) {
       const TenonTensor& in = f_.inputs[i];
       if (b_.program.inputs[i].kind != InputSpec::Kind::kTensor || in.data == nullptr) continue;

@@ -1,5 +1,6 @@
 """Shared fixtures: which backend is under test, and what happens without the extension."""
 
+import ctypes
 import importlib.util
 import logging
 import os
@@ -13,6 +14,22 @@ sys.path.insert(0, str(ROOT / "tests"))
 if importlib.util.find_spec("torch_tenon") is None:
     # Not installed: torch_tenon.testing works from the source tree, the rest reports its absence.
     sys.path.append(str(ROOT / "torch_plugin" / "python"))
+# Every pipeline of every test verifies the module after each pass that changed it (passes/pipeline.h). TENON_VERIFY=0: none.
+os.environ.setdefault("TENON_VERIFY", "1")
+
+
+def _guard_tensors():
+    """TENON_GUARD=1: every CPU tensor ends where memory begins that may not be touched; 2: begins behind such memory."""
+    import torch  # noqa: F401  (the library needs its symbols)
+    import torch_tenon
+
+    build = pathlib.Path(torch_tenon.__file__).parents[2]  # build/<preset>/python/torch_tenon/__init__.py
+    ctypes.CDLL(str(build / "tests" / "libtenon_guard.so")).tenon_guard_tensors()
+
+
+GUARD = os.environ.get("TENON_GUARD") or "0"
+if GUARD != "0":
+    _guard_tensors()
 
 
 

@@ -8,12 +8,36 @@
 #include "backends/cpu/codegen.h"
 #include "backends/cpu/jit.h"
 #include "hlo/check.h"
+#include "runtime/guarded_memory.h"
 
 namespace tenon {
 namespace {
 
-constexpr int64_t kGuardBytes = 256;
-constexpr std::byte kGuard{0xa5};
+// Between the elements of a result, if its strides leave room.
+constexpr std::byte kGap{0xa5};
+
+// TENON_GUARD's, or an end that faults: never none.
+MemoryGuard Guard() {
+  const MemoryGuard asked = GuardOfEnvironment();
+  return asked == MemoryGuard::kOff ? MemoryGuard::kEnd : asked;
+}
+
+// Memory that faults when it is touched outside.
+class Block {
+ public:
+  explicit Block(int64_t bytes) : memory_(GuardedAllocate(static_cast<size_t>(bytes), Guard())), bytes_(bytes) {}
+  std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
+  int64_t size() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { GuardedFree(memory, Guard()); }
+  };
+  std::unique_ptr<void, Free> memory_;
+  int64_t bytes_;
+};
+
+int64_t RoundUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Bytes that strides may reach, and row-major <-> strided copies.
 struct Strided {
@@ -99,12 +123,11 @@ absl::StatusOr<KernelRunner> KernelRunner::Make(const KernelRequest& request,
 }
 
 struct KernelRunner::Memory {
-  std::vector<std::vector<std::byte>> buffers;
+  std::vector<Block> buffers;
   std::vector<Strided> views;
   std::vector<void*> pointers;
   std::vector<int64_t> args;
-  std::vector<std::byte> scratch;
-  void* scratch_pointer = nullptr;
+  std::unique_ptr<Block> scratch;
   int64_t error = 0, begin = 0, end = 0;
 };
 
@@ -125,11 +148,11 @@ absl::Status KernelRunner::Prepare(absl::Span<const Literal> args, const RunOpti
       v.dims.push_back(n);
       v.strides.push_back(s);
     }
-    // Element-aligned and no better.
-    m->buffers.emplace_back(static_cast<size_t>(v.extent_bytes() + 2 * kGuardBytes + 64), kGuard);
-    m->pointers.push_back(m->buffers.back().data() + kGuardBytes +
-                          (64 - reinterpret_cast<uintptr_t>(m->buffers.back().data()) % 64) % 64 +
-                          (options.aligned ? 0 : v.width));
+    // Element-aligned and no better, unless asked for.
+    const int64_t bytes = options.aligned ? RoundUp(v.extent_bytes()) : v.extent_bytes();
+    m->buffers.emplace_back(bytes);
+    std::memset(m->buffers.back().data(), static_cast<int>(kGap), static_cast<size_t>(bytes));
+    m->pointers.push_back(m->buffers.back().data());
     m->views.push_back(std::move(v));
     return absl::OkStatus();
   };
@@ -158,9 +181,7 @@ absl::Status KernelRunner::Prepare(absl::Span<const Literal> args, const RunOpti
     m->args.push_back(n);
   }
   for (uint64_t l : kernel_->info().literals) m->args.push_back(static_cast<int64_t>(l));
-  m->scratch.resize(static_cast<size_t>(kernel_->info().scratch_bytes) + 64);
-  m->scratch_pointer =
-      m->scratch.data() + (64 - reinterpret_cast<uintptr_t>(m->scratch.data()) % 64) % 64;
+  m->scratch = std::make_unique<Block>(RoundUp(kernel_->info().scratch_bytes));
   TENON_ASSIGN_OR_RETURN(m->begin, value(kernel_->info().begin));
   TENON_ASSIGN_OR_RETURN(m->end, value(kernel_->info().end));
   return absl::OkStatus();
@@ -174,7 +195,7 @@ absl::StatusOr<std::vector<Literal>> KernelRunner::Run(absl::Span<const Literal>
                 piece = std::max<int64_t>(1, (n + options.pieces - 1) / options.pieces);
   for (int64_t b = m.begin; b < m.end; b += piece) {
     code_->functions()[0](m.pointers.data(), m.args.data(), b, std::min(b + piece, m.end),
-                          m.scratch_pointer);
+                          m.scratch->data());
   }
   error_word_ = m.error;
   std::vector<Literal> results;
@@ -184,20 +205,18 @@ absl::StatusOr<std::vector<Literal>> KernelRunner::Run(absl::Span<const Literal>
     const Strided& v = m.views[at];
     Literal l(Shape::Array(leaves[i].element_type(), v.dims));
     std::byte* out = l.mutable_bytes();
-    std::vector<bool> written(m.buffers[at].size(), false);
+    const Block& buffer = m.buffers[at];
+    std::vector<bool> written(static_cast<size_t>(buffer.size()), false);
     auto* base = static_cast<std::byte*>(m.pointers[at]);
-    const bool own =
-        base >= m.buffers[at].data() && base < m.buffers[at].data() + m.buffers[at].size();
+    const bool own = base == buffer.data();  // not the memory of an operand
     v.ForEach([&](int64_t to, int64_t from) {
       std::memcpy(out + to, base + from, static_cast<size_t>(v.width));
-      for (int64_t k = 0; own && k < v.width; ++k)
-        written[static_cast<size_t>(base - m.buffers[at].data() + from + k)] = true;
+      for (int64_t k = 0; own && k < v.width; ++k) written[static_cast<size_t>(from + k)] = true;
     });
-    for (size_t k = 0; own && k < m.buffers[at].size(); ++k) {
-      if (!written[k] && m.buffers[at][k] != kGuard) {
-        return absl::InternalError(absl::StrCat(
-            "result ", i, ": memory outside was written, ",
-            static_cast<int64_t>(k) - (base - m.buffers[at].data()), " bytes from its start"));
+    for (int64_t k = 0; own && k < buffer.size(); ++k) {
+      if (!written[static_cast<size_t>(k)] && buffer.data()[k] != kGap) {
+        return absl::InternalError(
+            absl::StrCat("result ", i, ": memory between its elements was written, ", k, " bytes from its start"));
       }
     }
     results.push_back(std::move(l));
@@ -211,7 +230,7 @@ absl::StatusOr<double> KernelRunner::Time(absl::Span<const Literal> args, int re
   double best = 1e30;
   for (int i = 0; i < repeats; ++i) {
     auto start = std::chrono::steady_clock::now();
-    code_->functions()[0](m.pointers.data(), m.args.data(), m.begin, m.end, m.scratch_pointer);
+    code_->functions()[0](m.pointers.data(), m.args.data(), m.begin, m.end, m.scratch->data());
     best = std::min(
         best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
                   .count());

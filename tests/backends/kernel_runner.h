@@ -1,5 +1,5 @@
-// Runs one computation as one generated kernel: plan, emit, load, call; in pieces if asked, between
-// guard bytes.
+// Runs one computation as one generated kernel: plan, emit, load, call; in pieces if asked. Operands, results and scratch lie in
+// memory that faults when it is touched outside (runtime/guarded_memory.h): behind its end, or with TENON_GUARD=2 before it.
 #pragma once
 
 #include <functional>
@@ -48,8 +48,7 @@ class KernelRunner {
     bool aligned = false;   // buffers at 64 bytes, not just at their element's size
     bool in_place = false;  // operands flagged may_alias_result share the memory of result 0
   };
-  // Arguments row-major; one literal per result leaf. InternalError if memory around a result was
-  // touched.
+  // Arguments row-major; one literal per result leaf. InternalError if memory between a result's elements was written.
   absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args,
                                            const RunOptions& options) const;
   absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args) const {

@@ -50,6 +50,7 @@ ARROWS = {
 FOREIGN = {
     "torch": (re.compile(r"(torch|ATen|c10|caffe2|pybind11)/|Python\.h$"),
               ("torch_plugin/executor/", "torch_plugin/device/",
+               "tests/plugin/guarding_allocator.cc",
                "benchmarks/alloc_only.cc")),  # a peer: what a call costs that only allocates
     # ulp-sweep runs the math bodies alone, with no kernel around them.
     "LLVM": (re.compile(r"llvm(-c)?/"), ("backends/", "tests/backends/", "tools/ulp-sweep/")),

@@ -17,13 +17,15 @@ run() {  # run NAME COMMAND...: a phase with its output kept
 
 # A missing extension is a failure here, not a reason to skip.
 export TENON_REQUIRE_EXTENSION=1
+# Passes are verified in everything that runs here (passes/pipeline.h).
+export TENON_VERIFY=1
 
 run arrows .venv/bin/python tools/dev/check_arrows.py
 run width .venv/bin/python tools/dev/check_width.py
 run ctest ctest --preset "$preset" -j "$(nproc)"
 run pytest .venv/bin/python -m pytest tests
-# Two minutes of random modules, other ones each day.
-run fuzz "build/$preset/bin/hlo-fuzz" --seed="$(date +%Y%m%d)" --seconds="${TENON_FUZZ_SECONDS:-120}" --size=5 --jobs=2 --save=build/logs/fuzz
+# Two minutes of random modules, other ones each day; what reads outside of an array ends its worker (runtime/guarded_memory.h).
+run fuzz env TENON_GUARD=1 "build/$preset/bin/hlo-fuzz" --seed="$(date +%Y%m%d)" --seconds="${TENON_FUZZ_SECONDS:-120}" --size=5 --jobs=2 --save=build/logs/fuzz
 run jax make --no-print-directory test-jax-only PRESET="$preset"
 
 printf '\n== time of each phase\n'

@@ -30,7 +30,7 @@ struct RunOptions {
   int64_t max_grain = 1;  // work is cut into as many pieces as there are threads however small it is; 0: as a user's
   std::vector<std::string> passes, disable_passes;
   bool excess_precision = false;  // bf16 and f16 values between instructions may keep the bits of f32
-  bool verify_passes = false;
+  bool verify_passes = VerifyByDefault();
   CompileOptions::Sabotage sabotage;  // empty: PlantedBug() (plant.h)
 
   std::string ToString() const;  // "isa=avx2 threads=3"

@@ -187,6 +187,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "copies": [row(s) for s in raw["copies"]],
         "memory": info.get("memory", {}),
         "compile_ms": dict(record.compile_ms),
+        "passes_verified": "verify" in record.compile_ms,
         "remarks": info.get("remarks", []),
     }
 
@@ -204,6 +205,8 @@ def _graph_lines(graph: dict[str, Any], rows: int | None) -> list[str]:
         lines.append("  memory: " + ", ".join(f"{name} {_bytes(n)}" for name, n in memory.items()))
     phases = ", ".join(f"{name} {ms:.1f}" for name, ms in graph["compile_ms"].items() if ms >= 0.05)
     lines.append(f"  compile ms: {phases}")
+    if graph["tier"] == "native":
+        lines.append("  passes: " + ("verified each" if graph["passes_verified"] else "not verified (TENON_VERIFY=1 does)"))
     lines += _section("clusters", graph["clusters"], lambda s: s["plan"].split(" phases=")[0], rows)
     lines += _section("library calls", graph["library_calls"], lambda s: s["op"], rows)
     lines += _section("ATen steps", graph["aten_steps"], lambda s: f"{s['op']}: {s['reason']}")

@@ -11,7 +11,8 @@
     cache             share executables of equal graphs (default True)
     repro_dir         where repros of failed compiles go (default ~/.cache/tenon/repro)
     disable_lowering  ATen overloads to leave to ATen ("*": all), for bisection
-    disable_passes, passes, stop_after, verify_passes     the pass pipeline, for bisection
+    disable_passes, passes, stop_after     the pass pipeline, for bisection
+    verify_passes     the module is verified after each pass; default: TENON_VERIFY of the environment
     report            what explain().to_html() shows besides the program: "none" (default), "module", "code"
     inject_fault      tests: the failure to inject into the compiler
 
@@ -50,7 +51,7 @@ class Options:
     disable_passes: tuple[str, ...] = ()
     passes: tuple[str, ...] = ()
     stop_after: str = ""
-    verify_passes: bool = False
+    verify_passes: bool | None = None
     report: str = "none"
     inject_fault: str = ""
 
@@ -88,10 +89,9 @@ def _checked(key: str, default: Any, value: Any) -> Any:
         return tuple(value)
     if isinstance(default, str):
         value = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if type(value) is not type(default):
-        raise TypeError(
-            f"tenon: option {key!r}: wanted {type(default).__name__}, got {value!r}"
-        )
+    wanted = bool if default is None else type(default)
+    if type(value) is not wanted:
+        raise TypeError(f"tenon: option {key!r}: wanted {wanted.__name__}, got {value!r}")
     if key in _CHOICES and value not in _CHOICES[key]:
         choices = ", ".join(repr(c) for c in _CHOICES[key] if c)
         raise ValueError(f"tenon: option {key!r}: wanted one of {choices}, got {value!r}")

@@ -1,0 +1,87 @@
+#include "runtime/guarded_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace tenon {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr int kPoison = 0xff, kBeside = 0xa5;
+
+// A mapping: a page with this at its beginning, which stays readable, and then, kEnd: the data's pages and one that may not be
+// touched; kBegin: one that may not be touched, the data's pages and another such.
+struct Header {
+  size_t mapped, bytes;
+};
+
+[[noreturn]] void Die(const char* what, const void* memory, size_t bytes) {
+  std::fprintf(stderr, "TENON_GUARD: %s: allocation %p of %zu bytes\n", what, memory, bytes);
+  std::abort();
+}
+
+// From the data's first byte.
+char* HeaderOf(void* memory, MemoryGuard guard) {
+  auto* first = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(memory) / kPage * kPage);
+  return first - (guard == MemoryGuard::kEnd ? 1 : 2) * kPage;
+}
+
+}  // namespace
+
+MemoryGuard GuardOfEnvironment() {
+  static const MemoryGuard guard = [] {
+    const char* text = std::getenv("TENON_GUARD");
+    if (text == nullptr || *text == 0 || std::strcmp(text, "0") == 0) return MemoryGuard::kOff;
+    if (std::strcmp(text, "1") == 0) return MemoryGuard::kEnd;
+    if (std::strcmp(text, "2") == 0) return MemoryGuard::kBegin;
+    std::fprintf(stderr, "TENON_GUARD: wanted 0, 1 or 2, got \"%s\"\n", text);
+    std::exit(2);
+  }();
+  return guard;
+}
+
+void* GuardedAllocate(size_t bytes, MemoryGuard guard) {
+  if (bytes > SIZE_MAX / 2) return nullptr;
+  const bool end = guard == MemoryGuard::kEnd;
+  const size_t data = (bytes + kPage - 1) / kPage * kPage, before = (end ? 1 : 2) * kPage, mapped = before + data + kPage;
+  void* map = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED) return nullptr;
+  char* start = static_cast<char*>(map);
+  char* first = start + before;
+  if (mprotect(start, kPage, PROT_READ | PROT_WRITE) != 0 || (data > 0 && mprotect(first, data, PROT_READ | PROT_WRITE) != 0)) {
+    munmap(map, mapped);
+    return nullptr;
+  }
+  const Header header{mapped, bytes};
+  std::memcpy(start, &header, sizeof header);
+  mprotect(start, kPage, PROT_READ);
+  char* memory = end ? first + data - bytes : first;
+  if (data > 0) {
+    std::memset(first, kBeside, end ? data - bytes : 0);
+    std::memset(memory, kPoison, bytes);
+    std::memset(memory + bytes, kBeside, end ? 0 : data - bytes);
+  }
+  return memory;
+}
+
+void GuardedFree(void* memory, MemoryGuard guard) {
+  if (memory == nullptr) return;
+  char* start = HeaderOf(memory, guard);
+  Header header;
+  std::memcpy(&header, start, sizeof header);
+  char* first = start + (guard == MemoryGuard::kEnd ? 1 : 2) * kPage;
+  const char* last = start + header.mapped - kPage;
+  auto* data = static_cast<char*>(memory);
+  auto untouched = [](const char* from, const char* to) {
+    return std::all_of(from, to, [](char c) { return static_cast<unsigned char>(c) == kBeside; });
+  };
+  if (!untouched(first, data)) Die("memory in front was written", memory, header.bytes);
+  if (!untouched(data + header.bytes, last)) Die("memory behind was written", memory, header.bytes);
+  munmap(start, header.mapped);
+}
+
+}  // namespace tenon
