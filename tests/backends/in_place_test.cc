@@ -6,6 +6,7 @@
 #include "backends/literal_executable.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
+#include "hlo/tolerance.h"
 
 namespace tenon {
 namespace {
