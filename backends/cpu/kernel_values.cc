@@ -53,6 +53,26 @@ void KernelEmitter::DefineInMemory(const Instruction* op, const IndexTuple& inde
   in_memory_[{op, {index.begin(), index.end()}, nullptr, component}] = where;
 }
 
+namespace {
+
+// Does the index hang on values that the kernel reads?
+bool ReadsMemory(Index e) {
+  switch (e->kind) {
+    case IndexNode::Kind::kVar:
+      return false;
+    case IndexNode::Kind::kRuntime:
+      return true;
+    case IndexNode::Kind::kSum:
+      return std::any_of(e->terms.begin(), e->terms.end(), [](const IndexNode::Term& t) { return ReadsMemory(t.node); });
+    case IndexNode::Kind::kFloorDiv:
+    case IndexNode::Kind::kMod:
+      return ReadsMemory(e->inner);
+  }
+  return true;
+}
+
+}  // namespace
+
 Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, const Guard* guard,
                                 int component) {
   switch (op->opcode()) {
@@ -63,7 +83,8 @@ Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, 
       for (size_t d = 0; d < index.size(); ++d)
         inside &= Decide({index[d], op->shape().dim(static_cast<int64_t>(d))}) == true;
       Index offset = space_.Linear(index, fused_.operands[p].strides);
-      if (inside) guard = nullptr;
+      // The place lies inside whatever the guard says; finding it may still take reads that do not.
+      if (inside && !ReadsMemory(offset)) guard = nullptr;
       if (load_hook && guard == nullptr) {  // it loads whole tiles, so all of one must lie in the operand
         if (std::optional<Val> v = load_hook(op, offset)) return *v;
       }

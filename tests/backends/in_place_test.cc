@@ -53,7 +53,7 @@ bool WritesOverItsOperand(const Module& module) {
     const auto* kernel = std::get_if<KernelStep>(&step.body);
     if (kernel != nullptr && step.name == "y") return kernel->operands[0].value == kernel->operands[1].value;
   }
-  ADD_FAILURE() << "no kernel y";
+  ADD_FAILURE() << "no kernel y in " << program->ToString();
   return false;
 }
 

@@ -261,7 +261,7 @@ TEST(LibrarySteps, CollectivesOfOneReplica) {
       sc = f32[4,2] reduce-scatter(x), replica_groups={{0}}, dimensions={0}, to_apply=add
       at = f32[4,2] all-to-all(x), replica_groups={{0}}, dimensions={0}
       p = f32[4,2] collective-permute(x), source_target_pairs={{0,0}}
-      q = f32[4,2] collective-permute(x), source_target_pairs={{1,0}}
+      q = f32[4,2] collective-permute(x), source_target_pairs={}
       cb = f32[4,2] collective-broadcast(y), replica_groups={{0}}
       s = f32[4,2] all-reduce-start(y), replica_groups={}, to_apply=add
       d = f32[4,2] all-reduce-done(s)
@@ -278,7 +278,7 @@ TEST(LibrarySteps, CollectivesOfOneReplica) {
 TEST(LibrarySteps, WhatNobodySendsIsZeroBits) {
   for (const char* type : {"f8e8m0fnu", "pred", "s4", "c64", "bf16"}) {
     ExpectEvaluatorsBits(absl::StrCat("ENTRY e { x = ", type, "[3] parameter(0)\n ROOT y = ", type,
-                                      "[3] collective-permute(x), source_target_pairs={{1,0}} }"));
+                                      "[3] collective-permute(x), source_target_pairs={} }"));
   }
 }
 
