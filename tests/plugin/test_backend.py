@@ -173,8 +173,11 @@ def test_python_operator_and_its_exception():
     torch.testing.assert_close(compiled(x), x * 2 + 1)
 
 
-@pytest.mark.by_aten(tier="eager_program", reason="ordered effect")
-@pytest.mark.parametrize("tier", ["native", "eager_program"])
+_LINALG_STEPS = {"aten.linalg_cholesky_ex.default", "aten._linalg_check_errors.default"}
+
+
+@pytest.mark.parametrize("tier", [pytest.param("native", marks=pytest.mark.by_aten(steps=_LINALG_STEPS)),
+                                  pytest.param("eager_program", marks=_EAGER)])
 def test_aten_exceptions_are_eagers(tier):
     compiled = torch.compile(torch.linalg.cholesky, backend="tenon", options={"tier": tier})
     with pytest.raises(torch._C._LinAlgError):
