@@ -84,7 +84,9 @@ struct Buffer {
 
 // Static arrays, and tokens, which are nothing.
 bool CanPass(const Shape& shape) {
-  return absl::c_all_of(FlattenShape(shape), [](const Shape& leaf) { return leaf.is_array() ? leaf.is_static() : leaf.element_type() == PrimitiveType::kToken; });
+  return absl::c_all_of(FlattenShape(shape), [](const Shape& leaf) {
+    return leaf.is_array() ? leaf.is_static() : leaf.element_type() == PrimitiveType::kToken;
+  });
 }
 
 // Bounded dimensions count as static here.

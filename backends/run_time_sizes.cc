@@ -104,7 +104,8 @@ absl::StatusOr<std::vector<Instruction*>> ReadySizes(const Module& module) {
     }
   }
   if (ready.empty()) {
-    return absl::UnimplementedError(absl::StrCat("no size known before the run for ", unknown == nullptr ? module.name() : unknown->ToString()));
+    return absl::UnimplementedError(
+        absl::StrCat("no size known before the run for ", unknown == nullptr ? module.name() : unknown->ToString()));
   }
   return ready;
 }

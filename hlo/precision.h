@@ -2,7 +2,8 @@
 //
 // Honoured: operand_precision default, high and highest (products and sums are never narrower than the operands' type), every dot
 // algorithm of XLA's (xla_data.proto, PrecisionConfig.Algorithm) by rounding the operands to the type that it names (as
-// reduce-precision does: what would be subnormal in f16 becomes zero) and adding up in f32 or wider, result_accuracy modes, and tolerances that docs/accuracy.md meets. The rest is refused by name.
+// reduce-precision does: what would be subnormal in f16 becomes zero) and adding up in f32 or wider, result_accuracy modes, and
+// tolerances that docs/accuracy.md meets. The rest is refused by name.
 #pragma once
 
 #include <optional>

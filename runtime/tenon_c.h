@@ -193,7 +193,9 @@ TENON_API void tenon_cache_clear(void);
 /* ---- HLO text without a framework (torch_tenon.hlo)
  * ---------------------------------------------------------------------------------------------------------
  * Arrays go in and out as flat lists: the leaves of the parameters, the leaves of the result, both in tuple
- * order, dense and row-major whatever layouts say (`strides` is not looked at). Messages start with the kind of the failure: "INVALID_ARGUMENT: ...". A handle may be used by
+ * order, dense and row-major whatever layouts say (`strides` is not looked at).
+ * Messages start with the kind of the failure: "INVALID_ARGUMENT: ...".
+ * A handle may be used by
  * many threads at once, tenon_hlo_run_passes aside. */
 typedef struct TenonHlo TenonHlo;
 enum { TENON_HLO_FILL_ELIDED = 1, TENON_HLO_NO_VERIFY = 2 };

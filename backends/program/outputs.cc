@@ -22,7 +22,8 @@ absl::Status ProgramBuilder::EmitOutputs() {
   return absl::OkStatus();
 }
 
-absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, OutputSpec* spec, absl::flat_hash_set<int64_t>* slots_given) {
+absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, OutputSpec* spec,
+                                         absl::flat_hash_set<int64_t>* slots_given) {
   spec->kind = OutputKind::kFresh;
   if (auto it = direct_.find(out.root_index); it != direct_.end() && it->second == k) return absl::OkStatus();
   const BufferKey key = RootLeaf(out.root_index);

@@ -10,7 +10,8 @@ namespace tenon {
 
 void ProgramBuilder::Note(const Step& step, std::string_view kind, std::string reason) {
   if (remarks_ == nullptr) return;
-  remarks_->push_back({.pass = "program", .instruction = step.name, .kind = std::string(kind), .reason = std::move(reason), .source = step.source});
+  remarks_->push_back(
+      {.pass = "program", .instruction = step.name, .kind = std::string(kind), .reason = std::move(reason), .source = step.source});
 }
 
 Step ProgramBuilder::NewStep(const Instruction& op) const { return {.name = op.name(), .source = SourceOf(op)}; }

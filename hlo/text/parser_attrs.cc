@@ -64,7 +64,8 @@ bool Parser::ReplicaGroupsText(Draft* draft) {
   if (!lex_.Balanced().has_value()) return false;
   if (mesh) {
     if (lex_.Try(',') && !lex_.Balanced().has_value()) return false;
-    if (lex_.Between(start, lex_.position()).find('{') == std::string_view::npos && !lex_.Balanced(/*braced=*/true).has_value()) return false;
+    if (lex_.Between(start, lex_.position()).find('{') == std::string_view::npos && !lex_.Balanced(/*braced=*/true).has_value())
+      return false;
   }
   draft->attrs.set(Attr::kReplicaGroups, NormalizeSpace(lex_.Between(start, lex_.position())));
   return true;

@@ -20,7 +20,10 @@ using Kind = Allocation::Kind;
 class Planner {
  public:
   Planner(const Module& module, const BufferPlanOptions& options)
-      : module_(module), options_(options), live_(module), own_views_(options.views ? std::nullopt : std::make_optional<ValueViews>(module)),
+      : module_(module),
+        options_(options),
+        live_(module),
+        own_views_(options.views ? std::nullopt : std::make_optional<ValueViews>(module)),
         views_(options.views ? *options.views : *own_views_) {}
 
   BufferPlan Run() {

@@ -1,6 +1,7 @@
 """Kernels that choose among values that they read: nothing outside of an operand may be touched, even where it isn't chosen.
 
-Other types and instruction sets: tests/backends/choose.hlo. Run as it is, this compares with eager. Under TENON_GUARD (tests/plugin/test_guarded_memory.py) a read outside ends the process.
+Other types and instruction sets: tests/backends/choose.hlo. Run as it is, this compares with eager. Under TENON_GUARD
+(tests/plugin/test_guarded_memory.py) a read outside ends the process.
 """
 
 import pytest
@@ -47,8 +48,10 @@ CASES = {
     "middle": (lambda x: x.sum(1), lambda: [torch.randn(5, 33, 19)]),
     "upsampled": (lambda x: F.interpolate(x, scale_factor=2, mode="nearest") * 2, lambda: [torch.randn(1, 3, 7, 9)]),
     "triangle of a transposed tensor": (lambda x: x.t().tril(-1) + 1, lambda: [torch.randn(35, 35)]),
-    "scatter_add": (lambda x, i, s: x.t().scatter_add(1, i, s), lambda: [torch.randn(9, 17), torch.randint(9, (17, 33)), torch.randn(17, 33)]),
-    "rotated halves": (lambda x: torch.cat([-x[..., 9:], x[..., :9]], -1).transpose(1, 2).contiguous(), lambda: [torch.randn(2, 11, 3, 18)]),
+    "scatter_add": (lambda x, i, s: x.t().scatter_add(1, i, s),
+                    lambda: [torch.randn(9, 17), torch.randint(9, (17, 33)), torch.randn(17, 33)]),
+    "rotated halves": (lambda x: torch.cat([-x[..., 9:], x[..., :9]], -1).transpose(1, 2).contiguous(),
+                       lambda: [torch.randn(2, 11, 3, 18)]),
 }  # fmt: skip
 
 

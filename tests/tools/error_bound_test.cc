@@ -134,8 +134,9 @@ TEST(ErrorBound, InfinitiesAndNansOfSumsAndFunctionsAreCertain) {
   const auto sum = [](std::vector<float> x) { return Expected(kSum, {F32(std::move(x))}); };
   EXPECT_FALSE(sum({-INFINITY, 0.1f, 1e7f, 3}).bounds[0].has_value());
   EXPECT_TRUE(std::isnan(sum({-INFINITY, INFINITY, 1e7f, 3}).values[0].GetAsDouble(0)));
-  const Expectation e = Expected(R"(ENTRY f { x = f32[2] parameter(0) y = f32[2] exponential(x) z = f32[2] tanh(y) ROOT s = f32[2] add(z, y) })",
-                                 {F32({NAN, INFINITY})});
+  const Expectation e =
+      Expected(R"(ENTRY f { x = f32[2] parameter(0) y = f32[2] exponential(x) z = f32[2] tanh(y) ROOT s = f32[2] add(z, y) })",
+               {F32({NAN, INFINITY})});
   EXPECT_EQ(Compare({F32({0, INFINITY})}, e).outcome, Outcome::kDifferent) << "NaN is lost";
   EXPECT_EQ(Compare({F32({NAN, INFINITY})}, e).outcome, Outcome::kSame);
   EXPECT_EQ(Compare({F32({NAN, INFINITY})}, e).unjudged, 0);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Are planted bugs found and cut? planted_bugs.py [--bin=DIR] [--plants=1,2,...] [--modules=5000] [--jobs=2] [--json]
 
-For each plant (tools/lab/plant.h; the first ten, which the transformer has places for): hlo-fuzz until a module miscompares because of it, and hlo-reduce on an optimised step of a
-4-layer transformer in which it shows. A row per plant; exit code 1 if one is not found within --modules modules, or not
+For each plant (tools/lab/plant.h; the first ten, which the transformer has places for): hlo-fuzz until a module miscompares because of
+it, and hlo-reduce on an optimised step of a 4-layer transformer
+in which it shows. A row per plant; exit code 1 if one is not found within --modules modules, or not
 cut to 10 instructions within 60 seconds.
 """
 
@@ -75,7 +76,8 @@ def main():
                     print(out.read_text())
             rows.append(row)
             if not args.json:
-                print("  ".join(f"{k} {v:.1f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if v is not None), flush=True)
+                shown = (f"{k} {v:.1f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if v is not None)
+                print("  ".join(shown), flush=True)
                 if args.only != "reduce" and row["module"] is None:
                     print(f"  NOT FOUND in {args.modules} modules")
     if args.json:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test.sh PRESET: the arrows, ctest, pytest, random modules, programs made with JAX; goes on after a failure; ends with the phases' times and
-# the closing lines of both runners.
+# test.sh PRESET: the arrows, ctest, pytest, random modules, programs made with JAX; goes on after a failure; ends with the phases'
+# times and the closing lines of both runners.
 set -u
 cd "$(dirname "$0")/../.."
 preset=${1:-release}
@@ -25,7 +25,8 @@ run width .venv/bin/python tools/dev/check_width.py
 run ctest ctest --preset "$preset" -j "$(nproc)"
 run pytest .venv/bin/python -m pytest tests
 # Two minutes of random modules, other ones each day; what reads outside of an array ends its worker (runtime/guarded_memory.h).
-run fuzz env TENON_GUARD=1 "build/$preset/bin/hlo-fuzz" --seed="$(date +%Y%m%d)" --seconds="${TENON_FUZZ_SECONDS:-120}" --size=5 --jobs=2 --save=build/logs/fuzz
+run fuzz env TENON_GUARD=1 "build/$preset/bin/hlo-fuzz" --seed="$(date +%Y%m%d)" --seconds="${TENON_FUZZ_SECONDS:-120}" --size=5 --jobs=2 \
+  --save=build/logs/fuzz
 run jax make --no-print-directory test-jax-only PRESET="$preset"
 
 printf '\n== time of each phase\n'

@@ -138,7 +138,8 @@ Known SumBound(const Adding& adding, const Sums& s, Literal* value) {
 // The region of a select-and-scatter that chooses, in f64; null: it is more than one comparison.
 Computation* ChoiceInDouble(const Computation& select, Module* scratch) {
   const Instruction* root = select.root();
-  const bool compares = root->opcode() == Opcode::kCompare && root->operand(0) == select.parameter(0) && root->operand(1) == select.parameter(1);
+  const bool compares =
+      root->opcode() == Opcode::kCompare && root->operand(0) == select.parameter(0) && root->operand(1) == select.parameter(1);
   if (!compares || !IsFloat(select.parameter(0)->shape().element_type())) return nullptr;
   if (root->attrs().get_or<std::string>(Attr::kComparisonType, "FLOAT") == "TOTALORDER") return nullptr;
   Computation* c = scratch->AddComputation("select");

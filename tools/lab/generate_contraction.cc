@@ -81,7 +81,8 @@ bool Convolution(Scope& s, Opcode opcode) {
   const int64_t batch_groups = feature_groups == 1 && random.OneIn(6) ? 2 : 1;
   const int64_t features = random.Between(1, 4), out_features = feature_groups * batch_groups * random.Between(1, 3);
   // Positions of batch, feature, spatial... in each of the three arrays.
-  const std::vector<int64_t> in = Shuffled(random, spatial + 2), kernel = Shuffled(random, spatial + 2), out = Shuffled(random, spatial + 2);
+  const std::vector<int64_t> in = Shuffled(random, spatial + 2), kernel = Shuffled(random, spatial + 2),
+                             out = Shuffled(random, spatial + 2);
   DimLabels labels;
   labels.input_batch = in[0], labels.input_feature = in[1];
   labels.kernel_input_feature = kernel[0], labels.kernel_output_feature = kernel[1];

@@ -302,7 +302,8 @@ bool NormalisedRows(Scope& s, Opcode) {
 
 // Layers that differ in their literals only, apart from each other: kernels that may be one.
 bool Layers(Scope& s, Opcode) {
-  Value x = s.OfRank(1, 3, [](PrimitiveType t) { return t == PrimitiveType::kF32 || t == PrimitiveType::kF64 || t == PrimitiveType::kS32; });
+  Value x =
+      s.OfRank(1, 3, [](PrimitiveType t) { return t == PrimitiveType::kF32 || t == PrimitiveType::kF64 || t == PrimitiveType::kS32; });
   Instruction* h = x.op;
   for (int64_t n = s.random().Between(2, 3), k = 0; k < n; ++k) {
     const double scale = static_cast<double>(s.random().Between(3, 60)) / (IsFloat(x.type()) ? 4 : 1);

@@ -7,7 +7,8 @@ namespace {
 std::vector<Opcode> CombinersOf(PrimitiveType type) {
   if (type == PrimitiveType::kPred) return {Opcode::kAnd, Opcode::kOr, Opcode::kXor, Opcode::kMaximum, Opcode::kMinimum};
   if (IsComplex(type)) return {Opcode::kAdd};
-  if (IsFloat(type)) return {Opcode::kAdd, Opcode::kAdd, Opcode::kAdd, Opcode::kMaximum, Opcode::kMinimum, Opcode::kMultiply, Opcode::kMultiply};
+  if (IsFloat(type))
+    return {Opcode::kAdd, Opcode::kAdd, Opcode::kAdd, Opcode::kMaximum, Opcode::kMinimum, Opcode::kMultiply, Opcode::kMultiply};
   return {Opcode::kAdd, Opcode::kMultiply, Opcode::kMaximum, Opcode::kMinimum, Opcode::kAnd, Opcode::kOr, Opcode::kXor};
 }
 

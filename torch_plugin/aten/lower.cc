@@ -68,8 +68,13 @@ bool OnlySymInts(const Graph& graph, const Node& node) {
 class Lowerer {
  public:
   Lowerer(const Graph& graph, std::unique_ptr<Module> module, const LowerOptions& options)
-      : graph_(graph), options_(options), module_(std::move(module)), builder_(module_->AddComputation("main")), values_(graph.values.size(), nullptr),
-        use_count_(graph.values.size(), 0), shared_{graph, builder_, values_, binding_, use_count_} {
+      : graph_(graph),
+        options_(options),
+        module_(std::move(module)),
+        builder_(module_->AddComputation("main")),
+        values_(graph.values.size(), nullptr),
+        use_count_(graph.values.size(), 0),
+        shared_{graph, builder_, values_, binding_, use_count_} {
     module_->set_entry(builder_.computation());
   }
   absl::StatusOr<Lowered> Run();
