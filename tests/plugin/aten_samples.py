@@ -77,6 +77,11 @@ def _networks():
     norm = (channels, channels, channels, channels)
     yield aten._native_batch_norm_legit_no_training.default, image, *norm, 0.1, 1e-5
     yield aten._native_batch_norm_legit.no_stats, image, channels, channels, True, 0.1, 1e-5
+    for dim, sizes in ((0, (4, 1, 1)), (2, (1, 1, 5))):
+        direction, length = torch.randn(4, 3, 5), torch.rand(sizes) + 0.5
+        yield aten._weight_norm_interface.default, direction, length, dim
+        norms = aten._weight_norm_interface(direction, length, dim)[1]
+        yield aten._weight_norm_interface_backward.default, torch.randn(4, 3, 5), direction, length, norms, dim
     q, k, v = (torch.randn(2, 3, 8, 16) for _ in range(3))
     yield aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, v
 
