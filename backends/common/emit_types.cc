@@ -126,6 +126,8 @@ Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const Emit
   }
   if (type == PrimitiveType::kF16) {
     if (!options.has_f16c) return F32ToF16(b, v);
+    // LLVM folds a rounding of f64 to f32 and one to f16 into one from f64, which is a call of the compiler's run-time library.
+    v = b.CreateArithmeticFence(v, v->getType());
     return b.CreateBitCast(b.CreateFPTrunc(v, WithLanesOf(v->getType(), b.getHalfTy())),
                            WithLanesOf(v->getType(), b.getInt16Ty()));
   }
