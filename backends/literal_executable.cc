@@ -27,7 +27,7 @@ struct GiveBack {
 };
 
 // Memory of a dense array in its shape's own layout, of the host that allocates in tests and tools; literals are row-major. What
-// nobody stores is 0xff: a NaN, -1.
+// nobody stores is 0xfb in every byte.
 struct Buffer {
   Shape shape;
   std::vector<int64_t> sizes, strides;

@@ -239,7 +239,9 @@ absl::Status CheckOneDevice(const Instruction& op) {
     const auto& text = op.attrs().get<std::string>(Attr::kReplicaGroups);
     TENON_ASSIGN_OR_RETURN(const ReplicaGroups parsed, ParseReplicaGroups(text));
     if (parsed.size > 1) return Refused(op, absl::StrCat("replica_groups=", text));
-    if (parsed.size == 1) return absl::OkStatus();
+    // With a channel and no global numbers a group is its replicas on every partition.
+    const bool on_every_partition = op.attrs().has(Attr::kChannelId) && !op.attrs().get_or<bool>(Attr::kUseGlobalDeviceIds, false);
+    if (parsed.size == 1 && !on_every_partition) return absl::OkStatus();
   }
   if (pairs) {
     const auto& text = op.attrs().get<std::string>(Attr::kSourceTargetPairs);
