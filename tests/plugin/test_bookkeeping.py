@@ -112,3 +112,37 @@ def test_records_of_dead_graphs_are_bounded_and_counts_stay_exact(tenon):
     assert all("info" not in vars(record) for record in registry.records()), "parsed JSON is kept"
     tenon.reset_stats()
     assert tenon.stats()["forgotten"] == {"graphs": 0, "calls": 0, "run_ns": 0}
+
+
+@pytest.mark.by_aten(tier="any")  # makes records of its own
+def test_records_of_graphs_that_ran_from_python_are_bounded_too(tenon):
+    from torch_tenon import registry
+    from torch_tenon.compiler import run_from_python
+    from torch_tenon.options import Options
+
+    def program():
+        graph = torch.fx.Graph()
+        graph.output((graph.call_function(torch.ops.aten.neg.default, (graph.placeholder("x"),)),))
+        record = registry.new_record("inference", {"aten.neg.default": 1})
+        return run_from_python(torch.fx.GraphModule({}, graph), record, Options(), "a test's")
+
+    tenon.reset_stats()
+    others = {g["id"] for g in tenon.stats()["graphs"]}
+    kept, runs = program(), 0
+    for n in range(registry._MOST_RETIRED + 40):
+        last = program()
+        for _ in range(1 + n % 2):
+            torch.testing.assert_close(last([torch.ones(2)]), [-torch.ones(2)])
+            runs += 1
+    del last
+    gc.collect()
+    kept([torch.ones(2)])
+    registry.new_record("inference", {})
+    stats = tenon.stats()
+    mine = [g for g in stats["graphs"] if g["id"] not in others]
+    assert len(mine) <= registry._MOST_RETIRED + 2  # the newest, the one in use and the one just made
+    assert stats["forgotten"]["graphs"] >= 40
+    assert stats["forgotten"]["calls"] + sum(g["calls"] for g in mine) == runs + 1
+    tenon.reset_stats()
+    ids = [g["id"] for g in tenon.stats()["graphs"]]
+    assert kept.record.id in ids, "a graph that is in use is kept"

@@ -162,9 +162,11 @@ def run_from_python(
 ) -> Compiled:
     """What the text can't say runs node by node from Python, as backend="aot_eager" would."""
     record.reason = reason
+    program = PythonProgram(gm, record)
+    record.follow(program)
     _judge_fallback(record, options)
     logger().info("%s_%d: run from Python: %s", record.kind, record.id, reason)
-    return PythonProgram(gm, record)
+    return program
 
 
 class PythonProgram:

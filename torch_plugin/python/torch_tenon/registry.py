@@ -27,6 +27,7 @@ class GraphRecord:
         self.compile_ms: dict[str, float] = {}
         self.compiled = False  # else it runs from Python
         self._executable: weakref.ref | None = None
+        self._program: weakref.ref | None = None  # what runs it from Python
         self._python_runs = collections.Counter()  # of graphs that run from Python
         self._last_words: dict[str, Any] | None = None
 
@@ -40,6 +41,10 @@ class GraphRecord:
         self.planned_bytes = info["memory"]["planned"]
         self.compile_ms.update(info["compile_ms"])
         executable.record = self
+
+    def follow(self, program) -> None:
+        """The graph runs from Python as long as `program` lives."""
+        self._program = weakref.ref(program)
 
     def framework_steps(self) -> list[dict[str, Any]]:
         """The steps {"op", "reason", "source", ...} that ATen runs, as planned, but for those by design: the library's
@@ -66,12 +71,12 @@ class GraphRecord:
 
     @property
     def alive(self) -> bool:
-        return self._executable is not None and self._executable() is not None
+        return any(ref is not None and ref() is not None for ref in (self._executable, self._program))
 
     @property
     def retired(self) -> bool:
-        """Its executable has died."""
-        return self._last_words is not None
+        """What ran it, executable or Python program, has died."""
+        return self._last_words is not None or (self._program is not None and self._program() is None)
 
     def raw_stats(self, reset: bool = False) -> dict[str, Any]:
         """libtenon's counters: calls, run_ns, steps, kernels, copies."""
