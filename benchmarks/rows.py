@@ -26,7 +26,10 @@ class Row:
     name: str
     what: str
     build: Callable[[], tuple[Callable, tuple]]
-    mode: str = "infer"  # "infer" (no_grad), "grad" (a call that records gradients), "train"
+    # "infer" (no_grad), "grad" (a call that records gradients), "train"; "optimizer": `build` gives parameters and their gradients,
+    # the call is a step of `optimizer`
+    mode: str = "infer"
+    optimizer: Callable[[Any], torch.optim.Optimizer] | None = None
     loss: Callable[[Any], torch.Tensor] | None = None
     bar: tuple[str, float] | None = None  # (peer, factor): tenon <= factor * peer
     needs: tuple[str, ...] = ()  # further peers that the bar refers to
@@ -164,6 +167,27 @@ def _scatter_add():
 @row("lj_mlp_b1000", "4x(Linear 16 + tanh) + Linear, 1000 points")
 def _lj_mlp():
     return nets.mlp_tanh(), (torch.randn(1000, 1),)
+
+
+def _parameters50():
+    """Those of a 4-layer transformer of width 320 with an embedding, by their shapes: 5.91 million elements in 50 tensors."""
+    d = 320
+    layer = [(3 * d, d), (3 * d,), (d, d), (d,), (4 * d, d), (4 * d,), (d, 4 * d), (d,), (d,), (d,), (d,), (d,)]
+    shapes = [(3056, d), *(4 * layer), (d,)]
+    model = nn.ParameterList(nn.Parameter(torch.randn(s)) for s in shapes)
+    return model, tuple(torch.randn(s) for s in shapes)
+
+
+@row("adam50_loop", "a step of Adam over 50 tensors, 5.91M elements, one after the other", mode="optimizer", bar=("eager", 0.5),
+     optimizer=lambda parameters: torch.optim.Adam(parameters, foreach=False))  # fmt: skip
+def _adam50_loop():
+    return _parameters50()
+
+
+@row("adam50_foreach", "the same by _foreach_ operators", mode="optimizer", bar=("eager", 0.5),
+     optimizer=lambda parameters: torch.optim.Adam(parameters, foreach=True))  # fmt: skip
+def _adam50_foreach():
+    return _parameters50()
 
 
 @row("transformer4L_b1s128", "4 encoder layers, d768, 12 heads, ff 3072", bar=EAGER)

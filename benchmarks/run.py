@@ -110,6 +110,12 @@ class Step:
         self.args = args
         if isinstance(self.model, torch.nn.Module):
             self.model.train(row.mode == "train")
+        if row.mode == "optimizer":
+            for parameter, grad in zip(self.model.parameters(), self.args, strict=True):
+                parameter.grad = grad.clone()
+            self.optimizer = row.optimizer(self.model.parameters())
+            self.run = peers.compiled(peer, self.optimizer.step)
+            return
         self.callee = peers.compiled(peer, self.model)
         # As little Python as possible around the call: small rows time microseconds.
         self.run = functools.partial(self.callee, *self.args)
@@ -142,6 +148,10 @@ class Step:
         if self.row.mode == "infer":
             with torch.no_grad():
                 return self.run()
+        if self.row.mode == "optimizer":  # the first steps, of which all but one have the state of others
+            for _ in range(3):
+                self.run()
+            return [p.detach().clone() for p in self.model.parameters()]
         out = self.run()
         if self.row.mode == "train":
             return [out.detach(), [p.grad.clone() for p in self.model.parameters()]]

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hlo/own_calls.h"
+
 namespace tenon {
 namespace {
 
@@ -180,6 +182,7 @@ double WorkOf(const Instruction& i) {
     case Opcode::kRngBitGenerator:
       return out;
     default:
+      if (IsPointwiseCall(i)) return 2 * out;
       return i.IsElementwise() && !IsTranscendental(i.opcode()) ? out : 0;
   }
 }

@@ -65,7 +65,8 @@ absl::Status CheckOutside(const Instruction& op, ViewCache& views) {
 }  // namespace
 
 bool IsFrameworkCall(const Instruction& op) {
-  return op.opcode() == Opcode::kCustomCall && absl::StartsWith(op.custom_call_target(), "aten.");
+  if (op.opcode() != Opcode::kCustomCall) return false;
+  return absl::StartsWith(op.custom_call_target(), "aten.") || absl::StartsWith(op.custom_call_target(), "prims.");
 }
 
 std::string_view FusionFormName(FusionForm form) { return kNames[static_cast<size_t>(form)]; }

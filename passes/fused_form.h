@@ -7,7 +7,7 @@
 //     operand's buffer (the backend turns it into a View; copy insertion has put `copy` where it cannot be one),
 //   dot that a library takes (bias folding is left to the backend),
 //   a library call (hlo/library/describe.h) on dense row-major operands and results,
-//   custom-call "aten.*" (framework step), custom-call "tenon.check" only inside fusions,
+//   custom-call "aten.*" and "prims.*" (framework steps), custom-call "tenon.check" only inside fusions,
 //   fusion: everything else, even a single instruction. kind=kLoop/kInput/kCustom as XLA, and
 //     backend_config={"tenon":{"kind":"loop|row|column|transpose|reduce|gather|scatter|window|concat|sort|scan|contraction"}}
 //     row: reductions over the minor-most dims of one common row shape, elementwise around them (softmax, layer norm, rms norm,

@@ -5,6 +5,7 @@
 // default list: lowered graphs carry layouts that make these movements views (docs/architecture/passes.md); it is for modules
 // without them. After simplify, before assign-layout.
 #include "hlo/builder.h"
+#include "hlo/own_calls.h"
 #include "passes/pass.h"
 
 namespace tenon {
@@ -32,7 +33,7 @@ const Instruction* SharedMovement(const Instruction& op) {
 }
 
 bool SinkBelow(Instruction* op) {
-  if (!op->IsElementwise() || op->opcode() == Opcode::kBitcastConvert || op->IsStateful() || !op->shape().is_array()) return false;
+  if (!IsPointwise(*op) || op->opcode() == Opcode::kBitcastConvert || op->IsStateful() || !op->shape().is_array()) return false;
   for (const Instruction* o : op->operands()) {
     if (!Shape::SameDims(o->shape(), op->shape())) return false;  // a scalar clamp bound or predicate
   }

@@ -6,6 +6,7 @@
 #include "backends/common/elementwise.h"
 #include "backends/common/region.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 
 namespace tenon {
 namespace {
@@ -279,7 +280,7 @@ absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
   for (const Instruction* op : f.computation->PostOrder()) {
     f.number[op] = static_cast<int64_t>(f.order.size());
     f.order.push_back(op);
-    if (op->opcode() == Opcode::kCustomCall) f.checks.push_back(op);
+    if (op->opcode() == Opcode::kCustomCall && !IsPointwiseCall(*op)) f.checks.push_back(op);
     if (op->opcode() == Opcode::kReduce) reduces.push_back(op);
     if (op->opcode() == Opcode::kConstant && IsHoistable(*op)) {
       f.literal_of[op] = static_cast<int64_t>(f.literals.size());

@@ -12,6 +12,7 @@
 #include "backends/common/region.h"
 #include "backends/common/wide_sums.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 
 namespace tenon {
 namespace {
@@ -48,6 +49,7 @@ int CostOf(const Instruction& op) {
                                      2 * TermsOf(op).value_or(1000), int64_t{1} << 24))
                                : 1;
     default:
+      if (IsPointwiseCall(op)) return ElementwiseCost(op);
       return op.opcode() == Opcode::kParameter ? LoadCost(op.shape().element_type()) : 0;
   }
 }
@@ -639,7 +641,7 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
     if (!op->shape().is_array()) continue;
     if (op->opcode() == Opcode::kReduce || f.RoleOf(op->shape()) == Role::kFull) {
       cost += CostOf(*op);
-      flops += op->family() == Family::kElementwise || op->family() == Family::kReduction ? 1 : 0;
+      flops += op->family() == Family::kElementwise || op->family() == Family::kReduction ? 1 : IsPointwiseCall(*op) ? 2 : 0;
     }
     if (op->opcode() == Opcode::kParameter) w.bytes += TouchedBytes(*op);
   }

@@ -4,6 +4,7 @@
 #include "absl/algorithm/container.h"
 #include "backends/common/index_map.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 
 namespace tenon {
 namespace {
@@ -215,7 +216,7 @@ std::optional<OperandIndex> MapToOperand(IndexSpace& space, const Instruction& o
       return r;
     }
     default:
-      if (op.family() != Family::kElementwise) return std::nullopt;
+      if (op.family() != Family::kElementwise && !IsPointwiseCall(op)) return std::nullopt;
       if (op.operand(operand)->shape().rank() == 0) return OperandIndex{};
       return OperandIndex{.index = same};
   }

@@ -1,6 +1,7 @@
 #include "backends/common/region.h"
 
 #include "backends/common/elementwise.h"
+#include "hlo/own_calls.h"
 
 namespace tenon {
 namespace {
@@ -32,7 +33,7 @@ bool IsFlat(const Instruction& op, const Shape* slab) {
     return op.opcode() == Opcode::kCopy || op.opcode() == Opcode::kOptBarrier ||
            (op.opcode() == Opcode::kReshape && Shape::SameDims(from, op.shape()));
   }
-  return op.IsElementwise() && HasElementwiseBody(op);
+  return IsPointwise(op) && HasElementwiseBody(op);
 }
 
 }  // namespace

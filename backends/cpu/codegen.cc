@@ -9,6 +9,7 @@
 #include "backends/common/region.h"
 #include "backends/cpu/kernels.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 #include "passes/control_flow.h"
 #include "llvm/IR/Module.h"
 #include "runtime/host.h"
@@ -144,7 +145,7 @@ bool FitsRegion(const Instruction& op) {
                          [](const Computation* c) { return IsGeneralRegion(*c); });
     }
     default:
-      return !IsSerialOp(op.opcode()) && op.opcode() != Opcode::kCustomCall && CpuCanGenerate(op);
+      return !IsSerialOp(op.opcode()) && (op.opcode() != Opcode::kCustomCall || IsPointwise(op)) && CpuCanGenerate(op);
   }
 }
 
@@ -227,9 +228,9 @@ bool CpuCanGenerate(const Instruction& op) {
     case Opcode::kScan:
       return IsFlatRegion(*op.to_apply(), /*slabs=*/true);
     case Opcode::kCustomCall:
-      return op.custom_call_target() == "tenon.check";
+      return op.custom_call_target() == "tenon.check" || (IsPointwise(op) && HasElementwiseBody(op));
     default:
-      return op.IsElementwise() && HasElementwiseBody(op);
+      return IsPointwise(op) && HasElementwiseBody(op);
   }
 }
 

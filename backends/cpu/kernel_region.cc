@@ -12,6 +12,7 @@
 #include "backends/common/region.h"
 #include "backends/cpu/kernel_emitter.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 #include "passes/control_flow.h"
 #include "llvm/IR/Module.h"
 
@@ -82,7 +83,7 @@ std::vector<Value*> KernelEmitter::Apply(llvm::IRBuilder<>& b, const Computation
       continue;
     }
     absl::StatusOr<Value*> v =
-        op->IsElementwise()
+        IsPointwise(*op)
             ? EmitElementwise(b, *op, operands, options)
             : absl::UnimplementedError(absl::StrCat("code generation of ", op->ToString()));
     if (!v.ok()) {

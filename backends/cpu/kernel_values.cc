@@ -6,6 +6,7 @@
 #include "backends/common/elementwise.h"
 #include "backends/cpu/kernel_emitter.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 #include "llvm/IR/Module.h"
 
 namespace tenon {
@@ -116,8 +117,9 @@ Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, 
       return EvalWhile(op, guard, component);
     case Opcode::kConditional:
       return EvalConditional(op, guard, component);
-    case Opcode::kCustomCall:  // tenon.check: nothing failed, as far as data go
-      return {.v = {llvm::ConstantInt::getFalse(context())}};
+    case Opcode::kCustomCall:
+      if (IsPointwiseCall(*op)) break;
+      return {.v = {llvm::ConstantInt::getFalse(context())}};  // tenon.check: nothing failed, as far as data go
     default:
       break;
   }
@@ -125,7 +127,7 @@ Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, 
     const bool joins = op->shape().rank() < op->operand(0)->shape().rank();
     return joins ? EvalJoinedBits(op, index, guard) : EvalSplitBits(op, index, guard);
   }
-  if (op->family() == Family::kElementwise) return EvalElementwise(op, index, guard);
+  if (op->family() == Family::kElementwise || IsPointwiseCall(*op)) return EvalElementwise(op, index, guard);
   if (std::optional<OperandIndex> mapped = MapToOperand(space_, *op, 0, index)) {
     Val v = Eval(op->operand(0), mapped->index, guard);
     for (Value*& x : v.v) x = Retyped(At(v.level), *op, x);

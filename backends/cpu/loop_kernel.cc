@@ -3,6 +3,7 @@
 
 #include "backends/common/elementwise.h"
 #include "backends/cpu/kernels.h"
+#include "hlo/own_calls.h"
 #include "llvm/IR/Intrinsics.h"
 
 namespace tenon {
@@ -24,7 +25,7 @@ std::vector<int64_t> RootsWithRole(const FusedKernel& fused, Role role) {
 
 bool IsHeavy(const FusedKernel& fused) {
   int cost = 0;
-  for (const Instruction* op : fused.order) cost += op->IsElementwise() ? ElementwiseCost(*op) : 0;
+  for (const Instruction* op : fused.order) cost += IsPointwise(*op) ? ElementwiseCost(*op) : 0;
   return cost > 80;
 }
 

@@ -1,6 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/eval/internal.h"
 #include "hlo/library/describe.h"
+#include "hlo/own_calls.h"
 
 namespace tenon::eval {
 namespace {
@@ -61,6 +62,7 @@ absl::StatusOr<Literal> TopKCall(const Instruction& i, Operands operands) {
 }
 
 absl::StatusOr<Literal> CallTarget(Context& context, const Instruction& i, Operands operands) {
+  if (IsPointwiseCall(i)) return PointwiseCall(context, i, operands);
   const auto& targets = context.options().custom_calls;
   if (auto it = targets.find(i.custom_call_target()); it != targets.end()) return it->second(i, operands);
   if (library::IsMarker(i)) {

@@ -117,4 +117,8 @@ const std::vector<HandlerRow>& Rows() {
 
 absl::Span<const HandlerRow> ElementwiseHandlers() { return Rows(); }
 
+absl::StatusOr<Literal> PointwiseCall(Context& context, const Instruction& i, Operands operands) {
+  return Elementwise(context, i, operands);
+}
+
 }  // namespace tenon::eval

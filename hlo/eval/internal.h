@@ -55,6 +55,9 @@ absl::Span<const HandlerRow> CollectiveHandlers();
 // nullptr: the opcode has no meaning on one device (send, infeed, ...).
 Handler HandlerOf(Opcode opcode);
 
+// A custom call of tenon's own (hlo/own_calls.h).
+absl::StatusOr<Literal> PointwiseCall(Context& context, const Instruction& i, Operands operands);
+
 // A call of hlo/library (library::IsLibraryCall).
 absl::StatusOr<Literal> CallLibrary(Context& context, const Instruction& i, Operands operands);
 

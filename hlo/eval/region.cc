@@ -55,7 +55,7 @@ bool Region::Flatten() {
       value_of[i] = value_of[i->operand(0)];
       continue;
     }
-    if (!ScalarOp::Handles(i->opcode())) return false;
+    if (!ScalarOp::Handles(*i)) return false;
     absl::StatusOr<ScalarOp> op = ScalarOp::Resolve(*i);
     if (!op.ok()) return false;
     Step step{*op, {}, ByteWidth(i->shape().element_type())};

@@ -111,4 +111,13 @@ ScalarOp::Kernel FloatKernel(Opcode opcode, PrimitiveType result) {
 #undef TENON_BINARY
 }
 
+// In f32 itself: a sum rounded to double, and then to f32, would be rounded twice.
+ScalarOp::Kernel FmaKernel(PrimitiveType type) {
+  if (type == PrimitiveType::kF64) return TernaryKernel<double>([](double a, double b, double c) { return std::fma(a, b, c); });
+  if (type != PrimitiveType::kF32) return nullptr;
+  return TernaryKernel<double>([](double a, double b, double c) -> double {
+    return std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c));
+  });
+}
+
 }  // namespace tenon::eval

@@ -10,6 +10,9 @@ ScalarOp::Kernel ConvertKernel(PrimitiveType from, PrimitiveType to);
 ScalarOp::Kernel CompareKernel(std::string_view direction, std::string_view comparison_type,
                                PrimitiveType type);
 
+// custom-call "tenon.fma" (hlo/own_calls.h).
+ScalarOp::Kernel FmaKernel(PrimitiveType type);
+
 // The four domains and raw bits, each in its own file.
 ScalarOp::Kernel FloatKernel(Opcode opcode, PrimitiveType result);
 ScalarOp::Kernel ComplexKernel(Opcode opcode);

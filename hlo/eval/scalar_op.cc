@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hlo/eval/scalar_kernels.h"
+#include "hlo/own_calls.h"
 
 namespace tenon::eval {
 namespace {
@@ -20,6 +21,8 @@ bool ScalarOp::Handles(Opcode opcode) {
          (info.family == Family::kElementwise && opcode != Opcode::kMap &&
           opcode != Opcode::kBatchNormInference && opcode != Opcode::kBitcastConvert);
 }
+
+bool ScalarOp::Handles(const Instruction& i) { return Handles(i.opcode()) || IsPointwiseCall(i); }
 
 absl::StatusOr<ScalarOp> ScalarOp::Resolve(const Instruction& i) {
   ScalarOp op;
@@ -43,6 +46,8 @@ absl::StatusOr<ScalarOp> ScalarOp::Resolve(const Instruction& i) {
   } else if (i.opcode() == Opcode::kCompare) {
     op.kernel_ = CompareKernel(i.comparison_direction(),
                                i.attrs().get_or<std::string>(Attr::kComparisonType, ""), type);
+  } else if (IsPointwiseCall(i)) {
+    op.kernel_ = FmaKernel(type);
   } else {
     op.kernel_ = KernelOf(i.opcode(), type, result);
   }

@@ -2,7 +2,7 @@
 // whole arrays and the scalar regions of reduce, sort, scatter, ... all run it.
 //
 // Operands are widened (convert.h), computed on in double / 64-bit integers / complex<double> and rounded once to the
-// result type. For + - * / and sqrt that equals rounding in the type itself (53 bits >= 2*24+2).
+// result type. For + - * / and sqrt that equals rounding in the type itself (53 bits >= 2*24+2); a fused multiply-add is done in it.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -21,6 +21,7 @@ class ScalarOp {
  public:
   // Whether `opcode` is computed element by element here.
   static bool Handles(Opcode opcode);
+  static bool Handles(const Instruction& i);  // tenon's own pointwise calls too
   static absl::StatusOr<ScalarOp> Resolve(const Instruction& i);
 
   // `n` elements of each operand in its own type; an operand with stride 0 is one element.

@@ -73,6 +73,9 @@ absl::Status CheckWindow(const Window& window, int64_t rank);
 // Attributes kept as text say what XLA's grammar for them has (labels attribute_c*). `result`: the instruction's shape.
 absl::Status CheckAttributeTexts(const Inference& in, const Shape& result);
 
+// Of a custom-call of tenon's own (own_calls.h).
+absl::StatusOr<Shape> PointwiseCall(const Inference& in);
+
 // The computation's parameters accept these shapes (labels call_c*).
 absl::Status CheckCallee(const Computation* callee, absl::Span<const Shape> args, std::string_view role);
 // A computation of 2n scalars (accumulators, then values) to one scalar or an n-tuple of them.

@@ -1,5 +1,6 @@
 // Shape inference of calls, control flow, tuples, tokens and asynchronous wrappers.
 #include "hlo/infer/context.h"
+#include "hlo/own_calls.h"
 
 namespace tenon::infer {
 namespace {
@@ -29,7 +30,7 @@ absl::StatusOr<Shape> AsyncState(const Inference& in) {
 TENON_INFER(kCall) { return Callee(in, Attr::kToApply, "to_apply"); }
 TENON_INFER(kFusion) { return Callee(in, Attr::kCalls, "calls"); }
 TENON_INFER(kParameter) { return Declared(in); }
-TENON_INFER(kCustomCall) { return Declared(in); }
+TENON_INFER(kCustomCall) { return NamesPointwiseCall(in.attrs) ? PointwiseCall(in) : Declared(in); }
 TENON_INFER(kDomain) { return in.shape(0); }
 TENON_INFER(kOptBarrier) { return in.shape(0); }
 TENON_INFER(kTuple) { return Shape::Tuple(OperandList(in)); }

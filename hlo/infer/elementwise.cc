@@ -208,6 +208,13 @@ TENON_INFER(kSelect) {
   return same;
 }
 
+absl::StatusOr<Shape> PointwiseCall(const Inference& in) {
+  TENON_WANT(in.count() == 3, "fma_c1", "three operands", in.count());
+  const PrimitiveType type = in.shape(0).is_array() ? in.shape(0).element_type() : PrimitiveType::kPred;
+  TENON_WANT(type == PrimitiveType::kF32 || type == PrimitiveType::kF64, "fma_c2", "operands of f32 or f64", OperandShapes(in));
+  return SameShapes(in, {&in.shape(0), &in.shape(1), &in.shape(2)});
+}
+
 TENON_INFER(kMap) {
   std::vector<Shape> args;
   for (int64_t i = 0; i < in.count(); ++i) {

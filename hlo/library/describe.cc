@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/computation.h"
 #include "hlo/library/custom_calls.h"
+#include "hlo/own_calls.h"
 
 namespace tenon::library {
 namespace {
@@ -127,7 +128,8 @@ bool IsLibraryCall(const Instruction& op) {
     case Opcode::kRaggedAllToAll: return true;
     case Opcode::kCustomCall: {
       const std::string& target = op.custom_call_target();
-      if (absl::StartsWith(target, "aten.") || target == "tenon.check") return false;
+      if (absl::StartsWith(target, "aten.") || absl::StartsWith(target, "prims.")) return false;
+      if (target == "tenon.check" || IsPointwiseCall(op)) return false;
       return IsRegistered(op) || RoutineOf(target) != nullptr;
     }
     default: return false;

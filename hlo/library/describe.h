@@ -11,7 +11,7 @@
 namespace tenon::library {
 
 // An opcode that is a library call (fft, cholesky, rng, ...), or a custom-call whose target is registered or our own. Not
-// framework calls ("aten.*"), nor "tenon.check".
+// framework calls ("aten.*", "prims.*"), nor "tenon.check", nor tenon's own pointwise calls (hlo/own_calls.h).
 bool IsLibraryCall(const Instruction& op);
 // Of a library call, with the instruction's own shapes; checked. Unimplemented: sizes that aren't static, operands or results
 // that aren't arrays.

@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
+#include "hlo/own_calls.h"
 #include "passes/control_flow.h"
 #include "passes/pass.h"
 
@@ -75,7 +76,7 @@ bool IsSpreadAgain(const Instruction& reduce) {
     for (const Instruction* u : queue[i]->users()) {
       if (!u->shape().is_array()) continue;
       if (KnownEqual(u->shape().num_elements(), many)) return true;
-      if (u->IsElementwise() || u->family() == Family::kMovement) queue.push_back(u);
+      if (IsPointwise(*u) || u->family() == Family::kMovement) queue.push_back(u);
     }
   }
   return false;
@@ -114,7 +115,7 @@ class SplitView {
 
   // Dear ops with other users are done once.
   bool Moves(const Instruction& x) const {
-    if (!x.IsElementwise() || x.IsStateful() || !x.shape().is_array() || x.opcode() == Opcode::kBitcastConvert) return false;
+    if (!IsPointwise(x) || x.IsStateful() || !x.shape().is_array() || x.opcode() == Opcode::kBitcastConvert) return false;
     if (!x.control_predecessors().empty() || !x.control_successors().empty()) return false;
     const bool cheap = x.operand_count() > 1 && x.opcode() != Opcode::kDivide && x.opcode() != Opcode::kPower;
     return x.user_count() == 1 || cheap || x.opcode() == Opcode::kConvert || x.opcode() == Opcode::kAbs ||

@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 
 namespace tenon {
 namespace {
@@ -48,7 +49,7 @@ bool FeedsAlone(const Instruction& op, const Instruction& consumer) {
   if (op.opcode() == Opcode::kConstant) return true;
   if (!IsSort(consumer.opcode()) && consumer.opcode() != Opcode::kScan) return false;
   if (op.opcode() == Opcode::kIota || op.opcode() == Opcode::kBroadcast) return true;
-  return op.IsElementwise() && Shape::SameDims(op.shape(), consumer.operand(0)->shape());
+  return IsPointwise(op) && Shape::SameDims(op.shape(), consumer.operand(0)->shape());
 }
 
 // A scatter needs memory for all of its results, even for one that nobody reads: its fusion gives the tuple.
@@ -110,7 +111,7 @@ bool BringsRowReduce(const Instruction& op, Dim work, const PassContext& context
                             (o->opcode() == Opcode::kBroadcast && o->operand(0)->opcode() == Opcode::kConstant);
       if (!constant && next == nullptr) next = o;
     }
-    if (next == nullptr || !(at->IsElementwise() || at->opcode() == Opcode::kReshape)) return false;
+    if (next == nullptr || !(IsPointwise(*at) || at->opcode() == Opcode::kReshape)) return false;
     at = next;
   }
   return false;
@@ -126,9 +127,9 @@ bool Clusters::FedByDear(const Instruction& op, Dim work) const {
   for (size_t i = 0; i < queue.size() && i < 16; ++i) {
     for (const Instruction* o : queue[i]->operands()) {
       if (!KnownEqual(o->shape().is_array() ? o->shape().num_elements() : Dim(-1), op.shape().num_elements())) continue;
-      const bool dear = o->IsElementwise() && CostOf(*o) >= 10 && Fusible(*o);
+      const bool dear = IsPointwise(*o) && CostOf(*o) >= 10 && Fusible(*o);
       if (dear && !BringsRowReduce(*o, work, context_)) return true;
-      if (o->IsElementwise() || o->opcode() == Opcode::kReshape) queue.push_back(o);
+      if (IsPointwise(*o) || o->opcode() == Opcode::kReshape) queue.push_back(o);
     }
   }
   return false;
@@ -157,7 +158,7 @@ bool Clusters::Fusible(const Instruction& op) const {
       if (!context_.can_generate) return false;
       break;
     default:
-      if (!IsCheck(op)) return false;
+      if (!IsCheck(op) && !IsPointwiseCall(op)) return false;
   }
   if (op.opcode() == Opcode::kConstant) return UpperBound(op.shape().num_elements()) <= 16;
   if (!op.control_predecessors().empty() || !op.control_successors().empty()) return false;
@@ -197,7 +198,7 @@ int64_t Clusters::CostOf(const Instruction& op) const {
     case Opcode::kBroadcast:
     case Opcode::kReshape:
     case Opcode::kGetTupleElement: return 0;
-    default: return op.IsElementwise() ? 1 : 3;
+    default: return IsPointwise(op) ? 1 : 3;
   }
 }
 
@@ -294,7 +295,7 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *form = op->opcode() == Opcode::kConcatenate ? FusionForm::kConcat : FusionForm::kGather;
     return true;
   }
-  if (!as_result && LoopLike(c.form) && op->IsElementwise() && FedByDear(*op, ElementsOf(ArrayShape(*c.lead)))) {
+  if (!as_result && LoopLike(c.form) && IsPointwise(*op) && FedByDear(*op, ElementsOf(ArrayShape(*c.lead)))) {
     *why = "its operand has a kernel, which can do this once per element of it";
     return false;
   }
@@ -329,7 +330,7 @@ bool Clusters::ReduceCanJoin(const Instruction* reduce, const Cluster& c, Fusion
   }
   if (c.form == FusionForm::kLoop && kind != ReduceKind::kRow) {
     const bool epilogue = absl::c_all_of(c.members, [&](const Instruction* m) {
-      return (m->IsElementwise() || m->opcode() == Opcode::kConstant || m->opcode() == Opcode::kBroadcast) &&
+      return (IsPointwise(*m) || m->opcode() == Opcode::kConstant || m->opcode() == Opcode::kBroadcast) &&
              (m->opcode() == Opcode::kConstant || Shape::SameDims(m->shape(), ArrayShape(*reduce)));
     });
     if (epilogue) {

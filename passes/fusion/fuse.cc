@@ -3,6 +3,7 @@
 // After assign-layout, before schedule. A fusion that the backend cannot plan is split into kernels of one instruction each.
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 #include "passes/control_flow.h"
 #include "passes/fusion/cluster.h"
 #include "passes/pass.h"
@@ -114,7 +115,7 @@ class FusionBuilder {
     double flops = 0;
     for (const Instruction* m : members) {
       const Shape& counted = m->opcode() == Opcode::kReduce ? m->operand(0)->shape() : m->shape();
-      if (m->IsElementwise() || m->opcode() == Opcode::kReduce) flops += static_cast<double>(counted.num_elements().constant_or(0));
+      if (IsPointwise(*m) || m->opcode() == Opcode::kReduce) flops += static_cast<double>(counted.num_elements().constant_or(0));
     }
     return flops;
   }

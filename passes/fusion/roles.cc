@@ -1,6 +1,7 @@
 #include "passes/fusion/roles.h"
 
 #include "absl/algorithm/container.h"
+#include "hlo/own_calls.h"
 
 namespace tenon {
 namespace {
@@ -30,7 +31,7 @@ RowRole RoleOf(const Shape& shape, const RowDomain& domain) {
 bool KeepsRows(const Instruction& op, const RowDomain& domain) {
   const RowRole role = op.shape().is_tuple() ? RowRole::kReduced : RoleOf(op.shape(), domain);
   if (role == RowRole::kNone) return false;
-  if (op.IsElementwise() || op.opcode() == Opcode::kCopy || op.opcode() == Opcode::kGetTupleElement) return true;
+  if (IsPointwise(op) || op.opcode() == Opcode::kCopy || op.opcode() == Opcode::kGetTupleElement) return true;
   switch (op.opcode()) {
     case Opcode::kReshape:
     case Opcode::kBitcast: return RoleOf(op.operand(0)->shape(), domain) == role;

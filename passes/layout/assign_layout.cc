@@ -6,6 +6,7 @@
 //
 // A while, the parameters of its condition and body have one layout (its own, or the initial value's, where given); the parameter of a
 // branch has the operand's. What a body or branch returns may differ: a copy brings it into place (insert-copies).
+#include "hlo/own_calls.h"
 #include "passes/control_flow.h"
 #include "passes/pass.h"
 
@@ -13,7 +14,7 @@ namespace tenon {
 namespace {
 
 Permutation LayoutFor(const Instruction& op, const Shape& shape) {
-  if (op.IsElementwise()) {
+  if (IsPointwise(op)) {
     for (const Instruction* o : op.operands()) {
       if (Shape::SameDims(o->shape(), shape) && o->shape().has_layout()) return o->shape().minor_to_major();
     }

@@ -2,6 +2,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
+#include "hlo/own_calls.h"
 #include "passes/fused_form.h"
 #include "passes/fusion/roles.h"
 
@@ -34,7 +35,7 @@ bool LoopMayOverwrite(const Instruction* parameter, const Instruction& result) {
   for (const Instruction* op : Below(parameter)) {
     if (op->opcode() == Opcode::kTuple) continue;
     reshaped |= op->opcode() == Opcode::kReshape;
-    if (!op->IsElementwise() && op->opcode() != Opcode::kReshape) return false;
+    if (!IsPointwise(*op) && op->opcode() != Opcode::kReshape) return false;
     if (!KnownEqual(op->shape().num_elements(), result.shape().num_elements())) return false;
   }
   return !reshaped || (IsRowMajor(parameter->shape()) && IsRowMajor(result.shape()));

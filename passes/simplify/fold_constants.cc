@@ -2,12 +2,14 @@
 // `max_folded_elements`, and never larger than the operands together (a broadcast or iota stays what it is).
 #include "passes/pass.h"
 
+#include "hlo/own_calls.h"
+
 namespace tenon {
 namespace {
 
 bool Foldable(const Instruction& op, const PassContext& context) {
   if (op.operand_count() == 0 || op.IsStateful() || !op.shape().is_array() || !op.shape().is_static()) return false;
-  if (op.opcode() == Opcode::kCustomCall || op.family() == Family::kControl || op.family() == Family::kCollective) return false;
+  if ((op.family() == Family::kControl && !IsPointwiseCall(op)) || op.family() == Family::kCollective) return false;
   int64_t read = 0;
   for (const Instruction* o : op.operands()) {
     if (o->opcode() != Opcode::kConstant) return false;

@@ -2,6 +2,8 @@
 
 #include "passes/simplify/rule.h"
 
+#include "hlo/own_calls.h"
+
 namespace tenon {
 namespace {
 
@@ -89,7 +91,7 @@ Instruction* BroadcastWithoutOnes(Instruction* op, Builder& b, const PassContext
 }
 // f(broadcast(a), broadcast(b)) of scalars is broadcast(f(a, b)).
 Instruction* ElementwiseOnScalars(Instruction* op, Builder& b, const PassContext&) {
-  if (!op->IsElementwise() || op->shape().rank() == 0 || op->operand_count() == 0 || op->IsStateful()) return nullptr;
+  if (!IsPointwise(*op) || op->shape().rank() == 0 || op->operand_count() == 0 || op->IsStateful()) return nullptr;
   // Between widths a dimension comes or goes: no scalar stands for that.
   if (op->opcode() == Opcode::kBitcastConvert && !Shape::SameDims(op->shape(), op->operand(0)->shape())) return nullptr;
   std::vector<Instruction*> scalars;
@@ -169,7 +171,7 @@ Instruction* PartOf(Instruction* o, int64_t begin, int64_t end, const Shape& sha
 // f(concatenate(a, b), concatenate(c, d)) is concatenate(f(a, c), f(b, d)): gradients of slices are zeros around a part, and their
 // sums become one concatenation that reads each part once. Only where no concatenation is needed otherwise.
 Instruction* ElementwiseOfConcatenates(Instruction* op, Builder& b, const PassContext&) {
-  if (!op->IsElementwise() || op->operand_count() < 2) return nullptr;
+  if (!IsPointwise(*op) || op->operand_count() < 2) return nullptr;
   std::vector<int64_t> cuts;
   const Instruction* first = nullptr;
   int64_t concatenations = 0;

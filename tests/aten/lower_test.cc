@@ -77,7 +77,8 @@ TEST(OpTableTest, RowsAreUniqueAndComplete) {
   int lowered = 0;
   for (const OpRow& row : Rows()) {
     EXPECT_TRUE(seen.insert(row.overload).second) << row.overload << " stands twice in aten.def";
-    EXPECT_TRUE(row.overload.starts_with("aten.")) << row.overload;
+    EXPECT_TRUE(row.overload.starts_with("aten.") || row.overload.starts_with("prims.")) << row.overload;
+    EXPECT_TRUE(row.element.empty() || HasLowering(row.element)) << row.overload;
     EXPECT_EQ(std::count(row.overload.begin(), row.overload.end(), '.'), 2) << row.overload;
     EXPECT_EQ(row.kind == RowKind::kLowered, row.lower != nullptr) << row.overload;
     lowered += row.kind == RowKind::kLowered;

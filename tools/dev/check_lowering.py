@@ -35,7 +35,7 @@ MAX_ELEMENTS = 20000
 
 def rows():
     text = open(os.path.join(ROOT, "torch_plugin/aten/aten.def")).read()
-    return re.findall(r'^ATEN_OP\("([^"]+)"', text, re.M)
+    return re.findall(r'^ATEN_OP\("(aten\.[^"]+)"', text, re.M)
 
 
 class Unsupported(Exception):

@@ -5,6 +5,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 #include "tools/lab/error_rules.h"
 
 namespace tenon::lab {
@@ -157,7 +158,7 @@ class BoundEvaluator {
     }
     const bool passes = i.opcode() == Opcode::kCustomCall && operands.size() == 1 && value == operands[0]->value;
     if (i.family() == Family::kCollective || i.opcode() == Opcode::kCopyStart || passes) return Passed(operands, leaves);
-    if (i.family() == Family::kElementwise && i.opcode() != Opcode::kMap) {
+    if ((i.family() == Family::kElementwise && i.opcode() != Opcode::kMap) || IsPointwiseCall(i)) {
       TENON_ASSIGN_OR_RETURN(all[0], ElementwiseRule(i, operands, value, excess_));
       return all;
     }
@@ -328,6 +329,7 @@ bool Shadow::exact() const {
 bool HasInexact(const Computation& computation, bool excess) {
   return AnyOf(computation, [excess](const Instruction& i) {
     if (excess && KeepsExcess(i)) return true;
+    if (IsPointwiseCall(i)) return false;
     std::vector<Shape> shapes = FlattenShape(i.shape());
     for (const Instruction* o : i.operands()) {
       for (const Shape& leaf : FlattenShape(o->shape())) shapes.push_back(leaf);

@@ -1,6 +1,7 @@
 // Control flow, calls, tuples, tokens and asynchronous wrappers. Bodies are scopes of their own, grown from the same menu.
 #include <algorithm>
 
+#include "hlo/own_calls.h"
 #include "tools/lab/generator.h"
 
 namespace tenon::lab {
@@ -242,8 +243,17 @@ bool CopyStart(Scope& s, Opcode) {
   return s.Moved(s.b().Make(Opcode::kCopyDone, {start}, {}), x), true;
 }
 
-// The targets that do nothing on one device.
+// tenon's own pointwise call.
+bool Fma(Scope& s) {
+  const Value a = s.OfType([](PrimitiveType t) { return t == PrimitiveType::kF32 || t == PrimitiveType::kF64; });
+  const Value b = s.Shaped(a.type(), a.dims()), c = s.Shaped(a.type(), a.dims());
+  Instruction* y = s.Try(Opcode::kCustomCall, {a.op, b.op, c.op}, With(Attr::kCustomCallTarget, std::string(kFmaTarget)));
+  return y != nullptr && (s.Add(y), true);
+}
+
+// That, and the targets that do nothing on one device.
 bool CustomCall(Scope& s, Opcode) {
+  if (s.random().OneIn(2)) return Fma(s);
   constexpr std::string_view kTargets[] = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint",
                                            "MoveToHost", "MoveToDevice", "annotate_device_placement"};
   const Value x = s.Any();

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "hlo/own_calls.h"
 #include "torch_plugin/aten/lower/op_context.h"
 
 namespace tenon::aten {
@@ -142,7 +143,7 @@ absl::Status Lowerer::CheckSupported() const {
       return refuse("on device " + value.meta.device);
   }
   for (const Node& node : graph_.nodes) {
-    if (!node.op.starts_with("aten.") && !OnlySymInts(graph_, node)) {
+    if (!node.op.starts_with("aten.") && !node.op.starts_with("prims.") && !OnlySymInts(graph_, node)) {
       return absl::UnimplementedError(
           absl::StrCat("calls ", node.op, SourceOf(node), ", which is no ATen operator"));
     }
@@ -208,7 +209,7 @@ absl::StatusOr<Values> Lowerer::TryLower(const Node& node, const OpRow* row) {
   if (row->kind == RowKind::kStep) {
     return NotLowered(row->effect == Effect::kRandom ? "random: the bits of ATen's generator" : "no lowering");
   }
-  if (Disabled(node.op)) return NotLowered("disabled by an option");
+  if (Disabled(node.op) || Disabled(std::string(row->element))) return NotLowered("disabled by an option");
   for (const std::vector<ValueId>* list : {&node.operands, &node.results}) {
     for (ValueId v : *list) {
       const Meta& meta = graph_.meta(v);
@@ -346,7 +347,7 @@ Instruction* Lowerer::WithLayout(Instruction* x, const Meta& meta) {
   Shape wanted = ShapeOf(meta, LayoutOf(meta));
   if (Shape::SameWithLayout(x->shape(), wanted) || !IsDense(meta)) return x;
   // Only a fresh instruction may take the layout: a parameter, a library result or a value that others read keeps its own.
-  const bool fixed = x->opcode() == Opcode::kParameter || x->opcode() == Opcode::kCustomCall ||
+  const bool fixed = x->opcode() == Opcode::kParameter || (x->opcode() == Opcode::kCustomCall && !IsPointwiseCall(*x)) ||
                      x->opcode() == Opcode::kGetTupleElement || x->opcode() == Opcode::kConstant || x->user_count() > 0 ||
                      named_.contains(x);
   if (fixed) x = builder_.Copy(x);

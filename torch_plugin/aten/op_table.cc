@@ -14,6 +14,8 @@ constexpr OpRow kRows[] = {
   {overload, RowKind::kLibrary, nullptr, Promotion::kKeep, ResultRule::rule, Effect::effect},
 #define ATEN_STEP(overload, rule, effect) \
   {overload, RowKind::kStep, nullptr, Promotion::kKeep, ResultRule::rule, Effect::effect},
+#define ATEN_FOREACH(overload, element, function) \
+  {overload, RowKind::kLowered, &Lower##function, Promotion::kKeep, ResultRule::kOwned, Effect::kPure, element},
 #include "torch_plugin/aten/aten.def"
 };
 
@@ -47,6 +49,8 @@ ResultRule RuleOf(std::string_view overload) {
 
 Effect EffectOf(std::string_view overload) {
   if (const OpRow* row = FindRow(overload)) return row->effect;
+  // PyTorch's primitives without a row: pure, or draws of random numbers. As draws none is merged, dropped or reordered.
+  if (overload.starts_with("prims.")) return Effect::kRandom;
   // A Python callable may do anything; so may an operator of another library, but its schema says when it mutates.
   if (IsInPlace(overload) || overload.starts_with("python.")) return Effect::kMutates;
   return Effect::kPure;

@@ -41,6 +41,7 @@ struct OpRow {
   Promotion promotion;
   ResultRule rule;
   Effect effect;
+  std::string_view element = {};  // of an ATEN_FOREACH: the overload that each element of its lists is lowered by
 };
 
 absl::Span<const OpRow> Rows();                // in the order of aten.def

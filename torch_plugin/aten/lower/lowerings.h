@@ -8,6 +8,8 @@ namespace tenon::aten {
 
 #define ATEN_OP(overload, function, promotion, rule) \
   absl::StatusOr<std::vector<Instruction*>> Lower##function(OpContext& op);
+#define ATEN_FOREACH(overload, element, function) \
+  absl::StatusOr<std::vector<Instruction*>> Lower##function(OpContext& op);
 #define ATEN_LIBRARY(overload, rule, effect)
 #define ATEN_STEP(overload, rule, effect)
 #include "torch_plugin/aten/aten.def"

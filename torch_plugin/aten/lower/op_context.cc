@@ -101,6 +101,17 @@ Permutation LayoutOf(const Meta& meta) {
   return minor_to_major;
 }
 
+Node OpContext::ElementNode(int64_t k) const {
+  Node element{.op = std::string(row_.element), .operands = node_.operands, .results = {node_.results[k]},
+               .module_path = node_.module_path, .source = node_.source};
+  for (const FrameworkArg& a : node_.args) {
+    const bool list = a.kind == Kind::kList;
+    TENON_CHECK(!list || k < static_cast<int64_t>(a.list.size()), node_.op + ": lists of different lengths");
+    element.args.push_back(list ? a.list[k] : a);
+  }
+  return element;
+}
+
 const FrameworkArg& OpContext::arg(int64_t i) const {
   TENON_CHECK(i < arg_count(), node_.op + ": the graph gives too few arguments");
   return node_.args[i];

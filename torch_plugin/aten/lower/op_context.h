@@ -44,6 +44,11 @@ class OpContext {
   const Node& node() const { return node_; }
   const OpRow& row() const { return row_; }
 
+  // The call that this one, of a `_foreach_*`, makes on the k-th element of each list among its arguments: the node of result k.
+  Node ElementNode(int64_t k) const;
+  // What `node`, a call on (some of) this node's operands for (some of) its results, is as a context of its own.
+  OpContext Within(const Node& node, const OpRow& row) const { return OpContext(shared_, node, row); }
+
   // ---- arguments, by position in the schema (defaults are filled in by the capture)
   int64_t arg_count() const { return static_cast<int64_t>(node_.args.size()); }
   const FrameworkArg& arg(int64_t i) const;

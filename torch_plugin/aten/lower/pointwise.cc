@@ -3,7 +3,8 @@
 #include <limits>
 #include <numbers>
 
-#include "torch_plugin/aten/lower/op_context.h"
+#include "hlo/own_calls.h"
+#include "torch_plugin/aten/lower/foreach.h"
 
 namespace tenon::aten {
 
@@ -258,13 +259,18 @@ Lowering MaskedFill(OpContext& op) {
 }
 
 // self + value * t1 (* or /) t2.
-Lowering AddCombined(OpContext& op, Opcode opcode) {
+Lowering AddCombined(OpContext& op, Opcode opcode, Instruction* value = nullptr) {
   const PT common = op.Common({0, 1, 2}), math = OpMath(common);
   if (opcode == kDivide && !IsFloat(common)) return NotLowered("addcdiv of integers");
+  if (value != nullptr && !IsFloat(common) && IsFloat(value->shape().element_type())) return NotLowered("integers by fractions");
   Instruction* self = op.Operand(0, math, op.result_dims());
   Instruction* t1 = op.Operand(1, math, op.result_dims());
   Instruction* t2 = op.Operand(2, math, op.result_dims());
-  if (!op.is_none(3) && op.number(3) != 1) t1 = op.b.Binary(kMultiply, op.Operand(3, math, op.result_dims()), t1);
+  if (value != nullptr) {
+    t1 = op.b.Binary(kMultiply, op.b.BroadcastTo(op.b.Convert(value, math), op.result_dims()), t1);
+  } else if (!op.is_none(3) && op.number(3) != 1) {
+    t1 = op.b.Binary(kMultiply, op.Operand(3, math, op.result_dims()), t1);
+  }
   return op.One(op.b.Binary(kAdd, self, op.b.Binary(opcode, t1, t2)));
 }
 
@@ -442,6 +448,32 @@ Lowering LowerClampMax(OpContext& op) { return ClampBetween(op, 3, 1); }
 Lowering LowerAddcmul(OpContext& op) { return AddCombined(op, kMultiply); }
 Lowering LowerAddcdiv(OpContext& op) { return AddCombined(op, kDivide); }
 Lowering LowerLerp(OpContext& op) { return LerpTowards(op); }
+
+namespace {
+
+// The numbers are the elements of one tensor, the last argument.
+Lowering ForeachAddCombined(OpContext& op, Opcode opcode) {
+  Instruction* numbers = op.tensor(3);
+  return ForEach(op, [](Node* node) { node->args.resize(3); }, [&](OpContext& element, int64_t k) {
+    return AddCombined(element, opcode, op.b.Reshape(op.b.SliceDim(numbers, 0, k, k + 1), {}));
+  });
+}
+
+}  // namespace
+
+Lowering LowerForeachAddcmulTensor(OpContext& op) { return ForeachAddCombined(op, kMultiply); }
+Lowering LowerForeachAddcdivTensor(OpContext& op) { return ForeachAddCombined(op, kDivide); }
+
+// prims.fma(a, b, c), where b may be a number: a * b + c, rounded once (halves: to f32 first). Integers wrap either way.
+Lowering LowerFma(OpContext& op) {
+  const PT common = op.Common({0, 1, 2}), math = OpMath(common);
+  if (common == PT::kPred) return NotLowered("fma of booleans");
+  Instruction* a = op.Operand(0, math, op.result_dims());
+  Instruction* b = op.Operand(1, math, op.result_dims());
+  Instruction* c = op.Operand(2, math, op.result_dims());
+  if (!IsFloat(common)) return op.One(op.b.Binary(kAdd, op.b.Binary(kMultiply, a, b), c));
+  return op.One(op.b.CustomCall(kFmaTarget, a->shape(), {a, b, c}, ""));
+}
 
 Lowering LowerPowTensorScalar(OpContext& op) {
   const PT common = op.Common({0, 1});

@@ -13,6 +13,9 @@ Instruction* ReduceMin(OpContext& op, Instruction* x, absl::Span<const int64_t> 
 Instruction* SpreadBack(OpContext& op, Instruction* reduced, const Instruction* like, absl::Span<const int64_t> axes);
 Dim CountOf(const Instruction* x, absl::Span<const int64_t> axes);
 
+// Of the arguments of linalg_vector_norm: the sum of powers whose root the norm is.
+Lowering PowerSum(OpContext& op);
+
 struct Moments {
   Instruction *mean, *variance;  // without the reduced dims
   Instruction* centered;         // x - mean, x's dims

@@ -168,6 +168,16 @@ Lowering LogSumExp(OpContext& op) {
   return Values{Shaped(op, b.Binary(kAdd, b.Unary(kLog, sum), max))};
 }
 
+Instruction* NonZeros(OpContext& op, Instruction* x) {
+  return op.b.Convert(op.b.Compare(x, op.Full(x, 0), "NE"), x->shape().element_type());
+}
+// |x| to the power `ord`.
+Instruction* PowersOf(OpContext& op, Instruction* x, double ord) {
+  if (ord == 2) return op.b.Binary(kMultiply, x, x);
+  Instruction* size = op.b.Unary(kAbs, x);
+  return ord == 1 ? size : op.b.Binary(kPower, size, op.Full(size, ord));
+}
+
 Lowering VectorNorm(OpContext& op) {
   Builder& b = op.b;
   const double ord = op.is_none(1) ? 2 : op.number(1);
@@ -178,13 +188,9 @@ Lowering VectorNorm(OpContext& op) {
   if (IsEmpty(x) && (std::isinf(ord) || ord < 0)) return NotLowered("norm of an empty tensor: eager refuses it");
   if (ord == INFINITY) return Values{Shaped(op, ReduceMax(op, size, axes))};
   if (ord == -INFINITY) return Values{Shaped(op, ReduceMin(op, size, axes))};
-  if (ord == 0) {
-    Instruction* nonzero = b.Convert(b.Compare(x, op.Full(x, 0), "NE"), x->shape().element_type());
-    return Values{Shaped(op, ReduceSum(op, nonzero, axes))};
-  }
-  if (ord == 1) return Values{Shaped(op, ReduceSum(op, size, axes))};
-  if (ord == 2) return Values{Shaped(op, b.Unary(kSqrt, ReduceSum(op, b.Binary(kMultiply, x, x), axes)))};
-  Instruction* sum = ReduceSum(op, b.Binary(kPower, size, op.Full(size, ord)), axes);
+  Instruction* sum = ReduceSum(op, ord == 0 ? NonZeros(op, x) : PowersOf(op, x, ord), axes);
+  if (ord == 0 || ord == 1) return Values{Shaped(op, sum)};
+  if (ord == 2) return Values{Shaped(op, b.Unary(kSqrt, sum))};
   return Values{Shaped(op, b.Binary(kPower, sum, op.Full(sum, 1 / ord)))};
 }
 
@@ -234,6 +240,12 @@ Lowering LowerVarMean(OpContext& op) { return VarianceOver(op, false, true); }
 Lowering LowerStdMean(OpContext& op) { return VarianceOver(op, true, true); }
 Lowering LowerLogsumexp(OpContext& op) { return LogSumExp(op); }
 Lowering LowerVectorNorm(OpContext& op) { return VectorNorm(op); }
+Lowering PowerSum(OpContext& op) {
+  const double ord = op.is_none(1) ? 2 : op.number(1);
+  if (std::isinf(ord)) return NotLowered("a sum of infinite powers");
+  Instruction* x = MathInput(op, 0, op.result_type());
+  return Values{Shaped(op, ReduceSum(op, PowersOf(op, x, ord), op.axes(2, Rank(x))))};
+}
 
 namespace {
 

@@ -1,0 +1,25 @@
+// Pointwise custom calls of tenon's own: elementwise operations for which HLO has no opcode. They are inferred, evaluated, fused,
+// folded and compiled like an opcode of the elementwise family.
+//
+//   custom-call "tenon.fma"(a, b, c)   a * b + c, rounded once; three arrays of one float type, f32 or f64, and equal dimensions
+//
+// One that claims a side effect is none of them: it is a call of an unknown target.
+#pragma once
+
+#include <string_view>
+
+namespace tenon {
+
+class Attributes;
+class Instruction;
+
+inline constexpr std::string_view kFmaTarget = "tenon.fma";
+
+// The attributes of a custom-call say that it is one of the above.
+bool NamesPointwiseCall(const Attributes& attrs);
+bool IsPointwiseCall(const Instruction& op);
+
+// Each element from the operands' at its own index: Instruction::IsElementwise() and the calls above.
+bool IsPointwise(const Instruction& op);
+
+}  // namespace tenon
