@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "backends/common/kernel.h"
 #include "backends/cpu/codegen.h"
@@ -116,7 +115,7 @@ class Compilation {
     if (stages_.Wants(StageKind::kHlo)) {
       Show(StageKind::kHlo, "00.input.hlo", Print(module_));
       pipeline.dump = [&](std::string_view pass, int index, const Module& m) {
-        Show(StageKind::kHlo, absl::StrFormat("%02d.%s.hlo", index + 1, std::string(pass)), Print(m));
+        Show(StageKind::kHlo, absl::StrCat(absl::Dec(index + 1, absl::kZeroPad2), ".", std::string(pass), ".hlo"), Print(m));
       };
     }
     if (options_.inject_fault == "pass-crash") throw InternalError("injected crash in a pass");

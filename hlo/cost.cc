@@ -1,6 +1,7 @@
 #include "hlo/cost.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 
@@ -215,9 +216,14 @@ class Analysis {
   absl::flat_hash_map<const Computation*, double> inner_;
 };
 
+// Not by StrFormat, which ends the process where there is no memory for its result.
+std::string Text(double x) {
+  char digits[32];
+  return std::string(digits, std::to_chars(digits, digits + sizeof digits, x).ptr);
+}
+
 std::string Numbers(const Cost& c) {
-  return absl::StrFormat("\"flops\": %.17g, \"transcendentals\": %.17g, \"bytes\": %.17g", c.flops, c.transcendentals,
-                         c.bytes);
+  return absl::StrCat("\"flops\": ", Text(c.flops), ", \"transcendentals\": ", Text(c.transcendentals), ", \"bytes\": ", Text(c.bytes));
 }
 
 }  // namespace
@@ -228,18 +234,14 @@ absl::StatusOr<ModuleCost> AnalyzeCost(const Module& module) {
 }
 
 std::string ToJson(const ModuleCost& cost) {
-  std::string json = absl::StrFormat(
-      "{\"total\": {%s, \"peak_bytes\": %.17g, \"argument_bytes\": %.17g, \"output_bytes\": %.17g, "
-      "\"unknown_trips\": %d}, \"instructions\": [",
-      Numbers(cost.total), cost.peak_bytes, cost.argument_bytes, cost.output_bytes, cost.unknown_trips);
+  std::string json = absl::StrCat("{\"total\": {", Numbers(cost.total), ", \"peak_bytes\": ", Text(cost.peak_bytes),
+                                  ", \"argument_bytes\": ", Text(cost.argument_bytes), ", \"output_bytes\": ", Text(cost.output_bytes),
+                                  ", \"unknown_trips\": ", cost.unknown_trips, "}, \"instructions\": [");
   const char* separator = "";
   for (const InstructionCost& i : cost.instructions) {  // names hold no quotes: the parser's identifiers
-    absl::StrAppend(&json, separator,
-                    absl::StrFormat("{\"name\": \"%s\", \"computation\": \"%s\", \"opcode\": \"%s\", %s, "
-                                    "\"output_bytes\": %.17g, \"executions\": %.17g}",
-                                    i.instruction->name(), i.instruction->parent()->name(),
-                                    std::string(OpcodeName(i.instruction->opcode())), Numbers(i.cost), i.output_bytes,
-                                    i.executions));
+    absl::StrAppend(&json, separator, "{\"name\": \"", i.instruction->name(), "\", \"computation\": \"",
+                    i.instruction->parent()->name(), "\", \"opcode\": \"", std::string(OpcodeName(i.instruction->opcode())), "\", ",
+                    Numbers(i.cost), ", \"output_bytes\": ", Text(i.output_bytes), ", \"executions\": ", Text(i.executions), "}");
     separator = ", ";
   }
   return json + "]}";

@@ -1,12 +1,12 @@
 #include "passes/fused_form.h"
 
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
+#include "hlo/json.h"
 #include "hlo/library/describe.h"
 #include "passes/control_flow.h"
 #include "passes/memory/strided_view.h"
@@ -72,11 +72,10 @@ bool IsFrameworkCall(const Instruction& op) {
 std::string_view FusionFormName(FusionForm form) { return kNames[static_cast<size_t>(form)]; }
 
 absl::StatusOr<FusionForm> FusionFormOf(const Instruction& fusion) {
-  const nlohmann::json json = nlohmann::json::parse(fusion.backend_config(), nullptr, false);
-  if (json.is_object() && json.contains("tenon") && json["tenon"].contains("kind")) {
-    const std::string name = json["tenon"]["kind"];
+  const Json json = Json::Parse(fusion.backend_config()).value_or(Json());
+  if (json.contains("tenon") && json["tenon"].contains("kind")) {
     for (size_t i = 0; i < kNames.size(); ++i) {
-      if (kNames[i] == name) return static_cast<FusionForm>(i);
+      if (json["tenon"]["kind"] == kNames[i]) return static_cast<FusionForm>(i);
     }
   }
   return absl::InvalidArgumentError(absl::StrCat("fusion ", fusion.name(),
@@ -88,7 +87,7 @@ void SetFusionForm(Instruction* fusion, FusionForm form) {
   const bool loop = form == FusionForm::kLoop || form == FusionForm::kTranspose || form == FusionForm::kConcat;
   const bool input = form == FusionForm::kRow || form == FusionForm::kColumn || form == FusionForm::kReduce;
   fusion->mutable_attrs().set(Attr::kFusionKind, std::string(loop ? "kLoop" : input ? "kInput" : "kCustom"));
-  fusion->set_backend_config_json(nlohmann::json{{"tenon", {{"kind", std::string(FusionFormName(form))}}}}.dump());
+  fusion->set_backend_config_json(Json({{"tenon", Json({{"kind", FusionFormName(form)}})}}).dump());
 }
 
 bool IsViewOp(const Instruction& op) { return ViewCache().IsView(op); }

@@ -1,6 +1,6 @@
 #include "passes/pass.h"
 
-#include <nlohmann/json.hpp>
+#include "hlo/json.h"
 
 namespace tenon {
 
@@ -30,10 +30,12 @@ std::string SourceOf(const Instruction& op) {
 }
 
 std::string Remark::ToJson() const {
-  nlohmann::json json = {{"pass", pass}, {"instruction", instruction}, {"kind", kind}, {"reason", reason}};
-  if (!source.empty()) json["source"] = source;
+  Json json = {{"instruction", instruction}, {"kind", kind}};
   for (const auto& [key, value] : numbers) json["numbers"][key] = value;
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  json["pass"] = pass;
+  json["reason"] = reason;
+  if (!source.empty()) json["source"] = source;
+  return json.dump();
 }
 
 void PassContext::Note(std::string_view pass, std::string_view kind, const Instruction& at, std::string reason,

@@ -69,7 +69,11 @@ RunResult Executable::Run(const TenonTensor* inputs, TenonTensor* outputs, uint8
   } catch (const std::bad_alloc&) {
     result = {TENON_ERROR, "out of memory"};
   } catch (const std::exception& e) {
-    result = {TENON_ERROR, e.what()};
+    result.code = TENON_ERROR;
+    try {
+      result.error = e.what();
+    } catch (const std::bad_alloc&) {
+    }
   }
   if (frame != nullptr) {
     frame->End();

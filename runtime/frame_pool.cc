@@ -1,3 +1,4 @@
+#include <new>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -60,7 +61,10 @@ void FramePool::Give(std::unique_ptr<Frame> frame) {
     frame.release();
   } else {
     absl::MutexLock lock(&mutex_);
-    idle_.push_back(std::move(frame));
+    try {
+      idle_.push_back(std::move(frame));
+    } catch (const std::bad_alloc&) {  // the next run makes another
+    }
   }
   MaybeTrimOthers(now);
 }
@@ -76,6 +80,7 @@ std::vector<std::unique_ptr<Frame>> FramePool::TakeIdle(uint64_t before) {
   if (last_use_.load(std::memory_order_relaxed) >= before) return taken;
   absl::MutexLock lock(&mutex_);
   taken.swap(idle_);
+  taken.reserve(taken.size() + 1);
   if (Frame* frame = hot_.exchange(nullptr, std::memory_order_acquire)) taken.emplace_back(frame);
   return taken;
 }
@@ -111,7 +116,10 @@ void FramePool::MaybeTrimOthers(uint64_t now) {
   if (now < due) return;
   const uint64_t again = now + NsToTicks(1e9);
   if (!next.compare_exchange_strong(due, again, std::memory_order_relaxed)) return;
-  TrimIdle(kIdleSeconds);
+  try {
+    TrimIdle(kIdleSeconds);
+  } catch (const std::bad_alloc&) {  // another time
+  }
 }
 
 }  // namespace tenon

@@ -1,19 +1,11 @@
 #include "runtime/stats.h"
 
-#include <nlohmann/json.hpp>
-
+#include "hlo/json.h"
 #include "runtime/clock.h"
 #include "runtime/step_work.h"
 
 namespace tenon {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-// Text of ours may quote a user's bytes; JSON wants UTF-8.
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 uint64_t Read(Counter& counter, bool reset, double* ns) {
   const uint64_t count = counter.count.load(std::memory_order_relaxed);
@@ -124,7 +116,7 @@ std::string RunCounters::Json(const BoundProgram& bound, bool reset) {
     for (auto& count : regions) count.store(0, std::memory_order_relaxed);
     SetTrace({});
   }
-  return Dump(out);
+  return out.dump();
 }
 
 void RunCounters::SetTrace(std::vector<TraceEvent> trace) {
@@ -159,7 +151,7 @@ std::string RunCounters::ProfileJson(const BoundProgram& bound) {
   out["regions"] = std::move(runs_of);
   out["steps"] = std::move(rows);
   out["trace"] = std::move(events);
-  return Dump(out);
+  return out.dump();
 }
 
 std::string InfoJson(const BoundProgram& bound) {
@@ -205,10 +197,9 @@ std::string InfoJson(const BoundProgram& bound) {
     out["compile_ms"][phase] = out["compile_ms"].value(phase, 0.0) + ms;
   out["remarks"] = Json::array();
   for (const std::string& remark : p.remarks) {
-    Json parsed = Json::parse(remark, nullptr, /*allow_exceptions=*/false);
-    out["remarks"].push_back(parsed.is_discarded() ? Json(remark) : std::move(parsed));
+    out["remarks"].push_back(Json::Parse(remark).value_or(Json(remark)));
   }
-  return Dump(out);
+  return out.dump();
 }
 
 }  // namespace tenon

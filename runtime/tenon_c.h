@@ -115,7 +115,7 @@ typedef struct TenonHost {
  */
 typedef struct TenonExecutable TenonExecutable;
 
-/* `graph`: aten::Graph text. `options`: JSON object (see runtime/options.md in docs; unknown keys
+/* `graph`: aten::Graph text. `options`: JSON object (torch_plugin/libtenon/options.cc; unknown keys
  * are refused). `constants`: tensors of the graph's `constant k` values, in order; their memory is
  * borrowed, and the caller keeps it alive and unchanged while the executable lives. Returns NULL
  * and *error on a bad request only: what fails inside falls back to the eager program, whose reason
@@ -208,7 +208,7 @@ TENON_API char* tenon_hlo_print(const TenonHlo*, int flags);
 TENON_API char* tenon_hlo_signature(const TenonHlo*);
 /* JSON: {"total": {...}, "instructions": [...]}, see hlo/cost.h. */
 TENON_API char* tenon_hlo_cost(const TenonHlo*, char** error);
-/* `passes`, `disable`: names with commas between; no passes: the default list. 1: changed, 0: not, -1: error. */
+/* `passes`, `disable`: names with commas between; no passes: the default list. 1: changed, 0: not, -1: error, unchanged. */
 TENON_API int tenon_hlo_run_passes(TenonHlo*, const char* passes, const char* disable, char** error);
 
 /* A whole report of one graph: the module compiled for the CPU with `options` (as in tenon_compile), or, where that is refused, as

@@ -1,6 +1,7 @@
 #include "backends/cpu/jit.h"
 
 #include <mutex>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -229,8 +230,13 @@ absl::Status DoCompile(const ObjectRequest& request, Work& w) {
 absl::Status Compile(const ObjectRequest& request, std::vector<uint8_t>* object) {
   InitializeLlvmOnce();
   auto work = std::make_unique<Work>();
-  TENON_ASSIGN_OR_RETURN(work->tm, TargetMachinePool::Get().Take(request.target));
-  TENON_RETURN_IF_ERROR(DoCompile(request, *work));
+  try {
+    TENON_ASSIGN_OR_RETURN(work->tm, TargetMachinePool::Get().Take(request.target));
+    TENON_RETURN_IF_ERROR(DoCompile(request, *work));
+  } catch (const std::bad_alloc&) {
+    (void)work.release();  // LLVM knows no exceptions: what they left half changed is not touched again
+    throw;
+  }
   object->assign(work->object.begin(), work->object.end());
   work->module.reset();
   TargetMachinePool::Get().Give(request.target, std::move(work->tm));

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -40,6 +41,9 @@ struct Current {
 };
 thread_local Current* current = nullptr;
 
+// Made without memory: a code alone.
+absl::Status OutOfMemory() { return absl::Status(absl::StatusCode::kResourceExhausted, ""); }
+
 // Without a call frame of ours above it that could be returned to.
 [[noreturn]] void Park(const char* reason) {
   Batch& batch = *current->batch;
@@ -47,8 +51,12 @@ thread_local Current* current = nullptr;
   {
     std::lock_guard lock(batch.mutex);
     const int count = ++parked;
-    batch.results[current->task] =
-        absl::InternalError(absl::StrCat("LLVM gave up: ", reason, " (its thread is parked, ", count, " of at most ", kMostParked, ")"));
+    try {
+      batch.results[current->task] =
+          absl::InternalError(absl::StrCat("LLVM gave up: ", reason, " (its thread is parked, ", count, " of at most ", kMostParked, ")"));
+    } catch (...) {
+      batch.results[current->task] = OutOfMemory();
+    }
     --batch.threads;
     batch.changed.notify_all();
   }
@@ -67,11 +75,17 @@ void OnNoMemory(void*, const char* reason, bool) {
 absl::Status RunOne(const std::function<absl::Status()>& task) {
   ForkSection section;
   try {
-    return task();
-  } catch (const std::exception& e) {
-    return absl::InternalError(e.what());
+    try {
+      return task();
+    } catch (const std::bad_alloc&) {
+      return OutOfMemory();
+    } catch (const std::exception& e) {
+      return absl::InternalError(e.what());
+    } catch (...) {
+      return absl::InternalError("something unknown was thrown");
+    }
   } catch (...) {
-    return absl::InternalError("something unknown was thrown");
+    return OutOfMemory();
   }
 }
 
@@ -93,10 +107,31 @@ void Work(const std::shared_ptr<Batch>& batch) {
 // One thread more, if there is one. With batch's mutex held.
 absl::Status AddThread(const std::shared_ptr<Batch>& batch) {
   ++batch->threads;
-  absl::Status started = StartThread([batch] { Work(batch); }, kStackBytes);
+  absl::Status started = OutOfMemory();
+  try {
+    started = StartThread([batch] { Work(batch); }, kStackBytes);
+  } catch (const std::bad_alloc&) {
+  }
   if (!started.ok()) --batch->threads;
   return started;
 }
+
+// The tasks refer to what their caller has: it does not leave while one is at work, whatever is thrown.
+class Awaited {
+ public:
+  Awaited(std::shared_ptr<Batch> batch, int64_t generation) : batch_(std::move(batch)), generation_(generation) {}
+  ~Awaited() {
+    if (ForkGeneration() != generation_) return;  // nobody is at work here
+    std::unique_lock lock(batch_->mutex);
+    batch_->next = batch_->tasks.size();
+    batch_->changed.wait(lock, [&] { return batch_->threads == 0; });
+  }
+  Awaited(const Awaited&) = delete;
+
+ private:
+  const std::shared_ptr<Batch> batch_;
+  const int64_t generation_;
+};
 
 absl::Status MayCompile() {
   if (ForkedInsideSection()) {
@@ -127,6 +162,7 @@ std::vector<absl::Status> RunOnLlvmThreads(std::vector<std::function<absl::Statu
   auto batch = std::make_shared<Batch>();
   batch->tasks = std::move(tasks);
   batch->results.resize(count);
+  const Awaited awaited(batch, generation);
   {
     std::unique_lock lock(batch->mutex);
     for (size_t k = 0; k < count; ++k) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "backends/compile.h"
@@ -58,7 +59,10 @@ class OrcCode : public LoadedCode {
   OrcCode(Session* session, orc::JITDylib* dylib) : session_(session), dylib_(dylib) {}
   ~OrcCode() override {
     ForkSection section;
-    if (llvm::Error e = session_->es->removeJITDylib(*dylib_)) llvm::consumeError(std::move(e));
+    try {
+      if (llvm::Error e = session_->es->removeJITDylib(*dylib_)) llvm::consumeError(std::move(e));
+    } catch (const std::bad_alloc&) {  // the code stays loaded
+    }
   }
   void set_functions(std::vector<KernelFn> f) { functions_ = std::move(f); }
 

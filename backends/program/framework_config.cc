@@ -1,17 +1,13 @@
 #include "backends/program/framework_config.h"
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
+#include "hlo/json.h"
 
 namespace tenon {
-
-using Json = nlohmann::json;
-
 namespace {
 
-// Throws Json::exception where a value is of another type.
+// Throws JsonError where a value is of another type.
 absl::StatusOr<FrameworkConfig> Read(const Instruction& op, const Json& json) {
   FrameworkConfig config;
   TENON_ASSIGN_OR_RETURN(config.args, ParseFrameworkArgs(json["args"].get<std::string>()));
@@ -32,15 +28,15 @@ absl::StatusOr<FrameworkConfig> Read(const Instruction& op, const Json& json) {
 }  // namespace
 
 absl::StatusOr<FrameworkConfig> ConfigOf(const Instruction& op) {
-  const Json json = Json::parse(op.backend_config(), nullptr, /*allow_exceptions=*/false);
+  const Json json = Json::Parse(op.backend_config()).value_or(Json());
   const auto wrong = [&](std::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat(op.name(), ": wanted backend_config={\"args\":\"(...)\", ...}, got \"",
                                                    op.backend_config(), "\"", std::string(why)));
   };
-  if (!json.is_object() || !json.contains("args")) return wrong("");
+  if (!json.contains("args")) return wrong("");
   try {
     return Read(op, json);
-  } catch (const Json::exception& e) {
+  } catch (const JsonError& e) {
     return wrong(absl::StrCat(" (", e.what(), ")"));
   }
 }

@@ -9,12 +9,12 @@
 namespace tenon {
 namespace {
 
-ReportJson Parsed(std::string_view text) {
-  return text.empty() ? ReportJson(nullptr) : ReportJson::parse(text, nullptr, /*allow_exceptions=*/false);
+Json Parsed(std::string_view text) {
+  return Json::Parse(text).value_or(Json());
 }
 
 // For the inside of a script element: "<" would let a string end the element.
-std::string ForScript(const ReportJson& json) { return absl::StrReplaceAll(DumpReport(json), {{"<", "\\u003c"}}); }
+std::string ForScript(const Json& json) { return absl::StrReplaceAll(json.dump(), {{"<", "\\u003c"}}); }
 
 std::string ForText(std::string_view text) {
   return absl::StrReplaceAll(std::string(text), {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
@@ -23,32 +23,32 @@ std::string ForText(std::string_view text) {
 }  // namespace
 
 std::string GraphReport(const Program& program, std::string_view profile) {
-  ReportJson json = {{"name", program.name}};
-  const ReportJson compiled = Parsed(program.report);
+  Json json = {{"name", program.name}};
+  const Json compiled = Parsed(program.report);
   for (const auto& [key, value] : compiled.items()) json[key] = value;
   json["program"] = ProgramJson(program);
   json["profile"] = Parsed(profile);
-  return DumpReport(json);
+  return json.dump();
 }
 
 std::string GraphReport(const Module& module, std::string_view why) {
-  ReportJson json = {
+  Json json = {
       {"name", module.name()}, {"module", ModuleJson(module)}, {"program", nullptr}, {"profile", nullptr}};
   if (!why.empty()) json["error"] = why;
-  return DumpReport(json);
+  return json.dump();
 }
 
 std::string ReportDocument(std::string_view title, const std::vector<std::string>& graphs) {
-  ReportJson json = {
+  Json json = {
       {"schema", "tenon-report"}, {"version", kReportVersion}, {"title", title}, {"generator", "tenon " TENON_VERSION}};
-  json["graphs"] = ReportJson::array();
+  json["graphs"] = Json::array();
   for (const std::string& graph : graphs) json["graphs"].push_back(Parsed(graph));
-  return DumpReport(json);
+  return json.dump();
 }
 
 absl::StatusOr<std::string> ReportHtml(std::string_view document) {
-  const ReportJson json = ReportJson::parse(document, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("schema", "") != "tenon-report") {
+  const Json json = Json::Parse(document).value_or(Json());
+  if (json.value("schema", "") != "tenon-report") {
     return absl::InvalidArgumentError("a report: wanted a JSON object with \"schema\": \"tenon-report\"");
   }
   if (json.value("version", 0) != kReportVersion) {

@@ -52,7 +52,7 @@ std::string LineOf(const Instruction& op) {
   return Print(op, {.metadata = false, .backend_config = true, .max_constant_elements = kElementsShown});
 }
 
-ReportJson CostJson(const Cost& cost) {
+Json CostJson(const Cost& cost) {
   return {{"flops", cost.flops}, {"transcendentals", cost.transcendentals}, {"bytes", cost.bytes}};
 }
 
@@ -66,9 +66,9 @@ class ModuleWriter {
     }
   }
 
-  ReportJson Write() {
+  Json Write() {
     Number(*module_.entry());
-    ReportJson json = {{"name", module_.name()}, {"entry", computations_.at(module_.entry())}};
+    Json json = {{"name", module_.name()}, {"entry", computations_.at(module_.entry())}};
     json["computations"] = std::move(computation_rows_);
     json["instructions"] = std::move(rows_);
     if (has_cost_) {
@@ -85,7 +85,7 @@ class ModuleWriter {
     if (auto it = computations_.find(&c); it != computations_.end()) return it->second;
     std::vector<int64_t> members;
     for (const Instruction* op : c.instructions()) {
-      ReportJson calls = ReportJson::array();
+      Json calls = Json::array();
       if (ShowsCallees(*op)) {
         for (const Computation* callee : op->called_computations()) calls.push_back(Number(*callee));
       }
@@ -95,7 +95,7 @@ class ModuleWriter {
     }
     // Operands by number: all of the computation have one now, whatever their order.
     for (const Instruction* op : c.instructions()) {
-      ReportJson operands = ReportJson::array();
+      Json operands = Json::array();
       for (const Instruction* operand : op->operands()) operands.push_back(instructions_.at(operand));
       rows_[instructions_.at(op)]["operands"] = std::move(operands);
     }
@@ -105,15 +105,15 @@ class ModuleWriter {
     return index;
   }
 
-  ReportJson Row(const Instruction& op, ReportJson calls) const {
+  Json Row(const Instruction& op, Json calls) const {
     const Metadata& m = op.metadata();
-    ReportJson row = {{"name", op.name()},
+    Json row = {{"name", op.name()},
                       {"opcode", std::string(OpcodeName(op.opcode()))},
                       {"family", std::string(FamilyText(op.family()))},
                       {"shape", op.shape().ToString()},
                       {"text", LineOf(op)}};
     if (op.opcode() == Opcode::kCustomCall) row["target"] = op.custom_call_target();
-    if (!calls.empty()) row["calls"] = std::move(calls);
+    if (!calls.elements().empty()) row["calls"] = std::move(calls);
     if (!m.source_file.empty()) row["source"] = absl::StrCat(m.source_file, ":", m.source_line);
     if (!m.module_path.empty()) row["scope"] = m.module_path;
     if (!m.op_name.empty()) row["op_name"] = m.op_name;
@@ -130,7 +130,7 @@ class ModuleWriter {
   absl::flat_hash_map<const Instruction*, const InstructionCost*> costs_;
   absl::flat_hash_map<const Instruction*, int64_t> instructions_;
   absl::flat_hash_map<const Computation*, int64_t> computations_;
-  ReportJson rows_ = ReportJson::array(), computation_rows_ = ReportJson::array();
+  Json::Array rows_, computation_rows_;
 };
 
 // Calls take(symbol, text) for each part of `text` from a line that starts a kernel to the line `end`, which is part of
@@ -168,11 +168,7 @@ std::string_view Label(std::string_view line) {
 
 }  // namespace
 
-std::string DumpReport(const ReportJson& json) {
-  return json.dump(-1, ' ', false, ReportJson::error_handler_t::replace);
-}
-
-ReportJson ModuleJson(const Module& module) { return ModuleWriter(module).Write(); }
+Json ModuleJson(const Module& module) { return ModuleWriter(module).Write(); }
 
 StageSink KernelCode::Sink() {
   const uint32_t wanted =
@@ -190,8 +186,8 @@ StageSink KernelCode::Sink() {
           .wanted = wanted};
 }
 
-ReportJson KernelCode::Json() const {
-  ReportJson json = ReportJson::object();
+Json KernelCode::ToJson() const {
+  Json json = Json::object();
   for (const auto& [symbol, texts] : kernels_) json[symbol] = {{"llvm", texts.llvm}, {"assembly", texts.assembly}};
   return json;
 }
@@ -206,11 +202,11 @@ void ModuleReport::Input(const Module& module, const TargetInfo& target) {
 
 std::string ModuleReport::Finish(const Module& module, const std::vector<PassTiming>& passes, const KernelCode& code) {
   json_["module"] = ModuleJson(module);
-  json_["passes"] = ReportJson::array();
+  json_["passes"] = Json::array();
   for (const PassTiming& p : passes)
     json_["passes"].push_back({{"name", p.name}, {"ms", p.ms}, {"changed", p.changed}});
-  json_["code"] = code.Json();
-  return DumpReport(json_);
+  json_["code"] = code.ToJson();
+  return json_.dump();
 }
 
 }  // namespace tenon

@@ -3,30 +3,25 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "backends/stages.h"
+#include "hlo/json.h"
 #include "hlo/module.h"
 #include "passes/pipeline.h"
 
 namespace tenon {
 
-using ReportJson = nlohmann::ordered_json;
-
-// Text of ours may quote a user's bytes; JSON wants UTF-8.
-std::string DumpReport(const ReportJson& json);
-
 // {"name","entry","computations":[{"name","instructions":[index],"root"}],"instructions":[{"name","opcode","family","shape",
 // "text","operands":[index],"calls":[index of a computation],"source","scope","cost":{...}}],"cost":{...}}.
 // Computations that instructions apply to elements (a reduction's) are left out: `text` names them.
-ReportJson ModuleJson(const Module& module);
+Json ModuleJson(const Module& module);
 
 // The code of each kernel, cut out of the texts of the whole modules.
 class KernelCode {
  public:
   StageSink Sink();         // `this` must stay where it is
-  ReportJson Json() const;  // {"k0": {"llvm": ..., "assembly": ...}}
+  Json ToJson() const;      // {"k0": {"llvm": ..., "assembly": ...}}
 
  private:
   struct Texts {
@@ -43,7 +38,7 @@ class ModuleReport {
   std::string Finish(const Module& module, const std::vector<PassTiming>& passes, const KernelCode& code);
 
  private:
-  ReportJson json_;
+  Json json_;
 };
 
 }  // namespace tenon

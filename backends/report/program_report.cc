@@ -69,8 +69,8 @@ class ProgramWriter {
  public:
   explicit ProgramWriter(const Program& program) : p_(program), lives_(program.values.size()) {}
 
-  ReportJson Write() {
-    ReportJson json = {{"tier", p_.tier == Program::Tier::kNative ? "native" : "eager_program"},
+  Json Write() {
+    Json json = {{"tier", p_.tier == Program::Tier::kNative ? "native" : "eager_program"},
                        {"reason", p_.tier_reason}};
     Walk(0);
     if (p_.commit_region >= 0) Walk(p_.commit_region);
@@ -78,11 +78,12 @@ class ProgramWriter {
     json["outputs"] = Outputs();
     json["kernels"] = Kernels();
     json["regions"] = Regions();
-    json["order"] = order_;
+    json["order"] = Json::array();
+    for (const auto& [region, step] : order_) json["order"].push_back({region, step});
     json["values"] = Values();
-    json["memory"] = {{"arena", p_.arena_bytes >= 0 ? ReportJson(p_.arena_bytes) : ReportJson(nullptr)},
+    json["memory"] = {{"arena", p_.arena_bytes >= 0 ? Json(p_.arena_bytes) : Json(nullptr)},
                       {"code", p_.object.size()}};
-    json["compile_ms"] = ReportJson::array();
+    json["compile_ms"] = Json::array();
     for (const auto& [phase, ms] : p_.compile_ms) json["compile_ms"].push_back({phase, ms});
     json["remarks"] = Remarks();
     return json;
@@ -141,9 +142,9 @@ class ProgramWriter {
     return std::find(access.writes.begin(), access.writes.end(), value) == access.writes.end();
   }
 
-  static ReportJson Size(SizeRef ref) { return ref >= 0 ? ReportJson(ref) : ReportJson(absl::StrCat("d", ~ref)); }
-  static ReportJson Sizes(const std::vector<SizeRef>& refs) {
-    ReportJson json = ReportJson::array();
+  static Json Size(SizeRef ref) { return ref >= 0 ? Json(ref) : Json(absl::StrCat("d", ~ref)); }
+  static Json Sizes(const std::vector<SizeRef>& refs) {
+    Json json = Json::array();
     for (SizeRef r : refs) json.push_back(Size(r));
     return json;
   }
@@ -156,8 +157,8 @@ class ProgramWriter {
                         "]");
   }
 
-  ReportJson Inputs() const {
-    ReportJson json = ReportJson::array();
+  Json Inputs() const {
+    Json json = Json::array();
     for (const InputSpec& in : p_.inputs) {
       static constexpr const char* kKinds[] = {"tensor", "symint", "none", "other"};
       json.push_back({{"name", in.name},
@@ -169,8 +170,8 @@ class ProgramWriter {
     return json;
   }
 
-  ReportJson Outputs() const {
-    ReportJson json = ReportJson::array();
+  Json Outputs() const {
+    Json json = Json::array();
     for (const OutputSpec& out : p_.outputs) {
       static constexpr const char* kKinds[] = {"fresh", "slot", "input", "constant", "none", "symint"};
       json.push_back({{"kind", kKinds[static_cast<int>(out.kind)]},
@@ -181,29 +182,29 @@ class ProgramWriter {
     return json;
   }
 
-  ReportJson Kernels() const {
-    ReportJson json = ReportJson::array();
+  Json Kernels() const {
+    Json json = Json::array();
     for (const KernelSpec& k : p_.kernels) {
       json.push_back({{"symbol", k.symbol}, {"plan", k.plan}, {"scratch_bytes", k.scratch_bytes}});
     }
     return json;
   }
 
-  ReportJson Regions() const {
-    ReportJson json = ReportJson::array();
+  Json Regions() const {
+    Json json = Json::array();
     for (const Region& region : p_.regions) {
-      ReportJson steps = ReportJson::array();
+      Json steps = Json::array();
       for (const Step& step : region.steps) steps.push_back(StepRow(step));
       json.push_back({{"name", region.name}, {"steps", std::move(steps)}});
     }
     return json;
   }
 
-  ReportJson StepRow(const Step& step) const {
+  Json StepRow(const Step& step) const {
     static constexpr const char* kKinds[] = {"kernel", "call", "copy", "library", "while", "conditional"};
     const Access access = std::visit(AccessOf{p_}, step.body);
     const StepWork work = WorkOf(step);
-    ReportJson row = {{"kind", kKinds[step.body.index()]},
+    Json row = {{"kind", kKinds[step.body.index()]},
                       {"name", step.name},
                       {"source", step.source},
                       {"reads", access.reads},
@@ -226,12 +227,12 @@ class ProgramWriter {
     return row;
   }
 
-  ReportJson Values() const {
-    ReportJson json = ReportJson::array();
+  Json Values() const {
+    Json json = Json::array();
     for (size_t v = 0; v < p_.values.size(); ++v) {
       static constexpr const char* kKinds[] = {"input", "constant", "arena", "output", "slot", "error_word"};
       const Value& value = p_.values[v];
-      ReportJson row = {{"kind", kKinds[static_cast<int>(value.kind)]},
+      Json row = {{"kind", kKinds[static_cast<int>(value.kind)]},
                         {"index", value.index},
                         {"name", NameOf(value, lives_[v])},
                         {"bytes", Size(value.bytes)},
@@ -261,12 +262,12 @@ class ProgramWriter {
     }
   }
 
-  ReportJson Remarks() const {
-    ReportJson json = ReportJson::array();
+  Json Remarks() const {
+    Json json = Json::array();
     for (const std::string& remark : p_.remarks) {
-      ReportJson parsed = ReportJson::parse(remark, nullptr, /*allow_exceptions=*/false);
-      json.push_back(parsed.is_object() ? std::move(parsed)
-                                        : ReportJson{{"pass", "lower"}, {"kind", "note"}, {"reason", remark}});
+      Json parsed = Json::Parse(remark).value_or(Json());
+      if (!parsed.is_object()) parsed = {{"pass", "lower"}, {"kind", "note"}, {"reason", remark}};
+      json.push_back(std::move(parsed));
     }
     return json;
   }
@@ -278,6 +279,6 @@ class ProgramWriter {
 
 }  // namespace
 
-ReportJson ProgramJson(const Program& program) { return ProgramWriter(program).Write(); }
+Json ProgramJson(const Program& program) { return ProgramWriter(program).Write(); }
 
 }  // namespace tenon

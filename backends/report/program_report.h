@@ -13,6 +13,6 @@ namespace tenon {
 // `order` is the sequence of steps as a reader walks them: a loop, then its condition's and body's steps, then what
 // follows; the commit region last. `first` and `last` are positions in it: a value lives from the step that first
 // touches it to the one that last does, and throughout a loop that it enters, leaves or is carried around in.
-ReportJson ProgramJson(const Program& program);
+Json ProgramJson(const Program& program);
 
 }  // namespace tenon

@@ -21,8 +21,16 @@
 namespace tenon::library {
 
 struct Attribute {
+  using Value = std::variant<int64_t, std::string, std::vector<int64_t>>;
   std::string name;
-  std::variant<int64_t, std::string, std::vector<int64_t>> value;
+  Value value;
+
+  Attribute(std::string n, Value v) : name(std::move(n)), value(std::move(v)) {}
+  Attribute(const Attribute& other) : name(other.name) { value = other.value; }  // by assignment, as Json's (hlo/json.h)
+  Attribute(Attribute&&) noexcept = default;
+  Attribute& operator=(const Attribute&) = default;
+  Attribute& operator=(Attribute&&) noexcept = default;
+  ~Attribute() = default;
   bool operator==(const Attribute&) const = default;
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "hlo/check.h"
 #include "passes/control_flow.h"
 #include "passes/fused_form.h"
@@ -328,6 +327,10 @@ std::string SourceName(BufferKey key) {
   return LeafName({source.op, source.leaf});
 }
 
+// Padded to a column. Not by StrFormat, which ends the process where there is no memory for its result.
+std::string Left(std::string text, size_t width) { return text.append(width - std::min(width, text.size()), ' '); }
+std::string Right(const std::string& text, size_t width) { return std::string(width - std::min(width, text.size()), ' ') + text; }
+
 std::string MovesText(const std::vector<BufferMove>& moves) {
   std::string text;
   for (const BufferMove& m : moves) {
@@ -363,9 +366,9 @@ std::string BufferPlan::ToString() const {
   std::string text = absl::StrCat("arena ", arena_bytes.ToString(), " bytes, live at most ", peak_live_bytes.ToString(), "\n");
   for (size_t i = 0; i < allocations.size(); ++i) {
     const Allocation& a = allocations[i];
-    absl::StrAppend(&text, absl::StrFormat("%4d %-9s %-10s %12s + %-12s [%d, %d] ", i, kKinds[static_cast<int>(a.kind)],
-                                           a.kind == Allocation::Kind::kArena ? "" : absl::StrCat("#", a.index),
-                                           a.offset.ToString(), a.bytes.ToString(), a.first, a.last),
+    const std::string index = a.kind == Allocation::Kind::kArena ? "" : absl::StrCat("#", a.index);
+    absl::StrAppend(&text, Right(absl::StrCat(i), 4), " ", Left(kKinds[static_cast<int>(a.kind)], 9), " ", Left(index, 10), " ");
+    absl::StrAppend(&text, Right(a.offset.ToString(), 12), " + ", Left(a.bytes.ToString(), 12), " [", a.first, ", ", a.last, "] ",
                     names[i], "\n");
   }
   for (const Instruction* op : control) {

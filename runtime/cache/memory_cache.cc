@@ -1,6 +1,8 @@
 #include "runtime/cache/memory_cache.h"
 
 #include <algorithm>
+#include <iterator>
+#include <new>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -30,6 +32,23 @@ int64_t SizeOf(const CacheKey& key, const Executable& executable) {
     if (c.kind == ConstantSpec::Kind::kLiteral) bytes += c.literal.size_bytes();
   }
   return static_cast<int64_t>(bytes);
+}
+
+// What is being thrown, as a Status; without a message where there is no memory for one.
+absl::Status Thrown() noexcept {
+  try {
+    try {
+      throw;
+    } catch (const std::bad_alloc&) {
+      return absl::Status(absl::StatusCode::kResourceExhausted, "");
+    } catch (const std::exception& e) {
+      return absl::InternalError(e.what());
+    } catch (...) {
+      return absl::InternalError("the compile threw something unknown");
+    }
+  } catch (...) {
+    return absl::Status(absl::StatusCode::kResourceExhausted, "");
+  }
 }
 
 }  // namespace
@@ -100,33 +119,38 @@ absl::StatusOr<std::shared_ptr<Executable>> MemoryCache::GetOrCompile(const Cach
     absl::StatusOr<std::shared_ptr<Executable>> result = compile();
     Land(key, flight, result);
     return result;
-  } catch (const std::exception& e) {
-    Land(key, flight, absl::InternalError(e.what()));
-    throw;
   } catch (...) {
-    Land(key, flight, absl::InternalError("the compile threw something unknown"));
+    Land(key, flight, Thrown());
     throw;
   }
 }
 
 void MemoryCache::Land(const CacheKey& key, const std::shared_ptr<Flight>& flight,
-                       absl::StatusOr<std::shared_ptr<Executable>> result) {
-  std::vector<std::shared_ptr<Executable>> evicted;  // destroyed without the lock
+                       absl::StatusOr<std::shared_ptr<Executable>> result) noexcept {
+  Order evicted;  // destroyed without the lock
+  Order entry;
+  if (result.ok()) {
+    try {
+      entry.push_back({key, *result, SizeOf(key, **result)});
+    } catch (const std::bad_alloc&) {  // it is not kept
+    }
+  }
   absl::MutexLock lock(&mutex_);
   flights_.erase(key.text());
-  if (result.ok()) {
-    order_.push_front({key, *result, SizeOf(key, **result)});
-    index_[order_.front().key.text()] = order_.begin();
-    counters_.bytes += order_.front().bytes;
-    while (order_.size() > capacity_ || (counters_.bytes > max_bytes_ && order_.size() > 1)) {
-      counters_.bytes -= order_.back().bytes;
-      ++counters_.evictions;
-      evicted.push_back(std::move(order_.back().executable));
-      index_.erase(order_.back().key.text());
-      order_.pop_back();
+  if (!result.ok()) ++counters_.failures;
+  if (!entry.empty()) {
+    try {
+      index_[entry.front().key.text()] = entry.begin();
+      counters_.bytes += entry.front().bytes;
+      order_.splice(order_.begin(), entry);
+    } catch (const std::bad_alloc&) {
     }
-  } else {
-    ++counters_.failures;
+  }
+  while (order_.size() > capacity_ || (counters_.bytes > max_bytes_ && order_.size() > 1)) {
+    counters_.bytes -= order_.back().bytes;
+    ++counters_.evictions;
+    index_.erase(order_.back().key.text());
+    evicted.splice(evicted.begin(), order_, std::prev(order_.end()));
   }
   flight->result = std::move(result);
   flight->done = true;

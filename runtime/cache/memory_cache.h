@@ -1,4 +1,4 @@
-// MemoryCache: compiled executables by key, shared by equal graphs (DESIGN D18).
+// MemoryCache: compiled executables by key, shared by equal graphs.
 //
 // A key is named parts (module, options, target, build); two keys are equal if all parts are. Long
 // parts are put in as their digest (backends/digest.h), since an entry keeps its key.
@@ -49,7 +49,7 @@ class MemoryCache {
   MemoryCache(const MemoryCache&) = delete;
 
   // `compile` runs without a lock held, may throw (the exception reaches the caller, the waiters
-  // get kInternal), and must not ask this cache for the same key.
+  // get kInternal, or kResourceExhausted where memory lacked), and must not ask this cache for the same key.
   absl::StatusOr<std::shared_ptr<Executable>> GetOrCompile(const CacheKey& key,
                                                            const CompileFn& compile);
 
@@ -86,7 +86,7 @@ class MemoryCache {
 
   std::string DiffToNearest(const CacheKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Land(const CacheKey& key, const std::shared_ptr<Flight>& flight,
-            absl::StatusOr<std::shared_ptr<Executable>> result);
+            absl::StatusOr<std::shared_ptr<Executable>> result) noexcept;
 
   const size_t capacity_;
   const int64_t max_bytes_;

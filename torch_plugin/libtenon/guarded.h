@@ -1,4 +1,5 @@
-// How the C seam keeps what is thrown on its own side. Every entry point that can throw goes through one of these.
+// How the C seam keeps what is thrown on its own side. Every entry point that can throw goes through one of these. Nothing outside of
+// a try may allocate here: tests/seam makes each allocation of each entry fail.
 #pragma once
 
 #include <cstdlib>
@@ -15,11 +16,10 @@
 namespace tenon {
 
 // For *error. Where there is no memory for the message either, a shorter one; NULL in the end.
-inline void Tell(char** error, const absl::Status& status, bool with_code = true) noexcept {
+inline void Tell(char** error, absl::StatusCode code, absl::string_view message, bool with_code = true) noexcept {
   if (error == nullptr) return;
   try {
-    *error = NewString(with_code ? absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message())
-                                 : std::string(status.message()));
+    *error = NewString(with_code ? absl::StrCat(absl::StatusCodeToString(code), ": ", message) : std::string(message));
   } catch (...) {
     *error = strdup(with_code ? "RESOURCE_EXHAUSTED: out of memory" : "out of memory");
   }
@@ -35,9 +35,9 @@ auto Guarded(const F& make, char** error, bool with_code = true) noexcept -> dec
     auto result = make();
     if (result.ok()) return result;
     if constexpr (std::is_same_v<decltype(make()), absl::Status>) {
-      Tell(error, result, with_code);
+      Tell(error, result.code(), result.message(), with_code);
     } else {
-      Tell(error, result.status(), with_code);
+      Tell(error, result.status().code(), result.status().message(), with_code);
     }
     return result;
   } catch (const std::bad_alloc&) {
@@ -53,9 +53,9 @@ auto Guarded(const F& make, char** error, bool with_code = true) noexcept -> dec
   if (code == absl::StatusCode::kResourceExhausted) {
     if (error != nullptr) *error = strdup(with_code ? "RESOURCE_EXHAUSTED: out of memory" : "out of memory");
   } else {
-    Tell(error, absl::Status(code, message.empty() ? "something unknown was thrown" : message), with_code);
+    Tell(error, code, message.empty() ? "something unknown was thrown" : message, with_code);
   }
-  return absl::Status(code, "");
+  return absl::Status(code, "");  // without a message it is a number, and no memory
 }
 
 // `make` returns StatusOr<std::unique_ptr<T>>: the pointer is the caller's, NULL where it failed.

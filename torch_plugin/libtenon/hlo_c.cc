@@ -1,7 +1,6 @@
 // The C seam of torch_tenon.hlo: modules from text, the evaluator, the CPU backend on plain arrays.
 #include <atomic>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -10,6 +9,7 @@
 #include "backends/report/document.h"
 #include "hlo/cost.h"
 #include "hlo/eval/evaluator.h"
+#include "hlo/json.h"
 #include "hlo/library/custom_calls.h"
 #include "hlo/library/lapack_library.h"
 #include "hlo/text/text.h"
@@ -98,11 +98,11 @@ absl::StatusOr<std::vector<Literal>> Arguments(const Module& module, absl::Span<
   return absl::InvalidArgumentError(absl::StrCat("wanted ", next, " inputs, got ", inputs.size()));
 }
 
-nlohmann::ordered_json LeavesJson(const Shape& shape) {
-  auto leaves = nlohmann::ordered_json::array();
+Json LeavesJson(const Shape& shape) {
+  Json leaves = Json::array();
   for (const Shape& leaf : FlattenShape(shape)) {
     if (!leaf.is_array()) continue;
-    auto dims = nlohmann::ordered_json::array();
+    Json dims = Json::array();
     for (Dim d : leaf.dims()) {
       if (d.is_constant()) {
         dims.push_back(d.constant());
@@ -110,7 +110,7 @@ nlohmann::ordered_json LeavesJson(const Shape& shape) {
         dims.push_back(d.ToString());
       }
     }
-    leaves.push_back({{"dtype", std::string(PrimitiveTypeName(leaf.element_type()))}, {"shape", dims}});
+    leaves.push_back({{"dtype", PrimitiveTypeName(leaf.element_type())}, {"shape", dims}});
   }
   return leaves;
 }
@@ -171,13 +171,12 @@ absl::StatusOr<std::unique_ptr<TenonHloResult>> Result(absl::StatusOr<Literal> r
 
 std::string Signature(const Module& module) {
   const Computation& entry = *module.entry();
-  auto inputs = nlohmann::ordered_json::array();
+  Json inputs = Json::array();
   for (const Instruction* p : entry.parameters()) {
-    for (auto& leaf : LeavesJson(p->shape())) inputs.push_back(leaf);
+    const Json leaves = LeavesJson(p->shape());
+    for (const Json& leaf : leaves.elements()) inputs.push_back(leaf);
   }
-  return nlohmann::ordered_json(
-             {{"name", module.name()}, {"inputs", inputs}, {"outputs", LeavesJson(entry.root()->shape())}})
-      .dump();
+  return Json({{"name", module.name()}, {"inputs", inputs}, {"outputs", LeavesJson(entry.root()->shape())}}).dump();
 }
 
 // A custom call whose body is on the other side of the seam.
@@ -274,7 +273,10 @@ int tenon_hlo_run_passes(TenonHlo* hlo, const char* passes, const char* disable,
       dropped.swap(hlo->executable);
     }
     dropped.reset();
-    return tenon::RunPasses(*hlo->module, passes, disable);
+    std::unique_ptr<tenon::Module> module = hlo->module->Clone();  // what fails half-way leaves the module as it was
+    TENON_ASSIGN_OR_RETURN(const bool changed, tenon::RunPasses(*module, passes, disable));
+    hlo->module = std::move(module);
+    return changed;
   };
   const auto changed = tenon::Guarded(run, error);
   return changed.ok() ? (*changed ? 1 : 0) : -1;
@@ -339,7 +341,7 @@ int tenon_hlo_register_custom_call(const char* target, TenonHloCustomCall call, 
 }
 
 char* tenon_hlo_custom_calls(void) {
-  return tenon::GuardedText([] { return nlohmann::json(tenon::CustomCallTargets()).dump(); }, nullptr);
+  return tenon::GuardedText([] { return tenon::Json(tenon::CustomCallTargets()).dump(); }, nullptr);
 }
 
 int tenon_hlo_set_lapack(const char* path, char** error) {

@@ -2,16 +2,15 @@
 
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
+#include "hlo/json.h"
 
 namespace tenon {
 namespace {
 
-using Json = nlohmann::json;
 using Setter = std::function<bool(const Json&)>;  // false: not the type wanted
 struct Option {
   const char* wanted;
@@ -33,7 +32,7 @@ Option String(std::string* to) {
 Option Strings(std::vector<std::string>* to) {
   return {"a list of strings", [to](const Json& v) {
             if (!v.is_array()) return false;
-            for (const Json& element : v) {
+            for (const Json& element : v.elements()) {
               if (!element.is_string()) return false;
               to->push_back(element.get<std::string>());
             }
@@ -90,7 +89,7 @@ absl::StatusOr<RequestOptions> ParseRequestOptions(std::string_view json) {
   RequestOptions options;
   options.compile.evaluate = ConstantFolder();
   if (json.empty()) return options;
-  const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Json parsed = Json::Parse(json).value_or(Json());
   if (!parsed.is_object()) return absl::InvalidArgumentError("options: wanted a JSON object");
   const std::map<std::string, Option> known = Options(&options);
   for (const auto& [key, value] : parsed.items()) {

@@ -1,8 +1,7 @@
 // The C seam: every entry point catches everything.
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "backends/report/document.h"
+#include "hlo/json.h"
 #include "runtime/cache/memory_cache.h"
 #include "runtime/fork.h"
 #include "torch_plugin/libtenon/build_id.h"
@@ -40,7 +39,7 @@ char* Text(const F& make) noexcept {
   char* error = nullptr;
   char* text = GuardedText(make, &error, /*with_code=*/false);
   if (text != nullptr) return text;
-  text = GuardedText([&] { return absl::StrCat("{\"error\":", nlohmann::json(error).dump(), "}"); }, nullptr);
+  text = GuardedText([&] { return absl::StrCat("{\"error\":", Json(error == nullptr ? "out of memory" : error).dump(), "}"); }, nullptr);
   std::free(error);
   return text != nullptr ? text : strdup("{\"error\":\"out of memory\"}");
 }
@@ -118,7 +117,8 @@ int tenon_run_owned(TenonExecutable* e, const TenonTensor* inputs, uint8_t* owne
                     TenonTensor* outputs, char** error) {
   try {
     const tenon::RunResult result = e->executable->Run(inputs, outputs, owned, e->counters.get());
-    if (result.code != TENON_OK && !result.error.empty() && error != nullptr) *error = strdup(result.error.c_str());
+    const bool tells = result.code != TENON_OK && result.code != TENON_HOST_ERROR && error != nullptr;  // the host keeps its own
+    if (tells) *error = strdup(result.error.empty() ? "out of memory" : result.error.c_str());
     return result.code;
   } catch (...) {  // not even the memory for a message
     if (error != nullptr) *error = strdup("out of memory");
@@ -149,7 +149,7 @@ char* tenon_cache_stats(void) {
   return tenon::Text([] {
     tenon::MemoryCache& cache = tenon::MemoryCache::Global();
     const tenon::MemoryCache::Counters c = cache.counters();
-    return nlohmann::ordered_json({{"entries", c.entries},
+    return tenon::Json({{"entries", c.entries},
                                    {"capacity", cache.capacity()},
                                    {"bytes", c.bytes},
                                    {"max_bytes", cache.max_bytes()},

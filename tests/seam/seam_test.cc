@@ -1,0 +1,617 @@
+// Each entry of runtime/tenon_c.h, with each allocation of its own failing in turn: it gives an error (or does without), never ends
+// the process, and works afterwards. Twice: that allocation alone fails, and all from it on.
+//
+// Seen from the other side of the seam: this links libtenon.so and nothing else of tenon. Its operator new is the process's.
+// Two libraries know no exceptions, and what they allocate is left alone (docs/architecture/process.md): LLVM, and Abseil's hash tables.
+#include <elf.h>
+#include <execinfo.h>
+#include <gtest/gtest.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <new>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "runtime/tenon_c.h"
+
+namespace {
+
+// ---- the allocation that fails; of whichever thread, since a compile has threads of its own
+
+std::atomic<bool> armed{false};
+std::atomic<int64_t> allocations{0}, fails_at{0}, failed{0};
+std::atomic<bool> and_all_later{false};
+
+struct Code {
+  uintptr_t begin = 0, end = 0;
+};
+
+// The functions of Abseil's tables in a library, found in its symbol table.
+void AddTables(const std::string& path, uintptr_t base, std::vector<Code>* to) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string image{std::istreambuf_iterator<char>(file), {}};
+  if (image.size() < sizeof(Elf64_Ehdr)) return;
+  const auto& header = *reinterpret_cast<const Elf64_Ehdr*>(image.data());
+  const auto* sections = reinterpret_cast<const Elf64_Shdr*>(image.data() + header.e_shoff);
+  for (int k = 0; k < header.e_shnum; ++k) {
+    if (sections[k].sh_type != SHT_SYMTAB) continue;
+    const auto* symbols = reinterpret_cast<const Elf64_Sym*>(image.data() + sections[k].sh_offset);
+    const char* names = image.data() + sections[sections[k].sh_link].sh_offset;
+    for (size_t s = 0; s < sections[k].sh_size / sizeof(Elf64_Sym); ++s) {
+      if (ELF64_ST_TYPE(symbols[s].st_info) != STT_FUNC || std::strstr(names + symbols[s].st_name, "raw_hash_") == nullptr) continue;
+      to->push_back({base + symbols[s].st_value, base + symbols[s].st_value + symbols[s].st_size});
+    }
+  }
+}
+
+// The data of the library of Abseil's tables.
+Code tables_data;
+
+int AddForeign(dl_phdr_info* info, size_t, void* to) {
+  auto* code = static_cast<std::vector<Code>*>(to);
+  const std::string_view name = info->dlpi_name;
+  if (name.find("libtenon.so") != name.npos) AddTables(info->dlpi_name, info->dlpi_addr, code);
+  for (int k = 0; k < info->dlpi_phnum; ++k) {
+    const auto& p = info->dlpi_phdr[k];
+    if (name.find("libabsl_raw_hash_set") != name.npos && p.p_type == PT_LOAD) {
+      if (tables_data.begin == 0) tables_data.begin = info->dlpi_addr + p.p_vaddr;
+      tables_data.end = info->dlpi_addr + p.p_vaddr + p.p_memsz;
+    }
+    if (name.find("libLLVM") == name.npos) continue;
+    if (p.p_type != PT_LOAD || (p.p_flags & PF_X) == 0) continue;
+    code->push_back({info->dlpi_addr + p.p_vaddr, info->dlpi_addr + p.p_vaddr + p.p_memsz});
+  }
+  return 0;
+}
+
+// Sorted.
+const std::vector<Code>& ForeignCode() {
+  static const auto* code = [] {
+    auto* found = new std::vector<Code>;
+    dl_iterate_phdr(AddForeign, found);
+    std::sort(found->begin(), found->end(), [](const Code& a, const Code& b) { return a.begin < b.begin; });
+    return found;
+  }();
+  return *code;
+}
+
+bool InsideForeignCode() {
+  void* frames[128];
+  const int count = backtrace(frames, 128);
+  const std::vector<Code>& code = ForeignCode();
+  for (int k = 0; k < count; ++k) {
+    const auto at = reinterpret_cast<uintptr_t>(frames[k]);
+    const auto after = std::upper_bound(code.begin(), code.end(), at, [](uintptr_t x, const Code& c) { return x < c.begin; });
+    if (after != code.begin() && at < std::prev(after)->end) return true;
+  }
+  return false;
+}
+
+bool Fails() {
+  if (!armed.load(std::memory_order_relaxed)) return false;
+  const int64_t number = ++allocations, at = fails_at.load(std::memory_order_relaxed);
+  if (number < at || (number > at && !and_all_later.load(std::memory_order_relaxed))) return false;
+  if (InsideForeignCode()) return false;
+  ++failed;
+  return true;
+}
+
+// A table whose first allocation fails in a function that it is inlined into, so that no frame tells, frees the constant that stands
+// for an empty one.
+void Free(void* memory) {
+  const auto at = reinterpret_cast<uintptr_t>(memory);
+  if (at < tables_data.begin || at >= tables_data.end) std::free(memory);
+}
+
+void* Allocate(size_t bytes, size_t alignment) {
+  if (Fails()) throw std::bad_alloc();
+  void* memory = alignment <= alignof(std::max_align_t) ? std::malloc(bytes == 0 ? 1 : bytes)
+                                                        : std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return Allocate(bytes, 1); }
+void* operator new[](size_t bytes) { return Allocate(bytes, 1); }
+void* operator new(size_t bytes, std::align_val_t alignment) { return Allocate(bytes, static_cast<size_t>(alignment)); }
+void* operator new[](size_t bytes, std::align_val_t alignment) { return Allocate(bytes, static_cast<size_t>(alignment)); }
+void operator delete(void* memory) noexcept { Free(memory); }
+void operator delete[](void* memory) noexcept { Free(memory); }
+void operator delete(void* memory, size_t) noexcept { Free(memory); }
+void operator delete[](void* memory, size_t) noexcept { Free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { Free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { Free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { Free(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { Free(memory); }
+
+namespace {
+
+// ---- a framework with two operators: aten.neg.default and aten.mul.Tensor on dense f32
+
+struct HostTensor {
+  int references = 1;
+  std::vector<int64_t> sizes, strides;
+  std::vector<float> data;
+};
+
+HostTensor* NewTensor(const TenonTensor& like) {
+  auto* t = new HostTensor;
+  int64_t n = 1;
+  for (int32_t d = 0; d < like.ndim; ++d) n *= like.sizes[d];
+  t->sizes.assign(like.sizes, like.sizes + like.ndim);
+  t->strides.assign(like.strides, like.strides + like.ndim);
+  t->data.resize(static_cast<size_t>(n));
+  return t;
+}
+TenonTensor HandleOf(HostTensor* t, int32_t dtype) {
+  return {t, t->data.data(), t->sizes.data(), t->strides.data(), dtype, static_cast<int32_t>(t->sizes.size())};
+}
+
+// The host is the framework's, whose own allocations do not fail here.
+class Disarmed {
+ public:
+  Disarmed() : before_(armed.exchange(false)) {}
+  ~Disarmed() { armed = before_; }
+
+ private:
+  const bool before_;
+};
+
+int CallOp(void*, TenonOpCall* call) {
+  const Disarmed disarmed;
+  const bool multiplies = *static_cast<bool*>(call->op);
+  const TenonTensor& a = call->operands[0];
+  HostTensor* t = NewTensor(a);
+  for (size_t k = 0; k < t->data.size(); ++k) {
+    const float x = static_cast<const float*>(a.data)[k];
+    t->data[k] = multiplies ? x * static_cast<const float*>(call->operands[1].data)[k] : -x;
+  }
+  call->results[0] = HandleOf(t, a.dtype);
+  return 0;
+}
+
+TenonHost MakeHost() {
+  TenonHost host = {};
+  host.size = sizeof(TenonHost);
+  host.version = TENON_ABI_VERSION;
+  host.allocate = [](void*, size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64); };
+  host.deallocate = [](void*, void* memory, size_t) { std::free(memory); };
+  host.parallel_for = [](void*, int64_t begin, int64_t end, int64_t, void (*fn)(void*, int64_t, int64_t), void* arg) {
+    if (begin < end) fn(arg, begin, end);
+  };
+  host.num_threads = [](void*) { return 1; };
+  host.op_prepare = [](void*, const TenonOpSpec* spec, char** error) -> void* {
+    const Disarmed disarmed;
+    const std::string name = spec->overload;
+    if (name == "aten.neg.default" || name == "aten.mul.Tensor") return new bool(name == "aten.mul.Tensor");
+    *error = strdup("no such operator");
+    return nullptr;
+  };
+  host.op_release = [](void*, void* op) { delete static_cast<bool*>(op); };
+  host.op_call = CallOp;
+  host.tensor_release = [](void*, void* tensor) {
+    auto* t = static_cast<HostTensor*>(tensor);
+    if (t != nullptr && --t->references == 0) delete t;
+  };
+  host.tensor_retain = [](void*, void* tensor) { ++static_cast<HostTensor*>(tensor)->references; };
+  host.tensor_clone = [](void*, TenonTensor* tensor) {
+    const Disarmed disarmed;
+    HostTensor* copy = NewTensor(*tensor);
+    std::memcpy(copy->data.data(), tensor->data, copy->data.size() * sizeof(float));
+    *tensor = HandleOf(copy, tensor->dtype);
+    return 0;
+  };
+  host.cache_release = [](void*, void*) {};
+  host.log = [](void*, int, const char*) {};
+  host.interrupted = [](void*) { return 0; };
+  return host;
+}
+
+const TenonHost* Host() {
+  static const auto* host = new TenonHost(MakeHost());
+  return host;
+}
+
+// ---- what is called
+
+constexpr char kGraph[] = R"(graph "g" {
+  %x = input f32[4,8]{8,1}
+  %n = aten.neg.default(%x) -> f32[4,8]{8,1}
+  %y = aten.mul.Tensor(%n, %x) -> f32[4,8]{8,1}
+  return (%y)
+}
+)";
+constexpr char kHlo[] = R"(HloModule m
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  two = f32[] constant(2)
+  three = f32[] constant(3)
+  six = f32[] multiply(two, three)
+  all = f32[4,8] broadcast(six), dimensions={}
+  y = f32[4,8] multiply(x, all)
+  zero = f32[] constant(0)
+  s = f32[4] reduce(y, zero), dimensions={1}, to_apply=add
+  z = c64[4,8] complex(x, x)
+  f = c64[4,8] fft(z), fft_type=FFT, fft_length={8}
+  r = f32[4,8] real(f)
+  ROOT t = (f32[4,8], f32[4], f32[4,8]) tuple(y, s, r)
+}
+)";
+
+// What an entry came to: whether it did what it is for, and what it told.
+struct Outcome {
+  bool done = false;
+  std::string error;
+};
+
+// Takes the strings that entries give.
+std::string Taken(char* text) {
+  const Disarmed disarmed;
+  std::string all = text == nullptr ? "" : text;
+  tenon_string_free(text);
+  return all;
+}
+Outcome Told(bool done, char* error) { return {done, Taken(error)}; }
+// Of an entry without an error of its own: no text, or one that says so.
+Outcome ToldText(char* text) {
+  const std::string all = Taken(text);
+  const bool failed_to = all.empty() || all.rfind("{\"error\"", 0) == 0;
+  return {!failed_to, failed_to ? "no text" : ""};
+}
+
+using Entry = std::function<Outcome()>;
+
+// n = 1, 2, 3, ... until no allocation is the n-th; from `dense` on by steps of a twentieth.
+void EachAllocationFails(const char* name, const Entry& entry, int64_t dense = 1000, bool must_work = true) {
+  if (must_work) ASSERT_TRUE(entry().done) << name << " does not work to begin with";
+  for (const bool later : {false, true}) {
+    int64_t errors = 0, tried = 0;
+    for (int64_t n = 1;; n += n < dense ? 1 : n / 20) {
+      allocations = 0, failed = 0, fails_at = n, and_all_later = later;
+      armed = true;
+      const Outcome outcome = entry();
+      armed = false;
+      ++tried;
+      if (allocations < n) break;
+      if (!outcome.done) {
+        ++errors;
+        EXPECT_FALSE(outcome.error.empty()) << name << ", allocation " << n << ": failed and told nothing";
+      }
+      const Outcome after = entry();
+      ASSERT_EQ(after.done, must_work) << name << " no longer works after allocation " << n << " failed: " << after.error;
+      ASSERT_LT(n, 10'000'000) << name << " never stops allocating";
+    }
+    std::printf("%-28s %s: %lld tried, %lld errors\n", name, later ? "all from it on" : "one fails     ", static_cast<long long>(tried),
+                static_cast<long long>(errors));
+  }
+}
+
+struct ExecutableDeleter {
+  void operator()(TenonExecutable* e) const { tenon_executable_release(e); }
+};
+using ExecutablePtr = std::unique_ptr<TenonExecutable, ExecutableDeleter>;
+struct HloDeleter {
+  void operator()(TenonHlo* h) const { tenon_hlo_release(h); }
+};
+using HloPtr = std::unique_ptr<TenonHlo, HloDeleter>;
+
+ExecutablePtr Compile(const char* graph, const char* options, char** error) {
+  return ExecutablePtr(tenon_compile(graph, std::strlen(graph), options, std::strlen(options), nullptr, 0, Host(), error));
+}
+ExecutablePtr Compiled(const char* options = R"({"compile_threads":1})") {
+  char* error = nullptr;
+  ExecutablePtr e = Compile(kGraph, options, &error);
+  EXPECT_NE(e, nullptr) << Taken(error);
+  return e;
+}
+HloPtr Parse(const char* text, char** error) { return HloPtr(tenon_hlo_parse(text, std::strlen(text), 0, error)); }
+HloPtr Parsed() {
+  char* error = nullptr;
+  HloPtr h = Parse(kHlo, &error);
+  EXPECT_NE(h, nullptr) << Taken(error);
+  return h;
+}
+
+// 1, 2, ..., 32 as f32[4,8].
+struct Input {
+  std::vector<int64_t> sizes = {4, 8}, strides = {8, 1};
+  std::vector<float> data = std::vector<float>(32);
+  TenonTensor tensor;
+  Input() {
+    for (size_t k = 0; k < data.size(); ++k) data[k] = static_cast<float>(k + 1);
+    tensor = {nullptr, data.data(), sizes.data(), strides.data(), tenon_dtype_from_name("f32"), 2};
+  }
+};
+
+// One run of the graph; what it returned is right.
+Outcome RunGraph(TenonExecutable* e, const Input& in, HostTensor* owned) {
+  TenonTensor input = in.tensor;
+  uint8_t gives[] = {0};
+  if (owned != nullptr) {
+    input.tensor = owned;
+    ++owned->references;
+    gives[0] = 1;
+  }
+  float out[32] = {};
+  TenonTensor output = {nullptr, out, in.sizes.data(), in.strides.data(), in.tensor.dtype, 2};
+  char* error = nullptr;
+  const int code = owned != nullptr ? tenon_run_owned(e, &input, gives, &output, &error) : tenon_run(e, &input, &output, &error);
+  const Disarmed disarmed;
+  if (code == TENON_OK) {
+    const float* got = output.tensor != nullptr ? static_cast<HostTensor*>(output.tensor)->data.data() : out;
+    for (int k = 0; k < 32; ++k) EXPECT_EQ(got[k], -in.data[k] * in.data[k]) << k;
+    if (output.tensor != nullptr) Host()->tensor_release(nullptr, output.tensor);
+  }
+  return Told(code == TENON_OK, error);
+}
+
+class Seam : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    void* frames[4];
+    backtrace(frames, 4);  // loads what it needs
+    Host();
+    ForeignCode();
+    const std::filesystem::path repro = std::filesystem::temp_directory_path() / ("tenon_seam_" + std::to_string(getpid()));
+    setenv("TENON_REPRO_DIR", repro.c_str(), 1);
+  }
+  static void TearDownTestSuite() {
+    std::error_code ignored;
+    std::filesystem::remove_all(getenv("TENON_REPRO_DIR"), ignored);
+  }
+  void SetUp() override {
+    if (ForeignCode().size() < 100) GTEST_SKIP() << "LLVM is linked statically, or symbols are stripped: who allocates is not to be told";
+  }
+};
+
+TEST_F(Seam, CompilesAndReleases) {
+  // What fails inside of a compile falls back to the eager program, which is no error.
+  const auto compile = [](const char* options) {
+    return [options] {
+      char* error = nullptr;
+      const ExecutablePtr e = Compile(kGraph, options, &error);
+      return Told(e != nullptr, error);
+    };
+  };
+  EachAllocationFails("tenon_compile", compile(R"({"compile_threads":1,"cache":false})"), 150);
+  EachAllocationFails("tenon_compile, eager", compile(R"({"tier":"eager_program","reason":"wanted","cache":false})"), 200);
+  EachAllocationFails("tenon_compile, cached", [&] {
+    tenon_cache_clear();
+    return compile(R"({"compile_threads":1})")();
+  }, 100);
+}
+
+TEST_F(Seam, WrongRequests) {
+  const auto wrong = [](const char* graph, const char* options) {
+    return [graph, options] {
+      char* error = nullptr;
+      const ExecutablePtr e = Compile(graph, options, &error);
+      return Told(e != nullptr, error);
+    };
+  };
+  EachAllocationFails("no such option", wrong(kGraph, R"({"no":[1,{"a":2}]})"), 1000, false);
+  EachAllocationFails("no JSON", wrong(kGraph, R"({"symbols":{"s0":)"), 1000, false);
+  EachAllocationFails("no graph", wrong("graph \"g\" {\n  %x = input f32[\n}", "{}"), 1000, false);
+  EachAllocationFails("no HLO", [] {
+    char* error = nullptr;
+    const HloPtr h = Parse("HloModule m\nENTRY e { ROOT x = f32[2] negate(y) }", &error);
+    return Told(h != nullptr, error);
+  }, 1000, false);
+  EachAllocationFails("no report", [] {
+    char* error = nullptr;
+    char* page = tenon_report_html("{\"a\":[1]}", 9, &error);
+    return Told(!Taken(page).empty(), error);
+  }, 1000, false);
+}
+
+TEST_F(Seam, TextsOfAnExecutable) {
+  for (const char* options : {R"({"compile_threads":1,"report":"module"})", R"({"tier":"eager_program","reason":"wanted"})"}) {
+    const ExecutablePtr e = Compiled(options);
+    ASSERT_NE(e, nullptr);
+    EachAllocationFails("tenon_executable_info", [&] { return ToldText(tenon_executable_info(e.get())); });
+    EachAllocationFails("tenon_executable_text", [&] { return ToldText(tenon_executable_text(e.get())); });
+    EachAllocationFails("tenon_executable_stats", [&] { return ToldText(tenon_executable_stats(e.get(), 1)); });
+    EachAllocationFails("tenon_executable_report", [&] { return ToldText(tenon_executable_report(e.get())); }, 100);
+  }
+  EachAllocationFails("tenon_cache_stats", [] { return ToldText(tenon_cache_stats()); });
+}
+
+TEST_F(Seam, AReportsPage) {
+  const HloPtr h = Parsed();
+  char* error = nullptr;
+  const std::string document = Taken(tenon_hlo_report(h.get(), "{}", 2, &error));
+  ASSERT_FALSE(document.empty()) << Taken(error);
+  EachAllocationFails("tenon_report_html", [&] {
+    char* failure = nullptr;
+    const std::string page = Taken(tenon_report_html(document.data(), document.size(), &failure));
+    return Told(page.find("</html>") != std::string::npos, failure);
+  }, 100);
+}
+
+TEST_F(Seam, Runs) {
+  Input in;
+  for (const char* options : {R"({"compile_threads":1})", R"({"tier":"eager_program","reason":"wanted"})"}) {
+    const ExecutablePtr e = Compiled(options);
+    ASSERT_NE(e, nullptr);
+    ASSERT_EQ(tenon_num_inputs(e.get()), 1);
+    ASSERT_EQ(tenon_num_outputs(e.get()), 1);
+    ASSERT_EQ(tenon_outputs(e.get())[0].ndim, 2);
+    for (const int profiling : {0, 1}) {
+      tenon_set_profiling(profiling);
+      EachAllocationFails("tenon_run", [&] { return RunGraph(e.get(), in, nullptr); });
+      HostTensor* owned = NewTensor(in.tensor);
+      owned->data = in.data;
+      EachAllocationFails("tenon_run_owned", [&] {
+        TenonTensor& t = in.tensor;
+        const TenonTensor before = t;
+        t.data = owned->data.data();
+        const Outcome outcome = RunGraph(e.get(), in, owned);
+        t = before;
+        EXPECT_EQ(owned->references, 1) << "the reference that passed was given back";
+        return outcome;
+      });
+      Host()->tensor_release(nullptr, owned);
+    }
+    tenon_set_profiling(0);
+    // A frame that is made in the run: handles of their own, each of which runs once.
+    EachAllocationFails("tenon_run, first", [&] {
+      ExecutablePtr fresh;
+      {
+        const Disarmed disarmed;
+        fresh = Compiled(R"({"tier":"eager_program","reason":"wanted","cache":false})");
+      }
+      return RunGraph(fresh.get(), in, nullptr);
+    });
+    EachAllocationFails("tenon_output_sizes", [&] {
+      int64_t sizes[2], strides[2];
+      char* error = nullptr;
+      const int code = tenon_output_sizes(e.get(), &in.tensor, 0, sizes, strides, &error);
+      return Told(code == TENON_OK && sizes[1] == 8 && strides[0] == 8, error);
+    });
+    tenon_executable_retain(e.get());
+    tenon_executable_release(e.get());
+  }
+}
+
+TEST_F(Seam, Modules) {
+  EachAllocationFails("tenon_hlo_parse", [] {
+    char* error = nullptr;
+    const HloPtr h = Parse(kHlo, &error);
+    return Told(h != nullptr, error);
+  });
+  const HloPtr h = Parsed();
+  EachAllocationFails("tenon_hlo_verify", [&] {
+    char* error = nullptr;
+    const bool right = tenon_hlo_verify(h.get(), &error) == 0;
+    return Told(right, error);
+  });
+  EachAllocationFails("tenon_hlo_print", [&] { return ToldText(tenon_hlo_print(h.get(), TENON_HLO_CANONICAL)); });
+  EachAllocationFails("tenon_hlo_signature", [&] { return ToldText(tenon_hlo_signature(h.get())); });
+  EachAllocationFails("tenon_hlo_cost", [&] {
+    char* error = nullptr;
+    const std::string cost = Taken(tenon_hlo_cost(h.get(), &error));
+    return Told(!cost.empty(), error);
+  });
+  EachAllocationFails("tenon_hlo_report", [&] {
+    char* error = nullptr;
+    const std::string report = Taken(tenon_hlo_report(h.get(), "{}", 2, &error));
+    return Told(!report.empty(), error);
+  }, 50);
+}
+
+TEST_F(Seam, PassesThatFailLeaveTheModuleAsItWas) {
+  const HloPtr h = Parsed();
+  const std::string before = Taken(tenon_hlo_print(h.get(), 0));
+  for (int64_t n = 1;; n += n < 200 ? 1 : n / 20) {
+    char* error = nullptr;
+    allocations = 0, fails_at = n, and_all_later = false;
+    armed = true;
+    const int changed = tenon_hlo_run_passes(h.get(), "", "", &error);
+    armed = false;
+    const std::string told = Taken(error);
+    if (changed == 1) break;
+    ASSERT_EQ(changed, -1);
+    EXPECT_FALSE(told.empty());
+    ASSERT_EQ(Taken(tenon_hlo_print(h.get(), 0)), before) << "allocation " << n;
+  }
+  EXPECT_NE(Taken(tenon_hlo_print(h.get(), 0)), before);
+}
+
+TEST_F(Seam, ModulesRun) {
+  const Input in;
+  const auto result_is_right = [](TenonHloResult* result, char* error) {
+    const bool done = result != nullptr;
+    if (done) {
+      EXPECT_EQ(tenon_hlo_result_count(result), 3);
+      EXPECT_EQ(static_cast<const float*>(tenon_hlo_result_leaves(result)[1].data)[0], 6 * 36.0f);
+      tenon_hlo_result_release(result);
+    }
+    return Told(done, error);
+  };
+  const HloPtr h = Parsed();
+  EachAllocationFails("tenon_hlo_evaluate", [&] {
+    char* error = nullptr;
+    TenonHloResult* const result = tenon_hlo_evaluate(h.get(), &in.tensor, 1, &error);
+    return result_is_right(result, error);
+  });
+  EachAllocationFails("tenon_hlo_compile", [&] {
+    HloPtr fresh;
+    {
+      const Disarmed disarmed;
+      fresh = Parsed();
+    }
+    char* error = nullptr;
+    constexpr std::string_view kOptions = R"({"compile_threads":1})";
+    const bool done = tenon_hlo_compile(fresh.get(), kOptions.data(), kOptions.size(), &error) == 0;
+    return Told(done, error);
+  }, 100);
+  EachAllocationFails("tenon_hlo_run", [&] {
+    char* error = nullptr;
+    TenonHloResult* const result = tenon_hlo_run(h.get(), &in.tensor, 1, &error);
+    return result_is_right(result, error);
+  });
+}
+
+TEST_F(Seam, TheRest) {
+  EachAllocationFails("tenon_hlo_register_custom_call", [] {
+    char* error = nullptr;
+    const auto call = [](void*, const TenonHloCall*, char*) { return 0; };
+    const bool done = tenon_hlo_register_custom_call("seam.a_target_with_a_long_name", call, nullptr, &error) == 0;
+    return Told(done, error);
+  });
+  EachAllocationFails("tenon_hlo_custom_calls", [] {
+    const std::string names = Taken(tenon_hlo_custom_calls());
+    return Outcome{names.find("seam.a_target") != std::string::npos, "no text"};
+  });
+  char* error = nullptr;
+  EXPECT_EQ(tenon_hlo_register_custom_call("seam.a_target_with_a_long_name", nullptr, nullptr, &error), 0) << Taken(error);
+  EachAllocationFails("tenon_hlo_set_lapack", [] {
+    char* told = nullptr;
+    const bool done = tenon_hlo_set_lapack("/a/path/that/is/too/long/for/a/short/string.so", &told) == 0;
+    return Told(done, told);
+  });
+  EachAllocationFails("those that cannot fail", [] {
+    tenon_hlo_set_interrupted(nullptr);
+    return Outcome{tenon_dtype_from_name("bf16") >= 0 && std::strcmp(tenon_dtype_name(tenon_dtype_from_name("bf16")), "bf16") == 0 &&
+                   tenon_dtype_from_name("no type") == -1 && std::strlen(tenon_build_id()) > 0};
+  });
+}
+
+// A new entry has a line above, or this fails.
+TEST(SeamEntries, AllAreTried) {
+  const auto read = [](const char* path) {
+    std::stringstream text;
+    text << std::ifstream(std::string(TENON_SOURCE_DIR) + "/" + path).rdbuf();
+    return text.str();
+  };
+  const std::string header = read("runtime/tenon_c.h"), here = read("tests/seam/seam_test.cc");
+  int entries = 0;
+  for (size_t at = header.find("TENON_API "); at != std::string::npos; at = header.find("TENON_API ", at + 1)) {
+    const size_t open = header.find('(', at), name = header.find(" tenon_", at) + 1, starred = header.find("*tenon_", at) + 1;
+    if (header.compare(at, 11, "TENON_API _") == 0) continue;  // its own definition
+    const size_t begin = std::min(name == 0 ? open : name, starred == 0 ? open : starred);
+    ASSERT_LT(begin, open) << header.substr(at, 80);
+    const std::string entry = header.substr(begin, open - begin);
+    EXPECT_NE(here.find(entry + "("), std::string::npos) << entry << " is not tried";
+    ++entries;
+  }
+  EXPECT_GE(entries, 39);
+}
+
+}  // namespace
