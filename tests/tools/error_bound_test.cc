@@ -156,6 +156,34 @@ ENTRY f { x = bf16[512] parameter(0) z = bf16[] constant(0) ROOT r = bf16[] redu
   EXPECT_EQ(judged(all - 4), Outcome::kDifferent);
 }
 
+// x[2,2], whose columns are the features; scale and offset 1.
+std::vector<double> TrainingBounds(std::vector<float> x) {
+  const Expectation e = Expected(
+      "ENTRY f { x = f32[4] parameter(0) m = f32[2,2] reshape(x) one = f32[] constant(1) s = f32[2] broadcast(one), dimensions={} "
+      "ROOT n = (f32[2,2], f32[2], f32[2]) batch-norm-training(m, s, s), epsilon=0.001, feature_index=1 }",
+      {F32(std::move(x))});
+  std::vector<double> bounds;
+  for (size_t leaf = 0; leaf < e.bounds.size(); ++leaf) {
+    for (int64_t k = 0; k < e.values[leaf].num_elements(); ++k) bounds.push_back(e.bounds[leaf] ? e.bounds[leaf]->GetAsDouble(k) : 0);
+  }
+  return bounds;
+}
+
+TEST(ErrorBound, AFeaturesNanIsNotTheOthers) {
+  const std::vector<double> b = TrainingBounds({NAN, 1, 2, 3});
+  ASSERT_EQ(b.size(), 8);
+  EXPECT_EQ(b[0], 0) << "NaN for certain";
+  EXPECT_EQ(b[2], 0);
+  EXPECT_GT(b[1], 0);
+  EXPECT_LT(b[1], 1e-3) << "the other feature is judged";
+  EXPECT_LT(b[3], 1e-3);
+  EXPECT_EQ(b[4], 0) << "its mean";
+  EXPECT_LT(b[5], 1e-3);
+  const std::vector<double> large = TrainingBounds({1e30f, 1, 2, 3});
+  EXPECT_TRUE(std::isinf(large[0])) << "the square overflows in one order or the other";
+  EXPECT_LT(large[1], 1e-3);
+}
+
 TEST(ErrorBound, ZerosHaveASignWhereTheTermsSaySo) {
   const auto signs = [](std::vector<float> x) { return Expected(kSum, {F32(std::move(x))}); };
   const Expectation negative = Expected(R"(

@@ -41,7 +41,7 @@ Makes random HLO modules and runs each on the evaluator and on the CPU backend. 
   --disable=a,b         passes the backend leaves out; --verify-passes: verify after each pass
   --plant=K             with planted bug K (hlo-reduce --list-plants); ends at the first module that differs because of it
   --plants              every planted bug: modules until each is found and cut to 10 instructions; a row per plant, exit code 1 if
-                        one is neither
+                        one isn't; --seconds is CPU time here
   --save=DIR            where the module of each failure goes, reduced, with its arguments (default: tests/regress of the source
                         tree, which tools_test replays, if it is there and no bug is planted); --save=: nowhere
   --reduce-seconds=T    spent on reducing a failure (default 20; 0: not at all)
@@ -155,13 +155,14 @@ void Save(const Flags& f, const Record& r) {
 int RunModule(const Flags& f) {
   if (f.print_module) std::cout << MakeModule(f.fuzz, f.module)->ToString() << std::flush;
   const Record r = FuzzOne(f.fuzz, f.module);
-  Save(f, r);
+  const bool right = r.outcome == Outcome::kSame || r.outcome == Outcome::kRefused;
+  if (!right) Save(f, r);
   std::cerr << "module " << f.module << " of seed " << f.fuzz.seed << " (inputs " << ModuleSeed(f.fuzz.seed, f.module) << "), "
             << r.instructions << " instructions, " << r.elements << " elements (" << r.bounded - r.unjudged << " within a bound, "
             << r.unjudged << " not judged): " << OutcomeName(r.outcome);
   if (!r.text.empty()) std::cerr << " (" << r.configuration << ")\n" << r.text;
   std::cerr << "\n";
-  return r.outcome == Outcome::kSame || r.outcome == Outcome::kRefused ? 0 : 1;
+  return right ? 0 : 1;
 }
 
 // Is it the planted bug's doing? Without it the module is right.

@@ -1,7 +1,6 @@
 #include "tools/hlo-fuzz/plants.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 
@@ -16,12 +15,17 @@ namespace tenon::lab {
 namespace {
 
 constexpr int64_t kMostInstructions = 10, kLargeEvery = 20;
+constexpr int kMostReductions = 6;
 constexpr double kReduceSeconds = 20;
 
 struct Found {
   int64_t tried = 0, module = -1, before = 0, after = -1;
+  int reductions = 0;
   double reduce_seconds = 0;
-  std::string text;
+
+  bool cut() const { return module >= 0 && after >= 0 && after <= kMostInstructions; }
+  // One that isn't cut far enough in one module may be in another.
+  bool wanted() const { return !cut() && reductions < kMostReductions; }
 };
 
 double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
@@ -31,7 +35,7 @@ class Search {
   Search(const FuzzOptions& options, bool quiet) : options_(options), quiet_(quiet), found_(AllPlants().size()) {}
 
   bool Done() const {
-    return std::all_of(found_.begin(), found_.end(), [](const Found& f) { return f.module >= 0; });
+    return std::none_of(found_.begin(), found_.end(), [](const Found& f) { return f.wanted(); });
   }
 
   void Try(int64_t k) {
@@ -47,7 +51,7 @@ class Search {
       const absl::StatusOr<Expectation> expected = Expect(*module, arguments, run.excess_precision);
       if (!expected.ok() || sound->RunThrice(arguments, *expected).outcome != Outcome::kSame) continue;
       for (Plant p = 1; p <= static_cast<Plant>(found_.size()); ++p) {
-        if (places.contains(p) && found_[p - 1].module < 0) TryPlant(p, k, *module, arguments, *expected, run);
+        if (places.contains(p) && found_[p - 1].wanted()) TryPlant(p, k, *module, arguments, *expected, run);
       }
     }
   }
@@ -58,19 +62,18 @@ class Search {
     for (size_t p = 0; p < found_.size(); ++p) {
       const Found& f = found_[p];
       const std::string name(AllPlants()[p].name);
-      const bool cut = f.module >= 0 && f.after >= 0 && f.after <= kMostInstructions;
-      good = good && cut;
+      good = good && f.cut();
       if (f.module < 0) std::printf("%-20s   NOT FOUND; tried with %lld modules\n", name.c_str(), static_cast<long long>(f.tried));
       else std::printf("%-20s %8lld %7lld  %4lld to %3lld %15.1f%s\n", name.c_str(), static_cast<long long>(f.module),
                        static_cast<long long>(f.tried), static_cast<long long>(f.before), static_cast<long long>(f.after),
-                       f.reduce_seconds, cut ? "" : "  NOT CUT");
+                       f.reduce_seconds, f.cut() ? "" : "  NOT CUT");
     }
     return good;
   }
 
  private:
   bool AnyWanted(const absl::flat_hash_set<Plant>& places) const {
-    return std::any_of(places.begin(), places.end(), [&](Plant p) { return found_[p - 1].module < 0; });
+    return std::any_of(places.begin(), places.end(), [&](Plant p) { return found_[p - 1].wanted(); });
   }
 
   void TryPlant(Plant p, int64_t k, const Module& module, const std::vector<Literal>& arguments, const Expectation& expected,
@@ -79,14 +82,14 @@ class Search {
     ++f.tried;
     SetPlant(p);
     if (Judge(module, arguments, expected, run).outcome == Outcome::kDifferent) {
-      f.module = k;
-      f.before = f.after = module.instruction_count();
       const double begin = CpuSeconds();
       const absl::StatusOr<ReduceResult> cut = Reduce(module, arguments, Miscompares({.run = run}), {.max_seconds = kReduceSeconds});
-      f.reduce_seconds = CpuSeconds() - begin;
-      if (cut.ok()) f.after = cut->module->instruction_count();
+      const int64_t after = cut.ok() ? cut->module->instruction_count() : module.instruction_count();
+      f.reduce_seconds += CpuSeconds() - begin;
+      ++f.reductions;
+      if (f.module < 0 || after < f.after) f.module = k, f.before = module.instruction_count(), f.after = after;
       if (!quiet_) std::fprintf(stderr, "%s: module %lld (%s), %lld instructions after %.1f s\n", std::string(PlantName(p)).c_str(),
-                                static_cast<long long>(k), run.ToString().c_str(), static_cast<long long>(f.after), f.reduce_seconds);
+                                static_cast<long long>(k), run.ToString().c_str(), static_cast<long long>(after), f.reduce_seconds);
       if (!quiet_ && cut.ok()) std::fprintf(stderr, "%s\n", Print(*cut->module).c_str());
     }
     SetPlant(kNoPlant);
@@ -102,10 +105,8 @@ class Search {
 int FindPlants(FuzzOptions options, double seconds, int64_t modules, bool quiet) {
   options.large_every = kLargeEvery;
   Search search(options, quiet);
-  const auto begin = std::chrono::steady_clock::now();
-  const auto passed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
   int64_t k = 0;
-  for (; !search.Done() && (modules < 0 || k < modules) && (seconds <= 0 || passed() < seconds); ++k) {
+  for (; !search.Done() && (modules < 0 || k < modules) && (seconds <= 0 || CpuSeconds() < seconds); ++k) {
     try {
       search.Try(k);
     } catch (const InternalError& e) {

@@ -6,8 +6,8 @@
 namespace tenon::lab {
 
 // A row per plant on stdout: the module that shows it, how many were tried with it, what it was cut to. The modules are those of a
-// run without plants but for more large ones, and the same for all plants. Ends after `modules` (negative: no end) or `seconds` (0: no
-// end). Returns the exit code: 0 if each is found and cut to at most ten instructions.
+// run without plants but for more large ones, and the same for all plants. Ends after `modules` (negative: no end) or `seconds` of CPU
+// time (0: no end), so that a busy machine finds as many. Returns the exit code: 0 if each is found and cut to at most ten instructions.
 int FindPlants(FuzzOptions options, double seconds, int64_t modules, bool quiet);
 
 }  // namespace tenon::lab

@@ -91,17 +91,30 @@ Known Cholesky(const Instruction& i, const Literal& value) {
   return FromErrors(std::move(errors));
 }
 
-// Batch normalisation: each formula over magnitudes.
+// Batch normalisation: each formula over magnitudes, feature by feature.
 class Normalisation {
  public:
   Normalisation(const Instruction& i, Shadows operands, PrimitiveType type)
-      : eps_(EpsilonOf(type)), tiny_(Spacing(type, 0)), epsilon_(i.attrs().get<double>(Attr::kEpsilon)), type_(type) {
+      : opcode_(i.opcode()), eps_(EpsilonOf(type)), tiny_(Spacing(type, 0)), epsilon_(i.attrs().get<double>(Attr::kEpsilon)),
+        type_(type) {
     const Shape& shape = operands[0]->value.shape();
     const int64_t feature = i.attrs().get<int64_t>(Attr::kFeatureIndex);
     features_ = shape.constant_dim(feature);
     for (int64_t d = feature + 1; d < shape.rank(); ++d) inner_ *= shape.constant_dim(d);
     for (const Shadow* o : operands) in_.push_back(Values(o->value));
     count_ = features_ > 0 ? static_cast<double>(in_[0].size()) / static_cast<double>(features_) : 0;
+    FindSpecials();
+  }
+
+  // A bound says nothing of a feature with a value that is no number, or too large for sums of it to stay finite: `errors` of leaf k,
+  // without it. But what comes of a NaN among its terms is one, whatever their order.
+  Known Sane(size_t k, std::vector<double> errors, const Literal& value) const {
+    for (size_t e = 0; e < errors.size(); ++e) {
+      const size_t f = k == 0 ? FeatureOf(e) : e;
+      if (!open_[f]) continue;
+      errors[e] = std::isnan(value.GetAsDouble(static_cast<int64_t>(e))) && IsNanForCertain(k, e, f) ? 0 : kUnknown;
+    }
+    return FromErrors(std::move(errors));
   }
 
   std::vector<double> Inference() const {
@@ -155,6 +168,37 @@ class Normalisation {
   }
 
  private:
+  // By feature, what operand o holds of it: a NaN, and nothing that is not finite.
+  void FindSpecials() {
+    const double largest = std::sqrt(LargestFinite(type_)) / 64;
+    open_.assign(features_, false);
+    nan_.assign(in_.size(), std::vector<bool>(features_, false));
+    finite_.assign(in_.size(), std::vector<bool>(features_, true));
+    for (size_t o = 0; o < in_.size(); ++o) {
+      const bool whole = o == 0 || (o == 4 && opcode_ == Opcode::kBatchNormGrad);
+      for (size_t e = 0; e < in_[o].size(); ++e) {
+        const size_t f = whole ? FeatureOf(e) : e;
+        if (!(std::fabs(in_[o][e]) < largest)) open_[f] = true;
+        if (std::isnan(in_[o][e])) nan_[o][f] = true;
+        if (!std::isfinite(in_[o][e])) finite_[o][f] = false;
+      }
+    }
+  }
+
+  // Element e of leaf k, of feature f.
+  bool IsNanForCertain(size_t k, size_t e, size_t f) const {
+    switch (opcode_) {
+      case Opcode::kBatchNormInference:
+        return std::isnan(in_[0][e]) || nan_[1][f] || nan_[2][f] || nan_[3][f] || nan_[4][f];
+      case Opcode::kBatchNormTraining:
+        if (k == 0) return !finite_[0][f] || nan_[1][f] || nan_[2][f];  // an infinity minus the mean that it makes
+        return k == 1 ? nan_[0][f] : !finite_[0][f];
+      default:  // the gradient: x, scale, mean, variance, dy
+        if (k == 2) return nan_[4][f];
+        return nan_[0][f] || nan_[2][f] || nan_[3][f] || nan_[4][f] || (k == 0 && nan_[1][f]);
+    }
+  }
+
   size_t FeatureOf(size_t e) const { return e / static_cast<size_t>(inner_) % static_cast<size_t>(features_); }
   template <typename F>
   void Sum(F&& f) const {
@@ -168,22 +212,15 @@ class Normalisation {
     return out;
   }
 
+  Opcode opcode_;
   double eps_, tiny_, epsilon_, count_ = 0;  // tiny_: what a subnormal step may lose, times what it is multiplied by
   PrimitiveType type_;
   size_t features_ = 0;
   int64_t inner_ = 1;
   std::vector<std::vector<double>> in_;
+  std::vector<bool> open_;                        // by feature
+  std::vector<std::vector<bool>> nan_, finite_;   // by operand and feature
 };
-
-// A bound of a value that is no number, or too large for sums of it to stay finite, says nothing.
-Known Sane(std::vector<double> errors, const Literal& value, Shadows operands) {
-  const double largest = std::sqrt(LargestFinite(value.type())) / 64;
-  bool sane = true;
-  for (const Shadow* o : operands) {
-    for (double x : Values(o->value)) sane = sane && std::fabs(x) < largest;
-  }
-  return sane ? FromErrors(std::move(errors)) : Unknown(value);
-}
 
 }  // namespace
 
@@ -205,14 +242,16 @@ absl::StatusOr<std::vector<Known>> LinalgRule(const Instruction& i, Shadows oper
       TENON_ASSIGN_OR_RETURN(Known k, TriangularSolve(i, operands[0]->value, operands[1]->value, value));
       return std::vector<Known>{std::move(k)};
     }
-    case Opcode::kBatchNormInference:
-      return std::vector<Known>{Sane(Normalisation(i, operands, value.type()).Inference(), value, operands)};
+    case Opcode::kBatchNormInference: {
+      const Normalisation n(i, operands, value.type());
+      return std::vector<Known>{n.Sane(0, n.Inference(), value)};
+    }
     default: break;
   }
   const Normalisation n(i, operands, leaves[0]->type());
   std::vector<std::vector<double>> errors =
       i.opcode() == Opcode::kBatchNormTraining ? n.Training(Values(*leaves[1]), Values(*leaves[2])) : n.Gradient();
-  for (size_t k = 0; k < errors.size(); ++k) all.push_back(Sane(std::move(errors[k]), *leaves[k], operands));
+  for (size_t k = 0; k < errors.size(); ++k) all.push_back(n.Sane(k, std::move(errors[k]), *leaves[k]));
   return all;
 }
 

@@ -59,7 +59,9 @@ double SmallResult(Opcode opcode, double a, double b) {
 }
 
 bool Unary(Scope& s, Opcode opcode) {
-  const auto defined = [&](PrimitiveType t) { return Defined(opcode, t, 1); };
+  // Of few values one that lies between two of them is all of a broadcast.
+  const bool wide = s.is_large() && IsTranscendental(opcode);
+  const auto defined = [&](PrimitiveType t) { return Defined(opcode, t, 1) && (!wide || !IsFloat(t) || BitWidth(t) >= 16); };
   Value x = s.OfType(defined);
   if (s.random().OneIn(4)) {  // carry an inexact value on
     if (auto v = s.Find([&](const Value& v) { return !v.exact && defined(v.type()) && TakesInexact(opcode, v.type()); })) x = *v;
@@ -72,10 +74,11 @@ bool Unary(Scope& s, Opcode opcode) {
 }
 
 bool Binary(Scope& s, Opcode opcode) {
-  const auto defined = [&](PrimitiveType t) { return Defined(opcode, t, 2); };
+  const bool wide = s.is_large() && IsTranscendental(opcode);
+  const auto defined = [&](PrimitiveType t) { return Defined(opcode, t, 2) && (!wide || !IsFloat(t) || BitWidth(t) >= 16); };
   Value x = s.OfType(defined);
   Value y = s.Shaped(x.type(), x.dims());
-  if (s.random().OneIn(4)) {
+  if (s.random().OneIn(4) && !wide) {
     const auto inexact = [&](const Value& v) { return !v.exact && defined(v.type()) && TakesInexact(opcode, v.type()); };
     if (auto v = s.Find(inexact)) {
       x = *v;
@@ -240,11 +243,17 @@ bool Map(Scope& s, Opcode) {
 }
 
 bool BatchNormInference(Scope& s, Opcode) {
-  const Value x = s.OfRank(1, 4, [](PrimitiveType t) { return IsFloat(t) && BitWidth(t) >= 16; });
+  const int bits = s.is_large() ? 32 : 16;
+  const Value any = s.OfRank(1, 4, [&](PrimitiveType t) { return IsFloat(t) && BitWidth(t) >= bits; });
+  const bool spread = s.is_large() || s.random().OneIn(2);
+  const Value x = spread ? s.Spread(any) : any;
   const int64_t feature = s.random().Below(x.rank());
   std::vector<Instruction*> operands = {x.op};
-  for (int k = 0; k < 3; ++k) operands.push_back(s.Shaped(x.type(), {x.dim(feature)}).op);
-  const Value variance = s.Shaped(x.type(), {x.dim(feature)});
+  for (int k = 0; k < 3; ++k) {
+    const Value v = s.Shaped(x.type(), {x.dim(feature)});
+    operands.push_back(spread ? s.Small(v).op : v.op);
+  }
+  const Value given = s.Shaped(x.type(), {x.dim(feature)}), variance = spread ? s.Small(given) : given;
   operands.push_back(s.Add(s.b().Unary(Opcode::kAbs, variance.op)).op);
   Attributes attrs = With(Attr::kEpsilon, s.random().OneIn(2) ? 1e-3 : 1.0);
   attrs.set(Attr::kFeatureIndex, feature);

@@ -108,7 +108,7 @@ std::vector<int64_t> Scope::Dims(int64_t low_rank, int64_t high_rank) {
   for (int64_t& d : dims) d = Size();
   while (!Fits(dims)) {
     int64_t& largest = *std::max_element(dims.begin(), dims.end());
-    largest = g_.options.max_elements > 1 << 13 ? largest / random().Between(2, 9) : random().Between(1, 4);
+    largest = is_large() ? largest / random().Between(2, 9) : random().Between(1, 4);
   }
   return dims;
 }
@@ -236,6 +236,16 @@ Value Scope::WithDefinedNans(const Value& x) {
   if (x.moved || !IsFloat(ComplexComponent(x.type()))) return x;
   Instruction* number = b_.Compare(x.op, x.op, "EQ");
   return Add(b_.Select(number, x.op, b_.FullLike(x.op, 1)), x.exact, kNotSmall, true);
+}
+
+Value Scope::Spread(const Value& x) {
+  if (!IsFloat(x.type())) return x;
+  Instruction* sum = b_.Convert(Small(x).op, PrimitiveType::kS32);
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    Instruction* at = b_.Iota(Shape::Array(PrimitiveType::kS32, x.dims()), d);
+    sum = b_.Binary(Opcode::kAdd, sum, b_.Binary(Opcode::kRemainder, at, b_.FullLike(at, 3)));
+  }
+  return Add(b_.Convert(sum, x.type()), true, 3 + 2.0 * static_cast<double>(x.rank()));
 }
 
 std::vector<Row> AllRows() {

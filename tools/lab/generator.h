@@ -50,6 +50,8 @@ absl::Span<const Row> RandomRows();
 absl::Span<const Row> LinalgRows();
 absl::Span<const Row> CollectiveRows();
 std::vector<Row> AllRows();
+// What programs do in several instructions: no rows of the menu, but put between them. For the entry only.
+absl::Span<const Row> Idioms();
 
 // What all computations of one module share.
 struct Generation {
@@ -109,12 +111,16 @@ class Scope {
   Value Small(const Value& x);
   // x with NaNs replaced by 1, unless their bits are defined.
   Value WithDefinedNans(const Value& x);
+  // Small integers, and not all the same along any dimension: what statistics are taken of. x's type and dims.
+  Value Spread(const Value& x);
 
   PrimitiveType Type(const TypePredicate& fits);
   PrimitiveType Type() { return Type([](PrimitiveType) { return true; }); }
   std::vector<int64_t> Dims(int64_t low_rank = 0, int64_t high_rank = 4);
   int64_t Size() { return random().Pick(g_.sizes); }
   bool Fits(absl::Span<const int64_t> dims) const;
+  // Of 10^4 elements and more. There rows leave out what makes whole arrays that nobody can judge.
+  bool is_large() const { return g_.options.max_elements > 1 << 13; }
   // Whether the evaluator can do so many steps in a second or so.
   static bool Affordable(double steps) { return steps <= 2e7; }
 

@@ -30,13 +30,17 @@ int64_t Weight(Family family) {
   }
 }
 
-std::vector<Row> Menu(const GeneratorOptions& options, Random& random) {
+std::vector<Row> Allowed(absl::Span<const Row> rows, const GeneratorOptions& options) {
   std::vector<Row> allowed;
-  for (const Row& row : AllRows()) {
+  for (const Row& row : rows) {
     if (!options.only.empty() && !Names(options.only, row.opcode)) continue;
-    if (Names(options.without, row.opcode)) continue;
-    allowed.push_back(row);
+    if (!Names(options.without, row.opcode)) allowed.push_back(row);
   }
+  return allowed;
+}
+
+std::vector<Row> Menu(const GeneratorOptions& options, Random& random) {
+  const std::vector<Row> allowed = Allowed(AllRows(), options);
   TENON_CHECK(!allowed.empty(), "no opcode is left to draw from");
   // A random part: most modules know between 6 and 30 opcodes.
   const int64_t count = random.OneIn(6) ? static_cast<int64_t>(allowed.size()) : random.Between(6, 30);
@@ -74,6 +78,21 @@ std::vector<int64_t> FavouriteSizes(const GeneratorOptions& options, Random& ran
   if (random.OneIn(3)) sizes.push_back(1);
   if (random.OneIn(20)) sizes.push_back(0);
   return sizes;
+}
+
+// The entry's rows, idioms between them in three modules of four.
+void Fill(Scope& s) {
+  const GeneratorOptions& options = s.g().options;
+  const std::vector<Row> idioms = Allowed(Idioms(), options);
+  int64_t rows = s.random().Between(std::max<int64_t>(1, options.size / 2), 3 * options.size / 2);
+  for (int64_t left = idioms.empty() ? 0 : s.random().Between(0, 3); left > 0; --left) {
+    const int64_t before = s.random().Between(0, rows);
+    s.Grow(before);
+    rows -= before;
+    const Row& idiom = s.random().Pick(idioms);
+    idiom.make(s, idiom.opcode);
+  }
+  s.Grow(rows);
 }
 
 // Every value that nobody uses is a result, else it would be dead; some others are, too, and some twice.
@@ -119,7 +138,7 @@ std::unique_ptr<Module> RandomModule(uint64_t seed, const GeneratorOptions& opti
   module->set_entry(entry);
   Scope s(g, entry, 0);
   for (int64_t n = g.random.Between(1, 3); n > 0; --n) s.RandomLeaf();
-  s.Grow(g.random.Between(std::max<int64_t>(1, options.size / 2), 3 * options.size / 2));
+  Fill(s);
   SetRoot(s);
   module->RemoveUnreachableComputations();
   const absl::Status status = Verify(*module);

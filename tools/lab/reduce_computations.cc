@@ -35,6 +35,48 @@ bool Inline(Session& s, Position at, const Instruction* op) {
   });
 }
 
+// What an async pair calls, where its result is taken.
+bool InlineAsync(Session& s, Position at, const Instruction* op) {
+  if (op->opcode() != Opcode::kAsyncDone) return false;
+  return s.TryEdit("inline async", [&](Case& c) {
+    Instruction* done = At(*c.module, at);
+    Instruction* start = done->operand(0);
+    std::vector<Instruction*> updates;
+    for (; start->opcode() == Opcode::kAsyncUpdate; start = start->operand(0)) updates.push_back(start);
+    if (start->opcode() != Opcode::kAsyncStart) return false;
+    Replace(done, InlineInto(done->parent(), *start->fused_computation(), start->operands()));
+    updates.push_back(start);
+    for (Instruction* i : updates) {
+      if (i->user_count() > 0) return true;
+      i->ClearControlEdges();
+      i->parent()->Remove(i);
+    }
+    return true;
+  });
+}
+
+// Another computation of the module in place of the one that is applied to elements.
+bool ShareRegion(Session& s, Position at, const Instruction* op) {
+  const Computation* mine = op->attrs().get_or<Computation*>(Attr::kToApply, nullptr);
+  if (mine == nullptr || op->opcode() == Opcode::kCall) return false;
+  const std::vector<Computation*> all = s.best().module->computations();
+  for (size_t k = 0; k < all.size(); ++k) {
+    bool fits = all[k] != mine && all[k] != s.entry() && all[k]->parameters().size() == mine->parameters().size() &&
+                all[k]->root()->shape() == mine->root()->shape();
+    for (size_t p = 0; fits && p < mine->parameters().size(); ++p) {
+      fits = all[k]->parameter(static_cast<int64_t>(p))->shape() == mine->parameter(static_cast<int64_t>(p))->shape();
+    }
+    if (!fits) continue;
+    const bool done = s.TryEdit("region", [&](Case& c) {
+      At(*c.module, at)->mutable_attrs().set(Attr::kToApply, c.module->computations()[k]);
+      c.module->RemoveUnreachableComputations();
+      return true;
+    });
+    if (done) return true;
+  }
+  return false;
+}
+
 bool TakeBranch(Session& s, Position at, const Instruction* op) {
   if (op->opcode() != Opcode::kConditional) return false;
   for (size_t b = 0; b < op->called_computations().size(); ++b) {
@@ -173,8 +215,8 @@ bool ReduceComputations(Session& s) {
   return TryEverywhere(s, [&](const Position& at, const std::vector<Instruction*>& all) {
     const Instruction* op = all[at.instruction];
     const bool inside = op->parent() != s.entry();
-    return Inline(s, at, op) || TakeBranch(s, at, op) || UnrollOnce(s, at, op) || DropState(s, at, op) || DropParameter(s, at, op) ||
-           (inside && ReplaceByConstant(s, at, op));
+    return Inline(s, at, op) || InlineAsync(s, at, op) || ShareRegion(s, at, op) || TakeBranch(s, at, op) || UnrollOnce(s, at, op) ||
+           DropState(s, at, op) || DropParameter(s, at, op) || (inside && ReplaceByConstant(s, at, op));
   });
 }
 
