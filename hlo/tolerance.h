@@ -1,4 +1,4 @@
-// How far a backend's result may lie from the evaluator's (DESIGN.md D7), and where two literals differ.
+// How far a backend's result may lie from the evaluator's (docs/architecture/lab.md, Judging), and where two literals differ.
 //
 //  exact           bit equality (NaN equals NaN, -0 equals +0 only if `zero_signs` is off)
 //  ulps            at most n units in the last place of the result's type

@@ -167,7 +167,7 @@ struct ConstantSpec {
   std::vector<int64_t> dims, strides;
   PrimitiveType dtype = PrimitiveType::kF32;
 };
-struct CheckSpec {        // data-dependent errors (DESIGN D8)
+struct CheckSpec {        // data-dependent errors
   std::string exception;  // "IndexError", "RuntimeError", "ZeroDivisionError"
   std::string message;    // eager's text, plus the op and its source line
 };
@@ -195,7 +195,7 @@ struct Program {
   std::vector<KernelSpec> kernels;
   std::vector<uint8_t> object;  // one relocatable object with all kernels; empty if none
   std::vector<std::pair<std::string, double>> compile_ms;  // by phase
-  std::vector<std::string> remarks;  // one JSON object each (passes/remarks.h)
+  std::vector<std::string> remarks;  // one JSON object each (Remark of passes/pass.h)
   std::string report;  // JSON of backends/report/module_report.h; empty unless asked for
 
   // Every index in range, every view inside its value where static, slots released once, ...:

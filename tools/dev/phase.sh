@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# phase.sh NAME COMMAND...: runs the command, prints how long it took, notes it for phases.sh.
+# phase.sh NAME COMMAND...: runs the command, prints how long it took, notes it in build/phases.log.
 set -u
 cd "$(dirname "$0")/../.."
 name=$1

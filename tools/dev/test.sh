@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test.sh PRESET: the arrows, ctest, pytest, random modules, programs made with JAX; goes on after a failure; ends with the phases'
-# times and the closing lines of both runners.
+# test.sh PRESET: the arrows, ctest, pytest, random modules, planted bugs, programs made with JAX; goes on after a failure; ends with the
+# phases' times and the closing lines of both runners.
 set -u
 cd "$(dirname "$0")/../.."
 preset=${1:-release}
@@ -22,11 +22,14 @@ export TENON_VERIFY=1
 
 run arrows .venv/bin/python tools/dev/check_arrows.py
 run width .venv/bin/python tools/dev/check_width.py
+run paths .venv/bin/python tools/dev/check_paths.py
 run ctest ctest --preset "$preset" -j "$(nproc)"
 run pytest .venv/bin/python -m pytest tests
 # Two minutes of random modules, other ones each day; what reads outside of an array ends its worker (runtime/guarded_memory.h).
 run fuzz env TENON_GUARD=1 "build/$preset/bin/hlo-fuzz" --seed="$(date +%Y%m%d)" --seconds="${TENON_FUZZ_SECONDS:-120}" --size=5 --jobs=2 \
   --save=build/logs/fuzz
+# Every planted bug is found among the day's modules, and cut to ten instructions. Half a CPU minute; four at most.
+run plants "build/$preset/bin/hlo-fuzz" --plants --seed="$(date +%Y%m%d)" --seconds=240 --size=5 --quiet
 run jax make --no-print-directory test-jax-only PRESET="$preset"
 
 printf '\n== time of each phase\n'

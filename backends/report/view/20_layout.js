@@ -94,7 +94,8 @@ function place(layers, gap) {
     const wishes = layer.map((c) => wish(c));
     const weights = layer.map((c, k) => wishes[k] === null ? 0.05 : c.dummy ? 4 : 1 + 0.2 * (c.up.length + c.down.length));
     const shift = [];  // where each would stand if the first stood at 0 and all touched
-    layer.forEach((c, k) => shift[k] = k === 0 ? 0 : shift[k - 1] + (layer[k - 1].w + c.w) / 2 + gap * (c.dummy && layer[k - 1].dummy ? 0.5 : 1));
+    layer.forEach((c, k) => shift[k] = k === 0 ? 0 : shift[k - 1] + (layer[k - 1].w + c.w) / 2 +
+        gap * (c.dummy && layer[k - 1].dummy ? 0.5 : 1));
     const blocks = [];
     layer.forEach((c, k) => {
       blocks.push({value: (wishes[k] === null ? c.x : wishes[k]) - shift[k], weight: weights[k], count: 1});

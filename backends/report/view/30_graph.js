@@ -15,7 +15,8 @@ function roleOf(instruction, k) {
 function familyOf(module, i) {
   if (i.opcode === 'custom-call') return /conv|mm|matmul|attention|linear/.test(i.target || '') ? 'contraction' : 'framework';
   if (i.opcode !== 'fusion') return i.family;
-  const inside = new Set(module.computations[i.calls[0]].instructions.map((k) => module.instructions[k]).filter((o) => o.operands.length).map((o) => o.family));
+  const inside = new Set(module.computations[i.calls[0]].instructions.map((k) => module.instructions[k]).filter((o) =>
+      o.operands.length).map((o) => o.family));
   return ['contraction', 'reduction', 'indexing', 'linalg', 'random', 'elementwise', 'movement'].find((f) => inside.has(f)) || i.family;
 }
 const isPill = (i) => ['parameter', 'constant', 'get-tuple-element', 'tuple', 'iota'].includes(i.opcode);
@@ -75,7 +76,8 @@ class GraphPane {
     }
     this.canvas = svg('svg', {id: 'canvas'});
     this.stage = svg('g');
-    this.canvas.append(svg('defs', {}, svg('marker', {id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 6.5, markerHeight: 6.5, markerUnits: 'userSpaceOnUse', orient: 'auto'},
+    this.canvas.append(svg('defs', {}, svg('marker', {id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 6.5,
+        markerHeight: 6.5, markerUnits: 'userSpaceOnUse', orient: 'auto'},
       svg('path', {class: 'arrow', d: 'M0 0L8 4L0 8z'}))), this.stage);
     this.minimap = el('canvas', {id: 'minimap'});
     this.listen();
@@ -122,7 +124,8 @@ class GraphPane {
     const at = ordered ? ordered.at : null;
     const placed = ordered ? ordered.order.map((k) => nodes[k]) : nodes;
     const drawn = layered(placed, at ? edges.map(([u, v]) => [at[u], at[v]]) : edges);
-    return {nodes, w: drawn.w, h: drawn.h, edges: edges.map(([u, v], k) => ({from: nodes[u].key, to: nodes[v].key, points: drawn.routes[k]}))};
+    return {nodes, w: drawn.w, h: drawn.h, edges: edges.map(([u, v], k) =>
+        ({from: nodes[u].key, to: nodes[v].key, points: drawn.routes[k]}))};
   }
 
   instructionNode(i, depth) {
@@ -163,7 +166,8 @@ class GraphPane {
   }
 
   groupNode(g) {
-    const named = g.members.filter((i) => !isPill(i)), [first, last] = named.length ? [named[0], named[named.length - 1]] : [g.members[0], g.members[g.members.length - 1]];
+    const named = g.members.filter((i) => !isPill(i)), [first, last] = named.length ? [named[0], named[named.length - 1]] :
+        [g.members[0], g.members[g.members.length - 1]];
     const heading = g.scope ? cut(g.scope, 40) : `${cut(first.name, 18)} … ${cut(last.name, 18)}`;
     const kinds = groupBy(g.members.filter((i) => !isPill(i)), (i) => i.opcode);
     const text = [...kinds].sort((a, b) => b[1].length - a[1].length).slice(0, 4).map(([op, l]) => `${op}×${l.length}`).join(' ');
@@ -196,11 +200,14 @@ class GraphPane {
   }
 
   drawNode(n) {
-    const i = n.instruction, color = i ? (i.operands.length || i.calls.length ? `var(--${familyOf(this.module, i)})` : 'var(--data)') : 'var(--dim)';
+    const i = n.instruction, color = i ? (i.operands.length || i.calls.length ? `var(--${familyOf(this.module, i)})` : 'var(--data)') :
+        'var(--dim)';
     const isRoot = i && this.module.computations[i.computation].root === i.index;
     const classes = ['node', n.children && 'box', n.group && 'group', i && isPill(i) && 'pill', isRoot && 'root'];
-    const g = svg('g', {class: classes.filter(Boolean).join(' '), transform: `translate(${n.x.toFixed(1)} ${n.y.toFixed(1)})`, 'data-key': n.key, 'data-name': i ? i.name : undefined});
-    g.append(svg('rect', {class: 'card', width: n.w, height: n.h, rx: i && isPill(i) ? 9 : 5, style: n.children ? `stroke:${color}` : undefined}));
+    const g = svg('g', {class: classes.filter(Boolean).join(' '), transform: `translate(${n.x.toFixed(1)} ${n.y.toFixed(1)})`,
+        'data-key': n.key, 'data-name': i ? i.name : undefined});
+    g.append(svg('rect', {class: 'card', width: n.w, height: n.h, rx: i && isPill(i) ? 9 : 5, style: n.children ? `stroke:${color}` :
+        undefined}));
     if (!(i && isPill(i))) g.append(svg('rect', {width: 4, height: n.children ? HEADER : n.h, rx: 2, fill: color}));
     const opens = n.group || i.calls.length > 0, left = 11 + (opens ? 16 : 0);
     if (opens) {
@@ -228,7 +235,8 @@ class GraphPane {
     const {x, y, k} = this.view, box = this.canvas.getBoundingClientRect();
     canvas.style.display = this.entry.w * k > box.width || this.entry.h * k > box.height ? 'block' : 'none';
     for (const n of this.entry.nodes) {
-      c.fillStyle = style.getPropertyValue(n.instruction && n.instruction.operands.length ? `--${familyOf(this.module, n.instruction)}` : n.group ? '--dim' : '--data');
+      c.fillStyle = style.getPropertyValue(n.instruction && n.instruction.operands.length ? `--${familyOf(this.module, n.instruction)}` :
+          n.group ? '--dim' : '--data');
       c.fillRect(n.x * scale, n.y * scale, Math.max(1, n.w * scale), Math.max(1, n.h * scale));
     }
     c.strokeStyle = style.getPropertyValue('--hot');
@@ -377,7 +385,8 @@ class GraphPane {
 
   // Selection, its neighbours and search results, as classes.
   mark() {
-    for (const e of this.stage.querySelectorAll('.selected, .beside, .hit, .edge.near')) e.classList.remove('selected', 'beside', 'hit', 'near');
+    for (const e of this.stage.querySelectorAll('.selected, .beside, .hit, .edge.near')) e.classList.remove('selected', 'beside', 'hit',
+        'near');
     for (const index of this.hits) {
       const e = this.elements.get(`i${index}`) || this.elements.get((this.module.instructions[index].group || {}).key);
       if (e) e.classList.add('hit');
@@ -394,7 +403,8 @@ class GraphPane {
   }
 
   legend() {
-    const families = [...new Set(this.module.instructions.filter((i) => i.operands.length && i.opcode !== 'fusion' && !isPill(i)).map((i) => familyOf(this.module, i)))];
+    const families = [...new Set(this.module.instructions.filter((i) => i.operands.length && i.opcode !== 'fusion' && !isPill(i)).map((i) =>
+        familyOf(this.module, i)))];
     return el('div', {id: 'legend'}, families.map((f) => el('span', {}, el('i', {style: `background: var(--${f})`}), f)),
       this.graph.total || this.graph.totalEstimate ? el('span', {}, el('i', {style: 'background: var(--hot)'}),
         this.graph.measured ? 'share of the run time' : 'share of the estimated time') : null);

@@ -17,14 +17,21 @@ class TimelinePane {
     const picture = svg('svg', {class: 'chart', viewBox: `0 0 ${W} ${H}`, id: 'timeline'});
     for (let k = 0; k <= 8; ++k) {
       const t = this.from + (this.to - this.from) * k / 8;
-      picture.append(svg('line', {class: 'axis', x1: x(t), x2: x(t), y1: 0, y2: H - 20}), svg('text', {x: Math.max(2, Math.min(W - 2, x(t))), y: H - 6, 'text-anchor': k === 0 ? 'start' : k === 8 ? 'end' : 'middle'}, timeText(t) || '0'));
+      picture.append(svg('line', {class: 'axis', x1: x(t), x2: x(t), y1: 0, y2: H - 20}),
+          svg('text', {x: Math.max(2, Math.min(W - 2, x(t))), y: H - 6, 'text-anchor': k === 0 ? 'start' : k === 8 ? 'end' : 'middle'},
+          timeText(t) || '0'));
     }
     for (const e of this.events) {
       if (e.end < this.from || e.begin > this.to) continue;
       const s = e.step, w = Math.max(0.6, x(e.end) - x(e.begin)), y = top + s.depth * row;
-      const color = s.control ? 'var(--control)' : s.kind === 'call' || s.kind === 'library' ? 'var(--contraction)' : s.kind === 'copy' ? 'var(--movement)' : 'var(--elementwise)';
-      picture.append(hover(svg('rect', {class: 'live', x: x(e.begin), y, width: w, height: row - 6, fill: color, onclick: () => this.app.goStep(s)}),
-        () => `${s.name}${s.op ? '  ' + s.op : ''}\n${timeText(e.end - e.begin)} from ${timeText(e.begin) || '0'}${s.bytes && !s.control ? `\n${(s.bytes / (e.end - e.begin)).toFixed(1)} GB/s, ${(s.flops / (e.end - e.begin)).toFixed(1)} GFLOP/s` : ''}\n${s.source}`));
+      const color = s.control ? 'var(--control)' : s.kind === 'call' || s.kind === 'library' ? 'var(--contraction)' : s.kind === 'copy' ?
+          'var(--movement)' : 'var(--elementwise)';
+      const rate = (amount) => (amount / (e.end - e.begin)).toFixed(1);
+      const speed = s.bytes && !s.control ? `\n${rate(s.bytes)} GB/s, ${rate(s.flops)} GFLOP/s` : '';
+      picture.append(hover(svg('rect', {class: 'live', x: x(e.begin), y, width: w, height: row - 6, fill: color, onclick: () =>
+          this.app.goStep(s)}),
+        () => `${s.name}${s.op ? '  ' + s.op : ''}\n${timeText(e.end - e.begin)} from ${timeText(e.begin) || '0'}` +
+            `${speed}\n${s.source}`));
       const begin = Math.max(0, x(e.begin)), letters = Math.floor((Math.min(W, x(e.end)) - begin - 8) / 6.2);
       if (letters >= 4) picture.append(svg('text', {class: 'inside', x: begin + 4, y: y + row / 2 + 1}, cut(s.name, letters)));
     }
@@ -42,7 +49,9 @@ class TimelinePane {
   show(main) {
     const busy = sum(this.events.filter((e) => e.step.depth === 0), (e) => e.end - e.begin);
     main.replaceChildren(el('div', {class: 'pane'}, el('h3', {}, 'the last profiled run'), this.chart(),
-      el('p', {class: 'dim'}, `${this.events.length} steps in ${timeText(this.end)}; between them ${shareText(1 - busy / this.end)}. The wheel zooms.`, this.events.length >= 20000 ? ' Only the first 20,000 are kept.' : ''),
+      el('p', {class: 'dim'},
+          `${this.events.length} steps in ${timeText(this.end)}; between them ${shareText(1 - busy / this.end)}. The wheel zooms.`,
+          this.events.length >= 20000 ? ' Only the first 20,000 are kept.' : ''),
       el('h3', {}, 'the longest'),
       table([
         {title: 'step', cell: (e) => e.step.position, number: true, key: (e) => e.step.position},
@@ -50,7 +59,9 @@ class TimelinePane {
         {title: 'what', cell: (e) => e.step.op || e.step.kind, key: (e) => e.step.op || e.step.kind},
         {title: 'began', cell: (e) => timeText(e.begin) || '0', number: true, key: (e) => e.begin},
         {title: 'took', cell: (e) => timeText(e.end - e.begin), number: true, key: (e) => e.end - e.begin},
-        {title: 'share', class: 'barcell', cell: (e) => [el('span', {class: 'bar', style: `width:${(90 * (e.end - e.begin) / this.end).toFixed(1)}px`}), ' ' + shareText((e.end - e.begin) / this.end)], key: (e) => e.end - e.begin},
+        {title: 'share', class: 'barcell', cell: (e) => [el('span',
+            {class: 'bar', style: `width:${(90 * (e.end - e.begin) / this.end).toFixed(1)}px`}), ' ' +
+            shareText((e.end - e.begin) / this.end)], key: (e) => e.end - e.begin},
         {title: 'source', cell: (e) => el('span', {class: 'dim'}, sourceText(e.step.source)), key: (e) => e.step.source},
       ], this.events.filter((e) => !e.step.control), {sortedBy: 4, limit: 20, row: (tr, e) => this.app.stepRow(tr, e.step)})));
   }

@@ -3,15 +3,21 @@
 // #graph=0&pane=buffers&select=name&open=all&theme=dark.
 
 const PANES = [
-  {id: 'graph', title: 'Graph', has: (g) => g.modules.length > 0, make: (g, app) => new GraphPane(g, g.modules[app.module] || g.modules[0], app), fixed: true},
+  {id: 'graph', title: 'Graph', has: (g) => g.modules.length > 0, make: (g, app) =>
+      new GraphPane(g, g.modules[app.module] || g.modules[0], app), fixed: true},
   {id: 'overview', title: 'Overview', has: () => true, make: (g, app) => new OverviewPane(g, app)},
   {id: 'costs', title: 'Costs', has: (g) => g.steps.length > 0, make: (g, app) => new CostsPane(g, app)},
-  {id: 'buffers', title: 'Buffers', has: (g) => g.program && g.values.length > 0, make: (g, app) => new BuffersPane(g, app), count: (g) => g.values.length},
+  {id: 'buffers', title: 'Buffers', has: (g) => g.program && g.values.length > 0, make: (g, app) => new BuffersPane(g, app), count: (g) =>
+      g.values.length},
   {id: 'steps', title: 'Steps', has: (g) => g.steps.length > 0, make: (g, app) => new StepsPane(g, app), count: (g) => g.steps.length},
-  {id: 'timeline', title: 'Timeline', has: (g) => g.profile && g.profile.trace && g.profile.trace.length > 0, make: (g, app) => new TimelinePane(g, app)},
-  {id: 'remarks', title: 'Remarks', has: (g) => g.remarks.length > 0, make: (g, app) => new RemarksPane(g, app), count: (g) => g.remarks.length},
-  {id: 'source', title: 'Source', has: (g) => SourcePane.lines(g).length > 0, make: (g, app) => new SourcePane(g, app), count: (g) => SourcePane.lines(g).length},
-  {id: 'kernels', title: 'Kernels', has: (g) => g.program && g.program.kernels.length > 0, make: (g, app) => new KernelsPane(g, app), count: (g) => g.program.kernels.length},
+  {id: 'timeline', title: 'Timeline', has: (g) => g.profile && g.profile.trace && g.profile.trace.length > 0, make: (g, app) =>
+      new TimelinePane(g, app)},
+  {id: 'remarks', title: 'Remarks', has: (g) => g.remarks.length > 0, make: (g, app) => new RemarksPane(g, app), count: (g) =>
+      g.remarks.length},
+  {id: 'source', title: 'Source', has: (g) => SourcePane.lines(g).length > 0, make: (g, app) => new SourcePane(g, app), count: (g) =>
+      SourcePane.lines(g).length},
+  {id: 'kernels', title: 'Kernels', has: (g) => g.program && g.program.kernels.length > 0, make: (g, app) => new KernelsPane(g, app),
+      count: (g) => g.program.kernels.length},
 ];
 
 class App {
@@ -26,8 +32,10 @@ class App {
     const pick = graphs.length > 1 ? el('select', {id: 'graphs', onchange: (e) => this.showGraph(Number(e.target.value))},
       graphs.map((g, k) => el('option', {value: k}, `${g.name}${g.native ? '' : ' (eager program)'}`))) : null;
     this.pick = pick;
-    document.body.append(el('header', {}, el('h1', {title: report.title}, report.title), pick, this.facts, el('div', {id: 'searchbox'}, this.search, this.found),
-      el('button', {title: 'light or dark', onclick: () => this.theme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark')}, '◐')), this.tabs, this.main, this.side, tip);
+    document.body.append(el('header', {}, el('h1', {title: report.title}, report.title), pick, this.facts,
+        el('div', {id: 'searchbox'}, this.search, this.found),
+      el('button', {title: 'light or dark', onclick: () => this.theme(document.documentElement.dataset.theme === 'dark' ? 'light' :
+          'dark')}, '◐')), this.tabs, this.main, this.side, tip);
     this.listen();
   }
 
@@ -54,7 +62,8 @@ class App {
     const g = this.graph, p = g.program, calls = g.steps.filter((s) => s.kind === 'call').length;
     this.facts.replaceChildren(...[
       g.modules[0] && [el('b', {}, g.modules[0].instructions.length), ' instructions'],
-      p && [el('b', {}, g.steps.filter((s) => s.kind === 'kernel').length), ' kernels'], p && calls > 0 && [el('b', {}, calls), ' framework calls'],
+      p && [el('b', {}, g.steps.filter((s) => s.kind === 'kernel').length), ' kernels'], p && calls > 0 &&
+          [el('b', {}, calls), ' framework calls'],
       p && typeof p.memory.arena === 'number' && ['arena ', el('b', {}, bytesText(p.memory.arena))],
       g.profile && g.profile.calls > 0 && ['run ', el('b', {}, timeText(g.profile.run_ns / g.profile.calls))],
     ].filter(Boolean).flatMap((x, k) => k ? [' · ', ...x] : x));
@@ -75,7 +84,8 @@ class App {
     if (!this.made.has(key)) this.made.set(key, info.make(this.graph, this));
     this.pane = this.made.get(key);
     this.paneId = info.id;
-    this.tabs.replaceChildren(...available.map((p) => el('button', {class: p.id === info.id ? 'on' : '', 'data-pane': p.id, onclick: () => this.show(p.id)},
+    this.tabs.replaceChildren(...available.map((p) => el('button',
+        {class: p.id === info.id ? 'on' : '', 'data-pane': p.id, onclick: () => this.show(p.id)},
       p.title, p.count ? el('span', {class: 'count'}, p.count(this.graph)) : null)));
     this.main.className = info.fixed ? 'fixed' : '';
     this.main.dataset.pane = info.id;
@@ -138,8 +148,10 @@ class App {
   find(text) {
     const module = this.graph.modules[this.module] || this.graph.modules[0], needle = text.trim().toLowerCase();
     if (!needle || !module) return [];
-    const rank = (i) => i.name.toLowerCase() === needle ? 0 : i.name.toLowerCase().startsWith(needle) ? 1 : i.name.toLowerCase().includes(needle) ? 2 : 3;
-    return module.instructions.filter((i) => `${i.name} ${i.opcode} ${i.shape} ${i.target || ''} ${i.source || ''} ${i.scope || ''} ${i.op_name || ''}`.toLowerCase().includes(needle))
+    const rank = (i) => i.name.toLowerCase() === needle ? 0 : i.name.toLowerCase().startsWith(needle) ? 1 :
+        i.name.toLowerCase().includes(needle) ? 2 : 3;
+    return module.instructions.filter((i) =>
+        [i.name, i.opcode, i.shape, i.target, i.source, i.scope, i.op_name].join(' ').toLowerCase().includes(needle))
       .sort((a, b) => rank(a) - rank(b) || a.index - b.index);
   }
 
@@ -148,7 +160,8 @@ class App {
     const draw = () => {
       this.found.className = this.search.value && document.activeElement === this.search ? 'open' : '';
       this.found.replaceChildren(el('div', {class: 'dim'}, `${results.length} found`), ...results.slice(0, 60).map((i, k) =>
-        el('div', {class: k === at ? 'at' : '', onmousedown: (e) => { e.preventDefault(); at = k; this.go(i); draw(); }}, i.name, el('span', {class: 'dim'}, `  ${i.opcode} ${i.shape} ${i.scope || ''}`))));
+        el('div', {class: k === at ? 'at' : '', onmousedown: (e) => { e.preventDefault(); at = k; this.go(i); draw(); }}, i.name,
+            el('span', {class: 'dim'}, `  ${i.opcode} ${i.shape} ${i.scope || ''}`))));
       const pane = this.paneId === 'graph' ? this.pane : null;
       if (pane) { pane.hits = new Set(results.length <= 500 ? results.map((i) => i.index) : []); pane.mark(); }
     };
@@ -156,7 +169,8 @@ class App {
     this.search.addEventListener('focus', draw);
     this.search.addEventListener('blur', () => this.found.className = '');
     this.search.addEventListener('keydown', (e) => {
-      if (e.key === 'Enter' && results.length) { at = (at + (e.shiftKey ? results.length - 1 : 1)) % results.length; this.go(results[at]); draw(); }
+      if (e.key === 'Enter' && results.length) { at = (at + (e.shiftKey ? results.length - 1 : 1)) % results.length; this.go(results[at]);
+          draw(); }
       if (e.key === 'Escape') { this.search.value = ''; results = []; draw(); this.search.blur(); }
     });
     document.addEventListener('keydown', (e) => {
