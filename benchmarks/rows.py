@@ -58,6 +58,7 @@ def own_code(target: Callable) -> Callable:
 
 INDUCTOR = ("inductor", 1.03)
 EAGER = ("eager", 1.03)
+EAGER_ALONE = ("eager", 1.0)
 CALL = ("aot_alloc", 1.2)
 
 
@@ -148,12 +149,35 @@ def _rms_rope():
     return norm_rotate, (torch.randn(32, 128, 64),)
 
 
-@row("sort_1M", "sort of 1M floats")
+@row("sort_1M", "sort of 1M floats", bar=("eager", 0.5))
 def _sort():
     return lambda x: torch.sort(x)[0], (torch.randn(1 << 20),)
 
 
-@row("scatter_add_1M", "scatter_add of 1M floats into 64k")
+@row("argsort_1M", "argsort of 1M floats", bar=("eager", 0.5))
+def _argsort():
+    return torch.argsort, (torch.randn(1 << 20),)
+
+
+@row("sample_topk_8x32000", "a sampling step: the 50 best of 32000, softmax, inverse of their distribution", bar=("eager", 0.6))
+def _sample_topk():
+    def sample(logits, uniform):
+        values, index = torch.topk(logits / 0.8, 50)
+        below = F.softmax(values, -1).cumsum(-1) < uniform
+        return index.gather(-1, below.sum(-1, keepdim=True).clamp(max=49))
+
+    return sample, (torch.randn(8, 32000), torch.rand(8, 1))
+
+
+@row("embed_cumsum_argmax", "embedding of 4096 tokens, running sums, argmax", bar=("eager", 0.7))
+def _embed_cumsum_argmax():
+    def run(table, tokens):
+        return F.embedding(tokens, table).cumsum(1).argmax(-1)
+
+    return run, (torch.randn(32000, 64), torch.randint(0, 32000, (16, 256)))
+
+
+@row("scatter_add_1M", "scatter_add of 1M floats into 64k", bar=EAGER_ALONE)
 def _scatter_add():
     def scatter(target, index, source):
         return target.scatter_add(0, index, source)

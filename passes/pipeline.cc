@@ -29,6 +29,7 @@ const std::vector<std::string>& DefaultPipeline() {
       "fold-constants",
       "simplify",
       "cse",
+      "library-sorts",
       "assign-layout",
       "split-reductions",
       "insert-copies",

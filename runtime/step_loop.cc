@@ -134,9 +134,14 @@ class Loop {
   }
 
   int64_t CountPieces(int64_t possible) {
-    if (possible <= 1) return 1;
+    return possible <= 1 ? 1 : std::min<int64_t>(possible, NumThreads());
+  }
+
+  library::Parallel Threads() { return {NumThreads(), host_.context, host_.parallel_for}; }
+
+  int NumThreads() {
     if (f_.num_threads == 0) f_.num_threads = std::max(1, host_.num_threads(host_.context));
-    return std::min<int64_t>(possible, f_.num_threads);
+    return static_cast<int>(f_.num_threads);
   }
 
   const int64_t* Dims(const BoundView& v) const {
@@ -207,7 +212,7 @@ class Loop {
   bool Copy(const BoundCopy& c) {
     if (IsEmptySlot(c.from)) return EmptySlot("a copy");
     StridedCopy(f_.Address(c.to), Strides(c.to), f_.Address(c.from), Strides(c.from), Dims(c.to),
-                static_cast<int>(c.to.view->dims.size()), ByteWidth(c.to.view->dtype));
+                static_cast<int>(c.to.view->dims.size()), ByteWidth(c.to.view->dtype), Threads());
     return true;
   }
 
@@ -221,7 +226,7 @@ class Loop {
     if (status.ok()) {
       const size_t operands = l.signature.operands.size();
       status = l.function->run({l.signature, {pointers, operands}, {pointers + operands, l.views.size() - operands},
-                                f_.scratch.data(), f_.library_state});
+                                f_.scratch.data(), f_.library_state, Threads()});
     }
     if (status.ok()) return true;
     kind_ = status.code();

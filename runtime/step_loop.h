@@ -11,9 +11,9 @@ namespace tenon {
 // of the caller's), and on an error none does. Call Frame::End afterwards in any case.
 RunResult RunProgram(Frame& frame, RunCounters& counters);
 
-// A copy between two strided views of the same sizes, element by element of `width` bytes; runs
-// contiguous pieces at once.
-void StridedCopy(char* to, const int64_t* to_strides, const char* from, const int64_t* from_strides,
-                 const int64_t* dims, int ndim, int64_t width);
+// A copy between two strided views of the same sizes, elements of `width` bytes. Threads share it; views that overlap are copied
+// element by element in row-major order, on one.
+void StridedCopy(char* to, const int64_t* to_strides, const char* from, const int64_t* from_strides, const int64_t* dims, int ndim,
+                 int64_t width, const library::Parallel& parallel = {});
 
 }  // namespace tenon

@@ -26,7 +26,7 @@ std::string AttributeList::ToString() const {
 
 const Function* FindFunction(std::string_view name) {
   for (absl::Span<const Function> family : {CustomCallFunctions(), FftFunctions(), LapackFunctions(), LapackLibraryFunctions(),
-                                            LinalgFunctions(), RaggedFunctions(), RandomFunctions()}) {
+                                            LinalgFunctions(), RaggedFunctions(), RandomFunctions(), SortFunctions()}) {
     for (const Function& f : family) {
       if (f.name == name) return &f;
     }

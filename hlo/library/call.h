@@ -3,7 +3,8 @@
 //
 // A Signature says everything but the data: it is made at compile time (describe.h), stored in programs and checked there by
 // Function::check, after which `run` need not look at sizes again. Arrays are row-major and dense, in the memory form of
-// literals (hlo/literal.h). Functions are thread-safe; what a run keeps between calls is in RunState.
+// literals (hlo/literal.h). Functions are thread-safe; what a run keeps between calls is in RunState. Those that are worth it share
+// their work over the threads that the call brings (parallel.h): the same bits for any number of them.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "hlo/check.h"
+#include "hlo/library/parallel.h"
 #include "hlo/shape.h"
 
 namespace tenon::library {
@@ -83,6 +85,7 @@ struct Call {
   absl::Span<void* const> results;  // overlap neither each other nor an operand
   char* scratch;                    // Function::scratch bytes, 64-byte aligned
   RunState& state;
+  Parallel parallel = {};
 };
 
 struct Function {
@@ -131,5 +134,6 @@ absl::Span<const Function> LapackLibraryFunctions();
 absl::Span<const Function> LinalgFunctions();
 absl::Span<const Function> RaggedFunctions();
 absl::Span<const Function> RandomFunctions();
+absl::Span<const Function> SortFunctions();
 
 }  // namespace tenon::library

@@ -36,6 +36,27 @@ const std::vector<Routine>& Routines() {
   return *routines;
 }
 
+// Targets of the compiler's own making (passes/expand/library_sorts.cc, aten's lowering): functions of sort.cc. All their
+// attributes are numbers; absent ones are 0.
+struct OwnCall {
+  std::string_view target, function;
+  std::vector<std::string> attributes;
+};
+const std::vector<OwnCall>& OwnCalls() {
+  static const auto* calls = new std::vector<OwnCall>{
+      {"tenon.sort", "sort", {"key", "dimension", "descending", "total", "nan_first", "positions", "hidden_key"}},
+      {"tenon.topk", "topk", {"largest"}},
+      {"tenon.searchsorted", "searchsorted", {"right"}},
+  };
+  return *calls;
+}
+const OwnCall* OwnCallOf(std::string_view target) {
+  for (const OwnCall& c : OwnCalls()) {
+    if (c.target == target) return &c;
+  }
+  return nullptr;
+}
+
 std::string TargetOf(char letter, const Routine& r) {
   return absl::StrCat("lapack_", std::string(1, letter), std::string(r.routine), "_ffi");
 }
@@ -55,10 +76,11 @@ bool IsRegistered(const Instruction& call) { return FindCustomCall(call.custom_c
 void DescribeCustomCall(const Instruction& op, Signature* s) {
   const std::string& target = op.custom_call_target();
   if (!IsRegistered(op)) {
-    const Routine* routine = RoutineOf(target);
-    TENON_CHECK(routine != nullptr, target);
-    s->function = std::string(routine->function);
-    for (const std::string& name : routine->attributes) {
+    const OwnCall* own = OwnCallOf(target);
+    const Routine* routine = own == nullptr ? RoutineOf(target) : nullptr;
+    TENON_CHECK(own != nullptr || routine != nullptr, target);
+    s->function = std::string(own != nullptr ? own->function : routine->function);
+    for (const std::string& name : own != nullptr ? own->attributes : routine->attributes) {
       if (auto value = CustomCallAttribute(op.backend_config(), name)) s->attributes.Set(name, static_cast<int64_t>(*value));
     }
     return;
@@ -130,7 +152,7 @@ bool IsLibraryCall(const Instruction& op) {
       const std::string& target = op.custom_call_target();
       if (absl::StartsWith(target, "aten.") || absl::StartsWith(target, "prims.")) return false;
       if (target == "tenon.check" || IsPointwiseCall(op)) return false;
-      return IsRegistered(op) || RoutineOf(target) != nullptr;
+      return IsRegistered(op) || OwnCallOf(target) != nullptr || RoutineOf(target) != nullptr;
     }
     default: return false;
   }
@@ -180,6 +202,7 @@ absl::StatusOr<Signature> Describe(const Instruction& op) {
 std::vector<std::string> OwnTargets() {
   std::vector<std::string> names(std::begin(kMarkers), std::end(kMarkers));
   names.emplace_back(kTopK);
+  for (const OwnCall& c : OwnCalls()) names.emplace_back(c.target);
   for (const Routine& r : Routines()) {
     for (char letter : r.letters) names.push_back(TargetOf(letter, r));
   }

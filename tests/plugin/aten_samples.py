@@ -34,6 +34,11 @@ def _scalars():
     yield aten.xlogy.Scalar_Self, 2.5, x.abs()
     yield aten.copysign.Scalar, x, -1.0
     yield aten.clamp_max.default, x, 0.5
+    edges = torch.tensor([-1.0, 0.5, 0.5, 2.0])
+    for value in (0.5, 2, -3.0):
+        for table in (edges, i.flatten().sort()[0], edges.bfloat16()):
+            yield aten.searchsorted.Scalar, table, value
+            yield aten.bucketize.Scalar, value, table
     for name in ("and", "or", "xor"):
         packet = getattr(aten, f"bitwise_{name}")
         yield packet.Scalar, i, 6

@@ -123,6 +123,26 @@ Instruction* Take(OpContext& op, Instruction* x, Instruction* index, int64_t axi
   return op.b.Make(kGather, {x, index}, std::move(attrs));
 }
 
+Instruction* TakeAlong(OpContext& op, Instruction* x, Instruction* index, int64_t axis) {
+  std::vector<int64_t> batch, sizes(Rank(x), 1);
+  for (int64_t d = 0; d < Rank(x); ++d) {
+    if (d == axis) continue;
+    batch.push_back(d);
+    x = op.b.SliceDim(x, d, 0, index->shape().dim(d));
+  }
+  Attributes attrs;
+  attrs.set(Attr::kOffsetDims, std::vector<int64_t>{});
+  attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{axis});
+  attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{axis});
+  attrs.set(Attr::kIndexVectorDim, Rank(index));
+  attrs.set(Attr::kSliceSizes, std::move(sizes));
+  if (!batch.empty()) {
+    attrs.set(Attr::kOperandBatchingDims, batch);
+    attrs.set(Attr::kStartIndicesBatchingDims, batch);
+  }
+  return op.b.Make(kGather, {x, index}, std::move(attrs));
+}
+
 Instruction* StackIndices(OpContext& op, const std::vector<Instruction*>& indices) {
   if (indices.size() == 1) return indices[0];
   std::vector<Instruction*> parts;
@@ -232,11 +252,27 @@ std::vector<Instruction*> FullIndices(OpContext& op, Instruction* index, int64_t
 
 Instruction* AtLeast1d(OpContext& op, Instruction* x) { return Rank(x) == 0 ? op.b.Reshape(x, {1}) : x; }
 
-// Scatters `source` into `x`; each of them along `axis` by the full index vectors `index`.
-Instruction* ScatterFull(OpContext& op, Instruction* x, Instruction* index, Instruction* source, std::string_view reduce) {
-  std::vector<int64_t> axes;
-  for (int64_t d = 0; d < Rank(x); ++d) axes.push_back(d);
-  return Scatter(op, x, index, source, axes, Rank(source), {}, Combiner(op, x->shape().element_type(), reduce));
+// x[.., index[.., i, ..], ..] = source along `axis`. Dims that index and x have alike are batches, which need no index.
+Instruction* ScatterFull(OpContext& op, Instruction* x, Instruction* index, int64_t axis, Instruction* source, std::string_view reduce) {
+  Computation* combine = Combiner(op, x->shape().element_type(), reduce);
+  std::vector<int64_t> all, batch;
+  for (int64_t d = 0; d < Rank(x); ++d) {
+    all.push_back(d);
+    if (d != axis && KnownEqual(x->shape().dim(d), index->shape().dim(d))) batch.push_back(d);
+  }
+  if (batch.size() + 1 < all.size())
+    return Scatter(op, x, StackIndices(op, FullIndices(op, index, axis)), source, all, Rank(source), {}, combine);
+  Attributes attrs;
+  attrs.set(Attr::kUpdateWindowDims, std::vector<int64_t>{});
+  attrs.set(Attr::kInsertedWindowDims, std::vector<int64_t>{axis});
+  attrs.set(Attr::kScatterDimsToOperandDims, std::vector<int64_t>{axis});
+  attrs.set(Attr::kIndexVectorDim, Rank(index));
+  attrs.set(Attr::kToApply, combine);
+  if (!batch.empty()) {
+    attrs.set(Attr::kInputBatchingDims, batch);
+    attrs.set(Attr::kScatterIndicesBatchingDims, batch);
+  }
+  return op.b.Make(kScatter, {x, index, source}, std::move(attrs));
 }
 
 // scatter(self, dim, index, source): with `with_self` false the old value does not count where something is written.
@@ -250,7 +286,6 @@ Lowering ScatterAlong(OpContext& op, Instruction* source, std::string_view reduc
   index = InRange(op, index, x->shape().dim(axis), {false, "RuntimeError", OutOfBounds(axis, x->shape().dim(axis))});
   source = b.Convert(AtLeast1d(op, source), math);
   for (int64_t d = 0; d < Rank(source); ++d) source = b.SliceDim(source, d, 0, index->shape().dim(d));
-  index = StackIndices(op, FullIndices(op, index, axis));
   x = b.Convert(x, math);
   const bool mean = reduce == "mean";
   if (!with_self) {
@@ -258,13 +293,13 @@ Lowering ScatterAlong(OpContext& op, Instruction* source, std::string_view reduc
                             : reduce == "amax" ? LimitConstant(op, math, true)
                             : reduce == "amin" ? LimitConstant(op, math, false)
                                                : b.ScalarConstantInt(math, 0);
-    x = ScatterFull(op, x, index, b.BroadcastTo(identity, source->shape().dims()), "");
+    x = ScatterFull(op, x, index, axis, b.BroadcastTo(identity, source->shape().dims()), "");
   }
-  Instruction* y = ScatterFull(op, x, index, source, mean ? "add" : reduce);
+  Instruction* y = ScatterFull(op, x, index, axis, source, mean ? "add" : reduce);
   if (mean) {
     Instruction* ones = b.Full(math, source->shape().dims(), 1);
     Instruction* counts = b.Full(math, x->shape().dims(), with_self ? 1 : 0);
-    counts = ScatterFull(op, counts, index, ones, "add");
+    counts = ScatterFull(op, counts, index, axis, ones, "add");
     counts = b.Binary(kMaximum, counts, op.Full(counts, 1));
     y = IsFloat(math) ? b.Binary(kDivide, y, counts) : IntegerFloorDivide(b, y, counts);
   }
@@ -299,23 +334,7 @@ Lowering LowerGather(OpContext& op) {
   if (IsEmpty(index)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t axis = op.axis(1, Rank(x));
   index = InRange(op, index, x->shape().dim(axis), {false, "RuntimeError", OutOfBounds(axis, x->shape().dim(axis))});
-  std::vector<int64_t> batch, sizes(Rank(x), 1);
-  for (int64_t d = 0; d < Rank(x); ++d) {
-    if (d == axis) continue;
-    batch.push_back(d);
-    x = b.SliceDim(x, d, 0, index->shape().dim(d));
-  }
-  Attributes attrs;
-  attrs.set(Attr::kOffsetDims, std::vector<int64_t>{});
-  attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{axis});
-  attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{axis});
-  attrs.set(Attr::kIndexVectorDim, Rank(index));
-  attrs.set(Attr::kSliceSizes, std::move(sizes));
-  if (!batch.empty()) {
-    attrs.set(Attr::kOperandBatchingDims, batch);
-    attrs.set(Attr::kStartIndicesBatchingDims, batch);
-  }
-  return Values{b.Reshape(b.Make(kGather, {x, index}, std::move(attrs)), op.result_dims())};
+  return Values{b.Reshape(TakeAlong(op, x, index, axis), op.result_dims())};
 }
 
 namespace {

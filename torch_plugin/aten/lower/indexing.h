@@ -26,6 +26,9 @@ Instruction* InRange(OpContext& op, Instruction* index, Dim size, const IndexRul
 // x[..., index, ...] along `axis`: x's dims with dim `axis` replaced by index's dims.
 Instruction* Take(OpContext& op, Instruction* x, Instruction* index, int64_t axis);
 
+// x[..., index[..., i, ...], ...]: `index`, in range, has x's rank and may be smaller in any dim (torch.gather).
+Instruction* TakeAlong(OpContext& op, Instruction* x, Instruction* index, int64_t axis);
+
 // Index tensors of equal dims stacked in a new last dim; one alone is itself.
 Instruction* StackIndices(OpContext& op, const std::vector<Instruction*>& indices);
 

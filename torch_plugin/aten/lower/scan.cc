@@ -3,17 +3,19 @@
 //
 // One long row is scanned in two passes, as blocks: the total of each block, the running total of those, then every block from
 // where it starts. The number of blocks follows from sizes alone, so any number of threads gives the same bits.
+#include "torch_plugin/aten/lower/scan.h"
+
 #include <cmath>
-#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "torch_plugin/aten/lower/reduce.h"
 
 namespace tenon::aten {
-namespace {
 
 using enum Opcode;
 using PT = PrimitiveType;
+
+namespace {
 
 constexpr int64_t kFewRows = 4;            // with more of them, rows are what threads share
 constexpr int64_t kLongScan = 128 << 10;   // elements in all that are worth a second pass
@@ -30,11 +32,9 @@ PT AccumulatorOf(PT type) {
   }
 }
 
-// The body of a scan, on slices of the dims without the scanned one: inputs' slices and carries -> outputs' slices and carries.
-using Body = std::function<Values(Builder& b, const Values& inputs, const Values& carries)>;
+}  // namespace
 
-// A scan of `inputs` along `axis`; the results are the outputs, then the last carries.
-Values Scan(OpContext& op, std::string_view name, const Values& inputs, const Values& starts, int64_t axis, const Body& body) {
+Values Scan(OpContext& op, std::string_view name, const Values& inputs, const Values& starts, int64_t axis, const ScanBody& body) {
   Builder& b = op.b;
   Builder inner(b.module()->AddComputation(std::string(name)));
   inner.set_metadata(b.metadata());
@@ -61,6 +61,8 @@ Values Scan(OpContext& op, std::string_view name, const Values& inputs, const Va
   for (size_t k = 0; k < made.size(); ++k) results.push_back(b.GetTupleElement(scan, static_cast<int64_t>(k)));
   return results;
 }
+
+namespace {
 
 DimVector Without(const Instruction* x, int64_t axis) {
   DimVector dims(x->shape().dims().begin(), x->shape().dims().end());

@@ -1,0 +1,525 @@
+// Sorting, selecting and looking up along one dimension, by keys as unsigned numbers (sort_order.h). Every result is the only one
+// that its rules allow (ties go by position), so neither the algorithm nor the number of threads can be seen in it.
+//
+//   sort          stable. Rows of more than kShort elements by a radix sort from the least significant byte, bytes that are the same
+//                 throughout left out; one long row is counted and dealt out by all threads, shorter rows are shared out whole.
+//   topk          the k first of each row. Of a row much longer than k only blocks are looked at whose best element is no worse than
+//                 the k-th best of the blocks' best.
+//   searchsorted  binary search, step by step as aten/src/ATen/native/Bucketization.cpp (so NaN ends where ATen's does).
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hlo/library/call.h"
+#include "hlo/library/sort_order.h"
+#include "hlo/numeric_types.h"
+
+namespace tenon::library {
+namespace {
+
+using PT = PrimitiveType;
+
+constexpr int64_t kShort = 128;        // elements that are sorted by comparisons
+constexpr int64_t kLong = 128 << 10;   // elements of one row that all threads share
+constexpr int64_t kPiece = 32 << 10;   // elements that are worth a thread
+constexpr int64_t kFew = 8 << 10;      // elements in all that are not worth a second thread
+constexpr int64_t kMostPieces = 64;
+constexpr int kBins = 256;
+constexpr int64_t kMostBytes = 32 << 20;  // of scratch for several rows at once
+constexpr int64_t kMostElements = (int64_t{1} << 31) - 1;
+
+// A key with its position; equal keys are in order of their positions.
+struct Item32 {
+  static Item32 Make(uint32_t code, uint32_t at) { return {uint64_t{code} << 32 | at}; }
+  uint32_t code() const { return static_cast<uint32_t>(both >> 32); }
+  uint32_t at() const { return static_cast<uint32_t>(both); }
+  bool operator<(const Item32& o) const { return both < o.both; }
+  uint64_t both;
+};
+struct Item64 {
+  static Item64 Make(uint64_t code, uint32_t at) { return {code, at}; }
+  uint64_t code() const { return key; }
+  uint32_t at() const { return static_cast<uint32_t>(position); }
+  bool operator<(const Item64& o) const { return key != o.key ? key < o.key : position < o.position; }
+  uint64_t key, position;
+};
+template <typename U>
+using ItemOf = std::conditional_t<sizeof(U) == 8, Item64, Item32>;
+template <typename U>
+using CodeFor = std::conditional_t<sizeof(U) == 8, uint64_t, uint32_t>;
+
+inline uint64_t CodeIn(uint32_t code) { return code; }
+inline uint64_t CodeIn(uint64_t code) { return code; }
+inline uint64_t CodeIn(const Item32& i) { return i.code(); }
+inline uint64_t CodeIn(const Item64& i) { return i.code(); }
+
+// f(U{}, std::integral_constant<KeyKind, kind>{}) for a key type.
+template <typename F>
+void DispatchKey(PT type, F&& f) {
+  using Unsigned = std::integral_constant<KeyKind, KeyKind::kUnsigned>;
+  using Signed = std::integral_constant<KeyKind, KeyKind::kSigned>;
+  using Float = std::integral_constant<KeyKind, KeyKind::kFloat>;
+  switch (type) {
+    case PT::kPred:
+    case PT::kU8: return f(uint8_t{}, Unsigned{});
+    case PT::kU16: return f(uint16_t{}, Unsigned{});
+    case PT::kU32: return f(uint32_t{}, Unsigned{});
+    case PT::kU64: return f(uint64_t{}, Unsigned{});
+    case PT::kS8: return f(uint8_t{}, Signed{});
+    case PT::kS16: return f(uint16_t{}, Signed{});
+    case PT::kS32: return f(uint32_t{}, Signed{});
+    case PT::kS64: return f(uint64_t{}, Signed{});
+    case PT::kF16:
+    case PT::kBF16: return f(uint16_t{}, Float{});
+    case PT::kF32: return f(uint32_t{}, Float{});
+    case PT::kF64: return f(uint64_t{}, Float{});
+    default: TENON_CHECK(false, "no key type");
+  }
+}
+
+// Stable, by the lowest `bytes` bytes of the codes. Returns where the sorted row lies: `from` or `to`. `counts`: kBins for each piece.
+template <typename T>
+T* RadixSort(T* from, T* to, int64_t n, int bytes, uint32_t* counts, const Parallel& parallel, int64_t pieces) {
+  auto first = [&](int64_t piece) { return n * piece / pieces; };
+  auto bin_of = [](const T& x, int byte) { return CodeIn(x) >> (8 * byte) & (kBins - 1); };
+  uint32_t all[8][kBins] = {};  // one piece counts all bytes at once: they stay the same whatever the order
+  if (pieces == 1) {
+    for (int64_t i = 0; i < n; ++i) {
+      for (int byte = 0; byte < bytes; ++byte) ++all[byte][bin_of(from[i], byte)];
+    }
+  }
+  for (int byte = 0; byte < bytes; ++byte) {
+    if (pieces == 1) {
+      counts = all[byte];
+    } else {
+      parallel.For(pieces, [&](int64_t p) {
+        uint32_t* count = counts + p * kBins;
+        std::fill_n(count, kBins, 0);
+        for (int64_t i = first(p); i < first(p + 1); ++i) ++count[bin_of(from[i], byte)];
+      });
+    }
+    uint32_t start = 0;
+    bool constant = false;
+    for (int bin = 0; bin < kBins; ++bin) {
+      const uint32_t before = start;
+      for (int64_t p = 0; p < pieces; ++p) start += std::exchange(counts[p * kBins + bin], start);
+      constant = constant || start - before == static_cast<uint32_t>(n);
+    }
+    if (constant) continue;
+    parallel.For(pieces, [&](int64_t p) {
+      uint32_t* next = counts + p * kBins;
+      for (int64_t i = first(p); i < first(p + 1); ++i) to[next[bin_of(from[i], byte)]++] = from[i];
+    });
+    std::swap(from, to);
+  }
+  return from;
+}
+
+template <typename T>
+T* SortAll(T* from, T* to, int64_t n, int bytes, uint32_t* counts, const Parallel& parallel, int64_t pieces) {
+  if (n > kShort) return RadixSort(from, to, n, bytes, counts, parallel, pieces);
+  std::sort(from, from + n);
+  return from;
+}
+
+// One row of an array: `n` elements, `stride` apart.
+struct Row {
+  int64_t start, n, stride;
+};
+struct Rows {
+  Rows(const Shape& s, int64_t dimension) : n(s.constant_dim(dimension)) {
+    for (int64_t d = 0; d < s.rank(); ++d) {
+      if (d > dimension) inner *= s.constant_dim(d);
+      if (d < dimension) outer *= s.constant_dim(d);
+    }
+  }
+  int64_t count() const { return n == 0 ? 0 : outer * inner; }
+  Row operator[](int64_t k) const { return {k / inner * n * inner + k % inner, n, inner}; }
+  int64_t n, inner = 1, outer = 1;
+};
+
+// Rows are shared out in this many shares, each with scratch of its own.
+int64_t Shares(int64_t rows, int64_t n, int64_t row_bytes) {
+  if (n >= kLong) return 1;
+  return std::clamp<int64_t>(kMostBytes / std::max<int64_t>(row_bytes, 1), 1, std::clamp<int64_t>(rows, 1, kMostPieces));
+}
+
+// body(share, row, parallel) for each row, rows of a share one after the other; `parallel` is what the row may use itself. Little work
+// stays on the caller's thread.
+template <typename Body>
+void ForRows(const Parallel& parallel, int64_t rows, int64_t n, int64_t shares, const Body& body) {
+  const Parallel alone;
+  const bool whole = n >= kLong;
+  (whole || rows * n < kFew ? alone : parallel).For(shares, [&](int64_t s) {
+    for (int64_t k = rows * s / shares; k < rows * (s + 1) / shares; ++k) body(s, k, whole ? parallel : alone);
+  });
+}
+
+// ---- sort ------------------------------------------------------------------------------------------------------------------
+// Results are columns that move together: those whose bit of `positions` is set hold where an element stood, the others are the
+// operands in turn, without the one that decides (`key`) if `hidden_key` is 1.
+
+int64_t AttributeOr(const Signature& s, std::string_view name) { return s.attributes.IntOr(name, 0); }
+SortOrder OrderOf(const Signature& s) {
+  return {AttributeOr(s, "descending") != 0, AttributeOr(s, "total") != 0, AttributeOr(s, "nan_first") != 0};
+}
+// The operand that stands behind operand `o` in the results; from -1, the first.
+size_t NextShown(const Signature& s, size_t o) {
+  ++o;
+  return AttributeOr(s, "hidden_key") != 0 && static_cast<int64_t>(o) == AttributeOr(s, "key") ? o + 1 : o;
+}
+bool IsPosition(const Signature& s, size_t column) { return (AttributeOr(s, "positions") >> column & 1) != 0; }
+bool IsPositionType(PT type) { return type == PT::kS32 || type == PT::kS64 || type == PT::kU32 || type == PT::kU64; }
+
+absl::Status CheckSort(const Signature& s) {
+  const int64_t positions = AttributeOr(s, "positions"), key = AttributeOr(s, "key"), dimension = AttributeOr(s, "dimension");
+  if (s.operands.empty() || s.results.empty() || s.results.size() > 48 || positions < 0 || positions >> s.results.size() != 0)
+    return Invalid(s, "wanted an operand, 1 to 48 results and positions among them");
+  if (key < 0 || key >= static_cast<int64_t>(s.operands.size())) return Invalid(s, "wanted a key among the operands");
+  const Shape& x = s.operands[static_cast<size_t>(key)];
+  if (dimension < 0 || dimension >= x.rank() || x.constant_dim(dimension) > kMostElements)
+    return Invalid(s, "wanted a dimension of at most 2^31 - 1 elements");
+  if (!IsSortKey(x.element_type())) return Invalid(s, "wanted a key of integers or floats of 16 bits and more");
+  size_t operand = NextShown(s, static_cast<size_t>(-1));
+  for (size_t c = 0; c < s.results.size(); ++c) {
+    if (!Shape::SameDims(s.results[c], x)) return Invalid(s, "wanted arrays of the same sizes");
+    if (IsPosition(s, c)) {
+      if (!IsPositionType(s.results[c].element_type())) return Invalid(s, "wanted positions in integers of 32 or 64 bits");
+      continue;
+    }
+    if (operand >= s.operands.size() || !Shape::Compatible(s.operands[operand], s.results[c]))
+      return Invalid(s, "wanted a result for each operand");
+    operand = NextShown(s, operand);
+  }
+  return operand == s.operands.size() ? absl::OkStatus() : Invalid(s, "wanted a result for each operand");
+}
+
+int64_t CountBytes(int64_t n) { return n < kLong ? 0 : kBins * kMostPieces * static_cast<int64_t>(sizeof(uint32_t)); }
+// Two rows of items, and counts.
+int64_t RowBytes(int64_t n, PT key) { return 2 * Scratch::Bytes<char>(n * (ByteWidth(key) == 8 ? 16 : 8)) + CountBytes(n); }
+
+int64_t SortScratch(const Signature& s) {
+  const Shape& x = s.operands[static_cast<size_t>(AttributeOr(s, "key"))];
+  const Rows rows(x, AttributeOr(s, "dimension"));
+  const int64_t bytes = RowBytes(rows.n, x.element_type());
+  return Shares(rows.count(), rows.n, bytes) * bytes;
+}
+
+template <typename T>
+void Take(const void* from, void* to, const Row& row, const auto& at, int64_t begin, int64_t end) {
+  const T* in = static_cast<const T*>(from) + row.start;
+  T* out = static_cast<T*>(to) + row.start;
+  for (int64_t i = begin; i < end; ++i) out[i * row.stride] = in[int64_t{at(i)} * row.stride];
+}
+struct Sixteen {
+  uint64_t a, b;
+};
+
+template <typename U, KeyKind kKind>
+class Sorter {
+  using Item = ItemOf<U>;
+  using Code = CodeFor<U>;
+
+ public:
+  Sorter(const Call& call, const Rows& rows)
+      : call_(call),
+        rows_(rows),
+        key_(static_cast<size_t>(AttributeOr(call.signature, "key"))),
+        order_(OrderOf(call.signature)),
+        infinity_(static_cast<U>(InfinityBits(call.signature.operands[key_].element_type()))),
+        row_bytes_(RowBytes(rows.n, call.signature.operands[key_].element_type())) {
+    size_t operand = NextShown(call.signature, static_cast<size_t>(-1));
+    for (size_t c = 0; c < call.signature.results.size(); ++c) {
+      const bool position = IsPosition(call.signature, c);
+      columns_.push_back(position ? kPositions : static_cast<int>(operand));
+      if (!position) operand = NextShown(call.signature, operand);
+    }
+  }
+
+  void Run() const {
+    const int64_t shares = Shares(rows_.count(), rows_.n, row_bytes_);
+    ForRows(call_.parallel, rows_.count(), rows_.n, shares, [&](int64_t share, int64_t k, const Parallel& parallel) {
+      SortRow(rows_[k], call_.scratch + share * row_bytes_, parallel);
+    });
+  }
+
+ private:
+  static constexpr int kPositions = -1;
+
+  void SortRow(const Row& row, char* scratch, const Parallel& parallel) const {
+    const int64_t n = row.n, pieces = std::clamp<int64_t>(n / kPiece, 1, std::min<int64_t>(parallel.threads, kMostPieces));
+    char* other = scratch + (row_bytes_ - CountBytes(n)) / 2;
+    uint32_t* counts = reinterpret_cast<uint32_t*>(scratch + row_bytes_ - CountBytes(n));
+    const U* keys = static_cast<const U*>(call_.operands[key_]) + row.start;
+    const bool lost = AnyLost(keys, row, parallel);
+    if (columns_ == std::vector<int>{static_cast<int>(key_)} && !lost) {  // the codes say all
+      Code *from = reinterpret_cast<Code*>(scratch), *to = reinterpret_cast<Code*>(other);
+      parallel.Pieces(n, kPiece, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) from[i] = CodeOf<kKind, U>(keys[i * row.stride], infinity_, order_);
+      });
+      const Code* sorted = SortAll(from, to, n, sizeof(U), counts, parallel, pieces);
+      Decode(sorted, 0, row, parallel);
+      return;
+    }
+    Item *from = reinterpret_cast<Item*>(scratch), *to = reinterpret_cast<Item*>(other);
+    parallel.Pieces(n, kPiece, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        from[i] = Item::Make(CodeOf<kKind, U>(keys[i * row.stride], infinity_, order_), static_cast<uint32_t>(i));
+    });
+    const Item* sorted = SortAll(from, to, n, sizeof(U), counts, parallel, pieces);
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      if (columns_[c] == static_cast<int>(key_) && !lost) Decode(sorted, c, row, parallel);
+      else Move(sorted, c, row, parallel);
+    }
+  }
+
+  bool AnyLost(const U* keys, const Row& row, const Parallel& parallel) const {
+    if (kKind != KeyKind::kFloat || order_.total) return false;
+    std::atomic<bool> any = false;
+    parallel.Pieces(row.n, kPiece, [&](int64_t begin, int64_t end) {
+      bool lost = false;
+      for (int64_t i = begin; i < end; ++i) lost |= IsLost<kKind, U>(keys[i * row.stride], infinity_, order_);
+      if (lost) any.store(true, std::memory_order_relaxed);
+    });
+    return any;
+  }
+
+  template <typename T>
+  void Decode(const T* sorted, size_t column, const Row& row, const Parallel& parallel) const {
+    U* out = static_cast<U*>(call_.results[column]) + row.start;
+    parallel.Pieces(row.n, kPiece, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[i * row.stride] = BitsOf<kKind, U>(static_cast<U>(CodeIn(sorted[i])), order_);
+    });
+  }
+
+  void Move(const Item* sorted, size_t column, const Row& row, const Parallel& parallel) const {
+    const int64_t width = ByteWidth(call_.signature.results[column].element_type());
+    void* to = call_.results[column];
+    parallel.Pieces(row.n, kPiece, [&](int64_t begin, int64_t end) {
+      if (columns_[column] == kPositions) {
+        for (int64_t i = begin; i < end; ++i) {
+          if (width == 8) static_cast<uint64_t*>(to)[row.start + i * row.stride] = sorted[i].at();
+          else static_cast<uint32_t*>(to)[row.start + i * row.stride] = sorted[i].at();
+        }
+        return;
+      }
+      const void* from = call_.operands[static_cast<size_t>(columns_[column])];
+      auto at = [&](int64_t i) { return sorted[i].at(); };
+      switch (width) {
+        case 1: return Take<uint8_t>(from, to, row, at, begin, end);
+        case 2: return Take<uint16_t>(from, to, row, at, begin, end);
+        case 4: return Take<uint32_t>(from, to, row, at, begin, end);
+        case 8: return Take<uint64_t>(from, to, row, at, begin, end);
+        case 16: return Take<Sixteen>(from, to, row, at, begin, end);
+        default: TENON_CHECK(false, "no element of this width");
+      }
+    });
+  }
+
+  const Call& call_;
+  const Rows& rows_;
+  const size_t key_;
+  const SortOrder order_;
+  const U infinity_;
+  const int64_t row_bytes_;
+  std::vector<int> columns_;  // the operand of each result, or kPositions
+};
+
+absl::Status RunSort(const Call& call) {
+  const Signature& s = call.signature;
+  const Shape& x = s.operands[static_cast<size_t>(AttributeOr(s, "key"))];
+  const Rows rows(x, AttributeOr(s, "dimension"));
+  DispatchKey(x.element_type(), [&]<typename U, KeyKind kKind>(U, std::integral_constant<KeyKind, kKind>) {
+    Sorter<U, kKind>(call, rows).Run();
+  });
+  return absl::OkStatus();
+}
+
+// ---- topk ------------------------------------------------------------------------------------------------------------------
+// (x) -> (values, positions in s32 or s64) of the k first along the last dimension, in order.
+
+absl::Status CheckTopK(const Signature& s) {
+  if (s.operands.size() != 1 || s.results.size() != 2) return Invalid(s, "wanted an array and two");
+  const Shape &x = s.operands[0], &values = s.results[0];
+  if (x.rank() == 0 || values.rank() != x.rank() || !Shape::SameDims(values, s.results[1]) || x.element_type() != values.element_type())
+    return Invalid(s, "wanted values like the operand's, and positions of the same sizes");
+  for (int64_t d = 0; d + 1 < x.rank(); ++d) {
+    if (x.constant_dim(d) != values.constant_dim(d)) return Invalid(s, "wanted values in as many rows");
+  }
+  const int64_t n = x.constant_dim(x.rank() - 1);
+  if (values.constant_dim(x.rank() - 1) > n || n > kMostElements) return Invalid(s, "wanted at most as many as there are, 2^31 - 1");
+  if (!IsSortKey(x.element_type())) return Invalid(s, "wanted integers or floats of 16 bits and more");
+  const PT at = s.results[1].element_type();
+  return at == PT::kS32 || at == PT::kS64 ? absl::OkStatus() : Invalid(s, "wanted positions in s32 or s64");
+}
+
+int64_t KOf(const Signature& s) { return s.results[0].constant_dim(s.results[0].rank() - 1); }
+
+int64_t TopKScratch(const Signature& s) {
+  const Shape& x = s.operands[0];
+  const Rows rows(x, x.rank() - 1);
+  const int64_t bytes = RowBytes(rows.n, x.element_type());
+  return Shares(rows.count(), rows.n, bytes) * bytes;
+}
+
+template <typename U, KeyKind kKind>
+class Selector {
+  using Item = ItemOf<U>;
+  using Code = CodeFor<U>;
+
+ public:
+  Selector(const Call& call, const Rows& rows) : call_(call), rows_(rows), k_(KOf(call.signature)) {
+    const PT type = call.signature.operands[0].element_type();
+    order_.descending = order_.nan_first = AttributeOr(call.signature, "largest") != 0;
+    infinity_ = static_cast<U>(InfinityBits(type));
+    row_bytes_ = RowBytes(rows.n, type);
+  }
+
+  void Run() const {
+    if (k_ == 0) return;
+    const int64_t shares = Shares(rows_.count(), rows_.n, row_bytes_);
+    ForRows(call_.parallel, rows_.count(), rows_.n, shares, [&](int64_t share, int64_t row, const Parallel& parallel) {
+      SelectRow(static_cast<const U*>(call_.operands[0]) + row * rows_.n, row, call_.scratch + share * row_bytes_, parallel);
+    });
+  }
+
+ private:
+  Code CodeAt(const U* x, int64_t i) const { return CodeOf<kKind, U>(x[i], infinity_, order_); }
+
+  void SelectRow(const U* x, int64_t row, char* scratch, const Parallel& parallel) const {
+    const int64_t n = rows_.n;
+    char* other = scratch + (row_bytes_ - CountBytes(n)) / 2;
+    Item* items = reinterpret_cast<Item*>(scratch);
+    const Item* sorted = items;
+    if (n / 16 >= 4 * k_) {
+      const int64_t m = n / 64 >= 4 * k_ ? Candidates<64>(x, items, other) : Candidates<16>(x, items, other);
+      if (m > k_) std::nth_element(items, items + k_, items + m);
+      std::sort(items, items + k_);
+    } else {
+      for (int64_t i = 0; i < n; ++i) items[i] = Item::Make(CodeAt(x, i), static_cast<uint32_t>(i));
+      uint32_t* counts = reinterpret_cast<uint32_t*>(scratch + row_bytes_ - CountBytes(n));
+      const int64_t pieces = std::clamp<int64_t>(n / kPiece, 1, std::min<int64_t>(parallel.threads, kMostPieces));
+      sorted = SortAll(items, reinterpret_cast<Item*>(other), n, sizeof(U), counts, parallel, pieces);
+    }
+    U* values = static_cast<U*>(call_.results[0]) + row * k_;
+    for (int64_t i = 0; i < k_; ++i) values[i] = x[sorted[i].at()];
+    const bool wide = call_.signature.results[1].element_type() == PT::kS64;
+    for (int64_t i = 0; i < k_; ++i) {
+      if (wide) static_cast<int64_t*>(call_.results[1])[row * k_ + i] = sorted[i].at();
+      else static_cast<uint32_t*>(call_.results[1])[row * k_ + i] = sorted[i].at();
+    }
+  }
+
+  // The elements that may be among the k first, of which there are at least k: k blocks hold one each that is as good as `bound`.
+  template <int kBlock>
+  int64_t Candidates(const U* x, Item* items, char* scratch) const {
+    const int64_t n = rows_.n, whole = n / kBlock;
+    Code* best = reinterpret_cast<Code*>(scratch);
+    Code* ranked = best + whole;
+    for (int64_t b = 0; b < whole; ++b) {
+      const U* block = x + b * kBlock;
+      U first = static_cast<U>(~U{0});
+      for (int i = 0; i < kBlock; ++i) first = std::min(first, CodeOf<kKind, U>(block[i], infinity_, order_));
+      best[b] = ranked[b] = first;
+    }
+    std::nth_element(ranked, ranked + k_ - 1, ranked + whole);
+    const Code bound = ranked[k_ - 1];
+    int64_t m = 0;
+    auto look = [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const Code code = CodeAt(x, i);
+        if (code <= bound) items[m++] = Item::Make(code, static_cast<uint32_t>(i));
+      }
+    };
+    for (int64_t b = 0; b < whole; ++b) {
+      if (best[b] <= bound) look(b * kBlock, (b + 1) * kBlock);
+    }
+    look(whole * kBlock, n);
+    return m;
+  }
+
+  const Call& call_;
+  const Rows& rows_;
+  const int64_t k_;
+  SortOrder order_;
+  U infinity_;
+  int64_t row_bytes_;
+};
+
+absl::Status RunTopK(const Call& call) {
+  const Shape& x = call.signature.operands[0];
+  const Rows rows(x, x.rank() - 1);
+  DispatchKey(x.element_type(), [&]<typename U, KeyKind kKind>(U, std::integral_constant<KeyKind, kKind>) {
+    Selector<U, kKind>(call, rows).Run();
+  });
+  return absl::OkStatus();
+}
+
+// ---- searchsorted ----------------------------------------------------------------------------------------------------------
+// (sorted, values[, sorter in s64]) -> positions in s32 or s64. Rows of `sorted` along its last dimension: one for all values, or as
+// many as `values` has. sorter: where the k-th element of the sorted row stands.
+
+bool IsSearchType(PT type) { return type == PT::kF32 || type == PT::kF64 || (IsSortKey(type) && !IsFloat(type)); }
+
+absl::Status CheckSearch(const Signature& s) {
+  if (s.operands.size() < 2 || s.operands.size() > 3 || s.results.size() != 1) return Invalid(s, "wanted two or three arrays and one");
+  const Shape &sorted = s.operands[0], &values = s.operands[1], &result = s.results[0];
+  const PT at = result.element_type();
+  if (!IsSearchType(sorted.element_type()) || sorted.element_type() != values.element_type() || (at != PT::kS32 && at != PT::kS64))
+    return Invalid(s, "wanted integers, f32 or f64, and positions in s32 or s64");
+  if (sorted.rank() == 0 || !Shape::SameDims(values, result)) return Invalid(s, "wanted rows, and a position for each value");
+  if (sorted.rank() > 1) {
+    if (values.rank() != sorted.rank()) return Invalid(s, "wanted as many rows as values have");
+    for (int64_t d = 0; d + 1 < sorted.rank(); ++d) {
+      if (sorted.constant_dim(d) != values.constant_dim(d)) return Invalid(s, "wanted as many rows as values have");
+    }
+  }
+  if (s.operands.size() == 3 && (s.operands[2].element_type() != PT::kS64 || !Shape::SameDims(s.operands[2], sorted)))
+    return Invalid(s, "wanted a sorter in s64 like the sorted array");
+  return absl::OkStatus();
+}
+
+template <typename T>
+int64_t Search(const T* row, const int64_t* sorter, int64_t n, T value, bool right) {
+  int64_t begin = 0, end = n;
+  while (begin < end) {
+    const int64_t middle = begin + (end - begin) / 2;
+    const T x = row[sorter == nullptr ? middle : std::clamp<int64_t>(sorter[middle], 0, n - 1)];
+    if (right ? !(x > value) : !(x >= value)) begin = middle + 1;
+    else end = middle;
+  }
+  return begin;
+}
+
+absl::Status RunSearch(const Call& call) {
+  const Signature& s = call.signature;
+  const int64_t n = s.operands[0].constant_dim(s.operands[0].rank() - 1), count = s.operands[1].num_elements_constant();
+  const int64_t per_row = s.operands[0].rank() == 1 ? std::max<int64_t>(count, 1) : s.operands[1].constant_dim(s.operands[1].rank() - 1);
+  const int64_t* sorter = s.operands.size() == 3 ? static_cast<const int64_t*>(call.operands[2]) : nullptr;
+  const bool right = AttributeOr(s, "right") != 0, wide = s.results[0].element_type() == PT::kS64;
+  DispatchType(s.operands[0].element_type(), [&]<typename T>(TypeTag<T>) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      const T *sorted = static_cast<const T*>(call.operands[0]), *values = static_cast<const T*>(call.operands[1]);
+      call.parallel.Pieces(count, kPiece / 4, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t row = i / per_row * n;
+          const int64_t at = Search(sorted + row, sorter == nullptr ? nullptr : sorter + row, n, values[i], right);
+          if (wide) static_cast<int64_t*>(call.results[0])[i] = at;
+          else static_cast<int32_t*>(call.results[0])[i] = static_cast<int32_t>(at);
+        }
+      });
+    }
+  });
+  return absl::OkStatus();
+}
+
+constexpr Function kFunctions[] = {{"sort", CheckSort, SortScratch, RunSort},
+                                   {"topk", CheckTopK, TopKScratch, RunTopK},
+                                   {"searchsorted", CheckSearch, nullptr, RunSearch}};
+
+}  // namespace
+
+absl::Span<const Function> SortFunctions() { return kFunctions; }
+
+}  // namespace tenon::library

@@ -1,0 +1,17 @@
+// Scans, for lowerings that walk along a dim.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "torch_plugin/aten/lower/op_context.h"
+
+namespace tenon::aten {
+
+// The body of a scan, on slices of the dims without the scanned one: inputs' slices and carries -> outputs' slices and carries.
+using ScanBody = std::function<Values(Builder& b, const Values& inputs, const Values& carries)>;
+
+// A scan of `inputs` along `axis`; the results are the outputs, then the last carries.
+Values Scan(OpContext& op, std::string_view name, const Values& inputs, const Values& starts, int64_t axis, const ScanBody& body);
+
+}  // namespace tenon::aten
