@@ -27,6 +27,7 @@ constexpr double kStreamedPerPiece = 64 << 10;  // elements that make a piece wo
 constexpr int64_t kCachedBytes = 2 << 20;  // a kernel that moves less finds its data in a cache
 constexpr double kSerialPieceNs = 20000;   // work of a serial op that is worth a thread
 constexpr int64_t kTileBlock = 16;
+constexpr int64_t kScatterBlock = 16;
 constexpr int64_t kColumnBlock = 64, kColumnChunk = 1024;
 constexpr int64_t kContractionUnroll = 8;  // sums in registers, of 16 on the smaller targets
 
@@ -83,6 +84,7 @@ class Planner {
     ChooseLanes();
     if (f_.serial != nullptr) {
       plan_.kind = PlanKind::kScatter;
+      CutScatter();
       return std::move(plan_);
     }
     if (HasContraction()) {
@@ -226,6 +228,38 @@ class Planner {
     }
     plan_.lanes = static_cast<int>(lanes);
     plan_.masked_tail = target_.vector_bytes == 64;
+  }
+
+  // The cut dim becomes a loop of its own: the last one in blocks if it is the fastest, else the first.
+  void CutScatter() {
+    const std::optional<int64_t> cut = ChooseCut(*f_.serial);
+    if (!cut) return;
+    std::vector<PlanLoop> loops;
+    for (const PlanLoop& l : plan_.loops) {
+      const auto at = absl::c_find(l.dims, *cut);
+      if (at == l.dims.end()) {
+        loops.push_back(l);
+        continue;
+      }
+      auto push = [&](std::vector<int64_t> dims) {
+        if (dims.empty()) return;
+        PlanLoop part{std::move(dims), 1, l.reduced};
+        for (int64_t d : part.dims) part.extent *= f_.dims[static_cast<size_t>(d)];
+        loops.push_back(std::move(part));
+      };
+      push({l.dims.begin(), at});
+      push({*cut});
+      push({at + 1, l.dims.end()});
+    }
+    plan_.loops = std::move(loops);
+    if (plan_.loops.back().dims[0] == *cut) {
+      plan_.block = kScatterBlock;
+    } else {
+      const auto at = absl::c_find_if(plan_.loops, [&](const PlanLoop& l) { return l.dims[0] == *cut; });
+      std::rotate(plan_.loops.begin(), at, at + 1);
+      plan_.split = 1;
+    }
+    ChooseLanes();
   }
 
   int BodyCost() const {
@@ -439,6 +473,9 @@ class Planner {
   absl::flat_hash_map<const Instruction*, int64_t> pass_;
 };
 
+constexpr int64_t kWorthPieces = 32 << 10;  // elements copied and updated
+constexpr int64_t kWideWindow = 32;         // elements of a window that are worth finding it again in each piece
+
 // Bytes of a parameter that are read: what slices and gathers take of it, all of it for other
 // users.
 int64_t TouchedBytes(const Instruction& parameter) {
@@ -455,6 +492,49 @@ int64_t TouchedBytes(const Instruction& parameter) {
 }
 
 }  // namespace
+
+ScatterDim ScatterDimOf(const Instruction& scatter, int64_t d) {
+  const std::vector<int64_t> batching = scatter.int_list(Attr::kInputBatchingDims), inserted = scatter.int_list(Attr::kInsertedWindowDims);
+  if (absl::c_linear_search(batching, d)) return ScatterDim::kBatch;
+  const bool indexed = absl::c_linear_search(scatter.int_list(Attr::kScatterDimsToOperandDims), d);
+  if (absl::c_linear_search(inserted, d)) return indexed ? ScatterDim::kIndexed : ScatterDim::kTied;
+  if (indexed) return ScatterDim::kTied;
+  size_t window = 0;  // which of the updates' window dims walks it
+  for (int64_t k = 0; k < d; ++k) window += !absl::c_linear_search(batching, k) && !absl::c_linear_search(inserted, k);
+  const Shape& updates = scatter.operand(scatter.operand_count() - 1)->shape();
+  const bool whole = KnownEqual(updates.dim(scatter.int_list(Attr::kUpdateWindowDims)[window]), scatter.operand(0)->shape().dim(d));
+  return whole ? ScatterDim::kWindow : ScatterDim::kTied;
+}
+
+std::optional<int64_t> ChooseCut(const Instruction& scatter) {
+  const Shape &x = scatter.operand(0)->shape(), &updates = scatter.operand(scatter.operand_count() - 1)->shape();
+  if (!x.is_static() || !updates.is_static()) return std::nullopt;
+  const int64_t elements = x.num_elements().constant(), updated = updates.num_elements().constant();
+  if (elements == 0 || elements + updated < kWorthPieces) return std::nullopt;
+  int64_t window = 1;
+  for (int64_t d : scatter.int_list(Attr::kUpdateWindowDims)) window *= updates.constant_dim(d);
+  std::optional<int64_t> best[3];  // the longest dim of each sort
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    const ScatterDim sort = ScatterDimOf(scatter, d);
+    if (sort == ScatterDim::kTied) continue;
+    std::optional<int64_t>& of = best[static_cast<int>(sort)];
+    if (!of || x.constant_dim(d) > x.constant_dim(*of)) of = d;
+  }
+  const auto [windowed, batch, indexed] = best;
+  auto length = [&](std::optional<int64_t> d) { return d ? x.constant_dim(*d) : 0; };
+  if (length(batch) >= 8) return batch;
+  if (length(windowed) >= kWideWindow) return windowed;
+  if (length(batch) >= 2) return batch;
+  // Each piece asks every update where it goes: worth it if that is little of the work.
+  const bool little = window >= kWideWindow || updated / std::max<int64_t>(window, 1) <= elements / 8;
+  return little && length(indexed) >= 2 ? indexed : std::nullopt;
+}
+
+std::optional<int64_t> CutDim(const KernelPlan& plan) {
+  if (plan.loops.empty() || plan.split + (plan.block > 0 ? 1 : 0) != 1) return std::nullopt;
+  const PlanLoop& loop = plan.block > 0 ? plan.loops.back() : plan.loops.front();
+  return loop.dims.size() == 1 ? std::optional<int64_t>(loop.dims[0]) : std::nullopt;
+}
 
 absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& target) {
   KernelPlan plan;
@@ -523,9 +603,13 @@ absl::Status CheckSerial(const FusedKernel& f, const KernelPlan& plan) {
       }
       return absl::OkStatus();
     }
-    default:
-      if (plan.split > 0 || plan.block > 0) return bad("a scatter in pieces");
+    default: {
+      if (plan.split == 0 && plan.block == 0) return absl::OkStatus();
+      const std::optional<int64_t> cut = CutDim(plan);
+      if (!cut || (plan.split == 1 && loops < 2)) return bad("a scatter in pieces of more than one dim");
+      if (ScatterDimOf(*f.serial, *cut) == ScatterDim::kTied) return bad("a scatter in pieces of a dim that they cannot share");
       return absl::OkStatus();
+    }
   }
 }
 
@@ -647,10 +731,12 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
   }
   for (const Instruction* r : f.roots)
     w.bytes += r->shape().is_array() ? r->shape().byte_size().constant_or(0) : 0;
-  const int64_t n = elements.constant_or(0);
+  int64_t n = elements.constant_or(0);
   w.flops = n * flops;
-  if (f.serial != nullptr && f.serial->opcode() == Opcode::kScatter)
+  if (f.serial != nullptr && f.serial->opcode() == Opcode::kScatter) {
     cost += 8;  // one after the other
+    if (n > 0) n += f.serial->operand(f.serial->operand_count() - 1)->shape().num_elements().constant_or(0);
+  }
   const double bytes_per_ns = w.bytes > kCachedBytes ? 12 : 40;
   w.nanoseconds = static_cast<double>(n) * cost * 0.3 / plan.lanes +
                   static_cast<double>(w.bytes) / bytes_per_ns;

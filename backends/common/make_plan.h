@@ -2,6 +2,8 @@
 // (no search).
 #pragma once
 
+#include <optional>
+
 #include "absl/status/statusor.h"
 #include "backends/common/fused_kernel.h"
 #include "backends/common/kernel_plan.h"
@@ -31,6 +33,15 @@ struct SortColumns {
   int64_t bytes = 0;
 };
 SortColumns SortScratch(const FusedKernel& fused);
+
+// What a dim of a scatter's operand is to its updates: walked from end to end by their windows or batches, found by an index, or
+// something that pieces cannot share (windows that begin at an index, or that are shorter than the dim).
+enum class ScatterDim : uint8_t { kWindow, kBatch, kIndexed, kTied };
+ScatterDim ScatterDimOf(const Instruction& scatter, int64_t d);
+// The dim of its operand that pieces of a scatter share, if they should.
+std::optional<int64_t> ChooseCut(const Instruction& scatter);
+// As the plan says it: the first loop, which is the outer range, or the last one, in blocks.
+std::optional<int64_t> CutDim(const KernelPlan& plan);
 
 struct WorkEstimate {
   int64_t bytes = 0, flops = 0;  // whole kernel; 0 if sizes are symbolic

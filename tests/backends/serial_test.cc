@@ -267,6 +267,74 @@ $0ENTRY e {
   }
 }
 
+// Scatters that pieces share: each dim of the operand that may be cut, updates outside of it, an order-dependent combiner.
+TEST(Scatter, PiecesSeeTheirUpdatesInOrder) {
+  struct Case {
+    const char *x, *i, *u, *attributes, *plan;
+    double high;  // of indices, a little above the indexed dim
+  };
+  const Case cases[] = {
+      {"50,700", "90", "90,700", "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1",
+       "loops=[0:50 1:700] split=0 block=16", 52},
+      {"700,50", "90", "700,90", "update_window_dims={0}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, index_vector_dim=1",
+       "loops=[0:700 1:50] split=1 block=0", 52},
+      {"6,90,70", "40", "6,40,70",
+       "update_window_dims={0,2}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, index_vector_dim=1",
+       "split=0 block=16", 92},
+      {"12,3000", "12,400", "12,400",
+       "update_window_dims={}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, input_batching_dims={0}, "
+       "scatter_indices_batching_dims={0}, index_vector_dim=2",
+       "loops=[0:12 1:3000] split=1 block=0", 3001},
+      {"5000,10", "300", "300,10", "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1",
+       "loops=[0:5000 1:10] split=1 block=0", 30},
+      {"40000", "3000", "3000", "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1",
+       "loops=[0:40000] split=0 block=16", 40},
+      {"40000", "30000", "30000", "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1",
+       "loops=[0:40000] split=0 block=0", 40},
+      {"90,50,20", "30", "30,4,20",
+       "update_window_dims={1,2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={1}, index_vector_dim=1",
+       "split=0 block=0", 50},
+  };
+  for (const Case& c : cases) {
+    const std::string text = absl::Substitute(R"(HloModule m
+$0ENTRY e {
+  x = s32[$1] parameter(0)
+  i = s64[$2] parameter(1)
+  u = s32[$3] parameter(2)
+  ROOT r = s32[$1] scatter(x, i, u), $4, to_apply=mix
+})",
+                                              kMix, c.x, c.i, c.u, c.attributes);
+    Built b = Build(text);
+    ASSERT_NE(b.module, nullptr);
+    const auto kernel = PlanCpuKernel(b.request, *MakeCpuTarget(""), true);
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    EXPECT_NE((*kernel)->info().plan_text.find(c.plan), std::string::npos) << (*kernel)->info().plan_text << "\n" << text;
+    for (uint64_t seed = 0; seed < 3; ++seed) ExpectEvaluators(text, {.low = -2, .high = c.high}, seed);
+  }
+}
+
+// Two operands at once, and one whose memory is the result's.
+TEST(Scatter, PiecesOfSeveralOperands) {
+  ExpectEvaluators(R"(HloModule m
+both { a = f32[] parameter(0)
+ b = s32[] parameter(1)
+ c = f32[] parameter(2)
+ d = s32[] parameter(3)
+ later = pred[] compare(d, b), direction=GT
+ x = f32[] select(later, c, a)
+ y = s32[] select(later, d, b)
+ ROOT t = (f32[], s32[]) tuple(x, y) }
+ENTRY e {
+  x = f32[60,640] parameter(0)
+  y = s32[60,640] parameter(1)
+  i = s32[80] parameter(2)
+  u = f32[80,640] parameter(3)
+  v = s32[80,640] parameter(4)
+  ROOT r = (f32[60,640], s32[60,640]) scatter(x, y, i, u, v), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=both
+})",
+                   {.low = -1, .high = 61}, 1);
+}
+
 TEST(RandomScan, EqualsEvaluator) {
   for (uint64_t seed = 0; seed < 24; ++seed) {
     Random random(seed + 400);
@@ -319,6 +387,25 @@ ENTRY e {
       "scratch=896",
       &b.module->dims());
   EXPECT_TRUE(KernelRunner::Make(b.request, {.plan = *plan}).ok());
+}
+
+TEST(SerialPlans, ScattersAreNotCutAcrossTheirWindows) {
+  Built b = Build(absl::StrCat("HloModule m\n", kMix, R"(ENTRY e {
+  x = s32[8,300,20] parameter(0)
+  i = s32[9] parameter(1)
+  u = s32[9,4,20] parameter(2)
+  ROOT r = s32[8,300,20] scatter(x, i, u), update_window_dims={1,2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={1}, index_vector_dim=1, to_apply=mix
+})"));
+  auto made = [&](const char* text) {
+    absl::StatusOr<KernelPlan> plan = ParseKernelPlan(text, &b.module->dims());
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return KernelRunner::Make(b.request, {.plan = *plan}).status();
+  };
+  const char* rest = " tile=-1 lanes=1 unroll=1 tail=scalar phases=[] scratch=0";
+  EXPECT_TRUE(made(absl::StrCat("scatter loops=[0:8 1:300 2:20] split=0 block=16", rest).c_str()).ok());
+  for (const char* text : {"scatter loops=[1:300 0:8 2:20] split=1 block=0", "scatter loops=[0:8 1:300 2:20] split=1 block=0",
+                           "scatter loops=[0:8 2:20 1:300] split=0 block=16", "scatter loops=[0:8 1:300 2:20] split=1 block=16"})
+    EXPECT_EQ(made(absl::StrCat(text, rest).c_str()).code(), absl::StatusCode::kInvalidArgument) << text;
 }
 
 TEST(SerialPlans, RegionsThatCallOthersAreToldApart) {
