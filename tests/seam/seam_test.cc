@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -19,17 +18,18 @@
 #include <new>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/tenon_c.h"
 
 namespace {
 
-// ---- the allocation that fails; of whichever thread, since a compile has threads of its own
+// ---- the allocation that fails, of the thread that calls; a compile's own threads are LLVM's
 
-std::atomic<bool> armed{false};
-std::atomic<int64_t> allocations{0}, fails_at{0}, failed{0};
-std::atomic<bool> and_all_later{false};
+thread_local bool armed = false;
+int64_t allocations = 0, fails_at = 0;
+bool and_all_later = false;
 
 struct Code {
   uintptr_t begin = 0, end = 0;
@@ -97,12 +97,10 @@ bool InsideForeignCode() {
 }
 
 bool Fails() {
-  if (!armed.load(std::memory_order_relaxed)) return false;
-  const int64_t number = ++allocations, at = fails_at.load(std::memory_order_relaxed);
-  if (number < at || (number > at && !and_all_later.load(std::memory_order_relaxed))) return false;
-  if (InsideForeignCode()) return false;
-  ++failed;
-  return true;
+  if (!armed) return false;
+  const int64_t number = ++allocations;
+  if (number < fails_at || (number > fails_at && !and_all_later)) return false;
+  return !InsideForeignCode();
 }
 
 // A table whose first allocation fails in a function that it is inlined into, so that no frame tells, frees the constant that stands
@@ -161,7 +159,7 @@ TenonTensor HandleOf(HostTensor* t, int32_t dtype) {
 // The host is the framework's, whose own allocations do not fail here.
 class Disarmed {
  public:
-  Disarmed() : before_(armed.exchange(false)) {}
+  Disarmed() : before_(std::exchange(armed, false)) {}
   ~Disarmed() { armed = before_; }
 
  private:
@@ -283,7 +281,7 @@ void EachAllocationFails(const char* name, const Entry& entry, int64_t dense = 1
   for (const bool later : {false, true}) {
     int64_t errors = 0, tried = 0;
     for (int64_t n = 1;; n += n < dense ? 1 : n / 20) {
-      allocations = 0, failed = 0, fails_at = n, and_all_later = later;
+      allocations = 0, fails_at = n, and_all_later = later;
       armed = true;
       const Outcome outcome = entry();
       armed = false;
