@@ -91,7 +91,8 @@ bool ReplaceSort(Instruction* op) {
   Builder b(op->parent());
   b.set_metadata(op->metadata());
   const library::SortOrder& order = plain->order;
-  std::string config = absl::StrCat("{\"key\":", key, ",\"dimension\":", dimension, ",\"descending\":", order.descending ? 1 : 0, ",\"total\":",
+  std::string config = absl::StrCat("{\"key\":", key, ",\"dimension\":", dimension, ",\"descending\":", order.descending ? 1 : 0,
+                                    ",\"total\":",
                                     order.total ? 1 : 0, ",\"nan_first\":", order.nan_first ? 1 : 0, ",\"positions\":", positions,
                                     ",\"hidden_key\":", IsUsed(*op, plain->key) ? 0 : 1, "}");
   Instruction* call = b.CustomCall("tenon.sort", results.size() == 1 ? results[0] : Shape::Tuple(results), operands, std::move(config));
@@ -107,7 +108,8 @@ bool ReplaceTopK(Instruction* op) {
   if (!op->operand(0)->shape().is_static() || !OnlyElementsUsed(*op)) return false;
   Builder b(op->parent());
   b.set_metadata(op->metadata());
-  Instruction* call = b.CustomCall("tenon.topk", Shape::Tuple({Plain(op->shape().element(0)), Plain(op->shape().element(1))}), {op->operand(0)},
+  Instruction* call = b.CustomCall("tenon.topk", Shape::Tuple({Plain(op->shape().element(0)), Plain(op->shape().element(1))}),
+                                    {op->operand(0)},
                                    absl::StrCat("{\"largest\":", op->attrs().get<bool>(Attr::kLargest) ? 1 : 0, "}"));
   if (!Callable(call)) {
     op->parent()->Remove(call);

@@ -117,12 +117,14 @@ TEST(LibrarySorts, AreTheEvaluators) {
 
 TEST(LibrarySorts, TopKIsTheEvaluators) {
   const std::vector<std::string> types = {"f32", "f64", "f16", "bf16", "s8", "u8", "s32", "u64"};
-  const std::vector<std::pair<int64_t, int64_t>> sizes = {{1, 1}, {8, 2}, {100, 100}, {129, 1}, {500, 7}, {3000, 10}, {3000, 40}, {3000, 700}};
+  const std::vector<std::pair<int64_t, int64_t>> sizes = {{1, 1}, {8, 2}, {100, 100}, {129, 1}, {500, 7}, {3000, 10}, {3000, 40},
+                                                          {3000, 700}};
   for (uint64_t seed = 0; seed < 48; ++seed) {
     const std::string& type = types[seed % types.size()];
     const auto [n, k] = sizes[(seed / 3) % sizes.size()];
     const HloCase values = {.specials = seed % 2 == 0, .has_range = true, .low = -100, .high = seed % 5 == 0 ? -99 : 100};
-    ExpectDefinition(absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[5,", n, "] parameter(0)\n ROOT t = (", type, "[5,", k, "], s32[5,", k,
+    ExpectDefinition(absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[5,", n, "] parameter(0)\n ROOT t = (", type, "[5,",
+                                  k, "], s32[5,", k,
                                   "]) topk(x), k=", k, ", largest=", seed % 4 < 2 ? "true" : "false", "\n}\n"),
                      "tenon.topk", 1, values, seed);
   }
@@ -166,7 +168,8 @@ TEST(LibrarySorts, ThreadsLeaveNoTrace) {
       for (const bool descending : {false, true}) {
         library::Signature s{"sort", {}, {x}, {x, at}};
         for (const auto& [name, value] : std::vector<std::pair<const char*, int64_t>>{
-                 {"key", 0}, {"dimension", x.rank() - 1}, {"descending", descending}, {"nan_first", descending}, {"total", 0}, {"positions", 2},
+                 {"key", 0}, {"dimension", x.rank() - 1}, {"descending", descending}, {"nan_first", descending}, {"total", 0},
+                 {"positions", 2},
                  {"hidden_key", 0}})
           s.attributes.Set(name, value);
         Literal want(at);
@@ -199,7 +202,8 @@ TEST(LibrarySorts, ThreadsLeaveNoTrace) {
 }
 
 TEST(LibrarySorts, TopKThreadsLeaveNoTrace) {
-  for (const auto& [dims, k] : std::vector<std::pair<std::vector<int64_t>, int64_t>>{{{9, 20'000}, 50}, {{150'000}, 90'000}, {{150'000}, 20}}) {
+  for (const auto& [dims, k] : std::vector<std::pair<std::vector<int64_t>, int64_t>>{{{9, 20'000}, 50}, {{150'000}, 90'000},
+                                                                                        {{150'000}, 20}}) {
     std::vector<int64_t> few = dims;
     few.back() = k;
     const Shape x = Array(PT::kF32, dims);

@@ -23,7 +23,8 @@ struct Copied {
 };
 
 // Strides of a dense array whose dims lie in a random order, some reversed, with gaps; `repeats`: some strides are 0.
-void Lay(std::mt19937_64& random, const std::vector<int64_t>& dims, bool repeats, std::vector<int64_t>* strides, int64_t* start, int64_t* size) {
+void Lay(std::mt19937_64& random, const std::vector<int64_t>& dims, bool repeats, std::vector<int64_t>* strides, int64_t* start,
+         int64_t* size) {
   std::vector<size_t> order(dims.size());
   std::iota(order.begin(), order.end(), 0);
   if (random() % 3 != 0) std::shuffle(order.begin(), order.end(), random);
@@ -80,7 +81,8 @@ TEST(StridedCopy, IsOneElementAfterTheOther) {
     const Copied c = RandomCopy(seed);
     for (const int64_t width : {1, 2, 4, 8, 16}) {
       if (width != 4 && seed % 5 != static_cast<uint64_t>(width) % 5) continue;
-      std::vector<char> from(static_cast<size_t>(std::max<int64_t>(c.from_size, 1) * width)), want(static_cast<size_t>(std::max<int64_t>(c.to_size, 1) * width), 'x');
+      std::vector<char> from(static_cast<size_t>(std::max<int64_t>(c.from_size, 1) * width));
+      std::vector<char> want(static_cast<size_t>(std::max<int64_t>(c.to_size, 1) * width), 'x');
       std::mt19937_64 random(seed);
       for (char& b : from) b = static_cast<char>(random());
       const std::vector<char> before = want;
@@ -102,7 +104,8 @@ TEST(StridedCopy, OfOverlappingViewsGoesInOrder) {
   want = x;
   const int64_t n = (1 << 17) - 1, to_stride = 1, from_stride = 2;
   for (int64_t k = 0; k < n; ++k) want[static_cast<size_t>(1 + k)] = want[static_cast<size_t>(2 * k)];
-  StridedCopy(reinterpret_cast<char*>(x.data() + 1), &to_stride, reinterpret_cast<char*>(x.data()), &from_stride, &n, 1, 4, {3, nullptr, OnThreads});
+  StridedCopy(reinterpret_cast<char*>(x.data() + 1), &to_stride, reinterpret_cast<char*>(x.data()), &from_stride, &n, 1, 4,
+              {3, nullptr, OnThreads});
   EXPECT_TRUE(x == want);
 }
 
