@@ -23,6 +23,7 @@ constexpr int64_t kFlatBlock = 1024;            // elements per unit of a one-di
 constexpr int64_t kMaxKeptBytes = 128 << 10;    // row scratch: stays in L2
 constexpr int kKeepCost = 12;                   // recomputing costs more instructions than a load
 constexpr int kUnrollCost = 300;                // bodies above it are not unrolled
+constexpr int kWideStepCost = 40;               // below it a step that ends in f64 is a long one
 constexpr double kStreamedPerPiece = 64 << 10;  // elements that make a piece worth a thread
 constexpr int64_t kCachedBytes = 2 << 20;  // a kernel that moves less finds its data in a cache
 constexpr double kSerialPieceNs = 20000;   // work of a serial op that is worth a thread
@@ -69,7 +70,7 @@ int64_t ColumnScratch(const FusedKernel& f, const KernelPlan& plan) {
     for (int64_t k = 0; k < r->operand_count() / 2; ++k) {
       bytes += kColumnChunk * std::max(1, RegisterBytes(r->operand(k)->shape().element_type()));
     }
-    if (stretches && HasWideTotal(*r)) bytes += kColumnChunk * RegisterBytes(PrimitiveType::kF64);
+    if (AddsEachStep(*r, false) || (stretches && HasWideTotal(*r))) bytes += kColumnChunk * RegisterBytes(PrimitiveType::kF64);
   }
   return bytes;
 }
@@ -99,6 +100,8 @@ class Planner {
                      : cost < 80                     ? 4
                      : cost < kUnrollCost            ? 2
                                                      : 1;
+      const bool each_step = absl::c_any_of(f_.reduces, [](const Instruction* r) { return AddsEachStep(*r, true); });
+      if (plan_.kind == PlanKind::kRow && each_step && cost < kWideStepCost) plan_.unroll = 8;
       while (plan_.kind == PlanKind::kRow && plan_.unroll > 1 &&
              VectorExtentBelow(plan_.unroll * plan_.lanes))
         plan_.unroll /= 2;
@@ -210,11 +213,18 @@ class Planner {
     }
   }
 
+  // f32 converted to f64 to be summed, and for nothing else: such a vector is two registers, and what is before it keeps full lanes.
+  static bool IsWidenedForSums(const Instruction& op) {
+    return op.opcode() == Opcode::kConvert && op.shape().element_type() == PrimitiveType::kF64 &&
+           op.operand(0)->shape().element_type() == PrimitiveType::kF32 && !op.users().empty() &&
+           absl::c_all_of(op.users(), [](const Instruction* u) { return HasWideTotal(*u); });
+  }
+
   void ChooseLanes() {
     if (OnScalars(f_)) return;
     int bytes = 0;
     for (const Instruction* op : f_.order) {
-      if (!IsFullShaped(*op) || op->shape().element_type() == PrimitiveType::kPred) continue;
+      if (!IsFullShaped(*op) || op->shape().element_type() == PrimitiveType::kPred || IsWidenedForSums(*op)) continue;
       bytes = std::max(bytes, RegisterBytes(op->shape().element_type()));
     }
     if (bytes == 0) bytes = 4;

@@ -2,24 +2,48 @@
 
 #include <algorithm>
 
+#include "passes/wide_sum.h"
+
 namespace tenon {
 namespace {
 
 // Additions in a row of one partial result. Columns have one partial result each, rows one per lane and copy, whose errors average.
-constexpr int64_t kRowChain = 64, kColumnChain = 16;
+constexpr int64_t kRowChain = 64, kWideRowChain = 16, kColumnChain = 16;
+
+bool IsSquare(const Instruction& op) { return op.opcode() == Opcode::kMultiply && op.operand(0) == op.operand(1); }
 
 }  // namespace
 
 bool HasWideTotal(const Instruction& reduce) {
-  if (reduce.operand_count() != 2 || CombineOf(reduce) != Combine::kIdentity || CombineOpcode(reduce) != Opcode::kAdd) return false;
+  if (reduce.opcode() != Opcode::kReduce || reduce.operand_count() != 2 || !reduce.shape().is_array()) return false;
+  if (CombineOf(reduce) != Combine::kIdentity || CombineOpcode(reduce) != Opcode::kAdd) return false;
   const PrimitiveType type = reduce.shape().element_type();
   return type == PrimitiveType::kF32 || type == PrimitiveType::kF64;
 }
 
+std::vector<const Instruction*> WideUsesOf(const Instruction& reduce) {
+  std::vector<const Instruction*> uses;
+  for (const Instruction* user : reduce.users()) {
+    if (IsWideUse(*user)) uses.push_back(user);
+  }
+  return uses;
+}
+
+bool AddsEachStep(const Instruction& reduce, bool row) {
+  return !WideUsesOf(reduce).empty() && !(row && IsSquare(*reduce.operand(0)));
+}
+
 std::optional<Stretch> StretchOf(const FusedKernel& fused, const KernelPlan& plan) {
-  if (std::none_of(fused.reduces.begin(), fused.reduces.end(), [](const Instruction* r) { return HasWideTotal(*r); })) return std::nullopt;
   const bool row = plan.kind == PlanKind::kRow;
-  const int64_t wanted = (row ? kRowChain * plan.lanes : kColumnChain) * plan.unroll;
+  bool any = false, wide = false;
+  for (const Instruction* r : fused.reduces) {
+    if (!HasWideTotal(*r) || AddsEachStep(*r, row)) continue;
+    any = true;
+    wide = wide || !WideUsesOf(*r).empty();
+  }
+  if (!any) return std::nullopt;
+  const int64_t chain = !row ? kColumnChain : plan.lanes * (wide ? kWideRowChain : kRowChain);
+  const int64_t wanted = chain * plan.unroll;
   int64_t inside = 1;  // iterations of the loops inside of the one looked at
   for (size_t i = plan.loops.size(); i-- > 0;) {
     if (!plan.loops[i].reduced) continue;

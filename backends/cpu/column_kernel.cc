@@ -82,8 +82,12 @@ class ColumnKernel {
 
   struct Accumulator {
     const Instruction* reduce;
+    std::vector<const Instruction*> wide_uses;
     std::vector<KernelEmitter::InMemory> rows;  // per component
-    std::optional<KernelEmitter::InMemory> wide;  // totals of a long sum, in f64 (wide_sums.h)
+    // Totals in f64 of a long sum, to which each stretch is added, or of one with wide uses, to which each step is (wide_sums.h).
+    std::optional<KernelEmitter::InMemory> wide;
+
+    bool in_stretches() const { return wide.has_value() && wide_uses.empty(); }
   };
 
   // A row of a chunk's columns, indexed by the column itself.
@@ -95,13 +99,13 @@ class ColumnKernel {
   }
 
   Accumulator Start(const Instruction* reduce) {
-    Accumulator a{reduce};
+    Accumulator a{reduce, WideUsesOf(*reduce)};
     for (int64_t k = 0; k < reduce->operand_count() / 2; ++k) {
       a.rows.push_back(ScratchRow(reduce->operand(k)->shape().element_type()));
     }
-    if (stretch_.has_value() && HasWideTotal(*reduce)) a.wide = ScratchRow(PrimitiveType::kF64);
+    if (!a.wide_uses.empty() || (stretch_.has_value() && HasWideTotal(*reduce))) a.wide = ScratchRow(PrimitiveType::kF64);
     Columns([&] {
-      for (size_t k = 0; k < a.rows.size(); ++k)
+      for (size_t k = 0; k < a.rows.size() && a.wide_uses.empty(); ++k)
         Store(a.rows[k], {.v = {e_.PartialStart(*reduce, static_cast<int>(k))}});
       if (a.wide) Store(*a.wide, {.v = {b().CreateFPExt(e_.PartialStart(*reduce, 0), b().getDoubleTy())}});
     });
@@ -124,14 +128,13 @@ class ColumnKernel {
       });
     };
     if (accumulators.empty() && phase.roots.empty()) return;
-    const bool wide = std::any_of(accumulators.begin(), accumulators.end(), [](const Accumulator& a) { return a.wide.has_value(); });
-    if (!wide) {
+    if (std::none_of(accumulators.begin(), accumulators.end(), [](const Accumulator& a) { return a.in_stretches(); })) {
       ForLoops(e_, plan_, iteration_.vars, first_reduced_, inner,
                [&] { Rows(e_.I64(0), e_.EmitDim(plan_.loops[inner].extent), rows); });
     } else {
       Stretches(rows, [&] {
         for (Accumulator& a : accumulators) {
-          if (a.wide) AddToTotals(a);
+          if (a.in_stretches()) AddToTotals(a);
         }
       });
     }
@@ -194,12 +197,14 @@ class ColumnKernel {
   // The rows of one step among themselves as a tree, then onto the accumulator row.
   void Accumulate(Accumulator& a) {
     const Instruction& reduce = *a.reduce;
+    const bool wide = !a.wide_uses.empty();
     std::vector<Val> values, old;
     for (size_t k = 0; k < a.rows.size(); ++k) {
       const Instruction* operand = reduce.operand(static_cast<int64_t>(k));
       values.push_back(e_.Eval(operand, iteration_.IndexOf(e_.space(), f_, operand->shape())));
     }
-    for (const KernelEmitter::InMemory& row : a.rows) old.push_back(e_.LoadRaw(row));
+    const std::vector<KernelEmitter::InMemory> rows = wide ? std::vector<KernelEmitter::InMemory>{*a.wide} : a.rows;
+    for (const KernelEmitter::InMemory& row : rows) old.push_back(e_.LoadRaw(row));
     std::vector<std::vector<Value*>> parts;
     for (int c = 0; c < e_.mode().copies; ++c) {
       parts.emplace_back();
@@ -216,21 +221,34 @@ class ColumnKernel {
     }
     std::vector<Value*> accumulated;
     for (const Val& v : old) accumulated.push_back(v.v[0]);
-    accumulated = merge(accumulated, parts[0]);
-    for (size_t k = 0; k < a.rows.size(); ++k)
-      Store(a.rows[k], {.v = {accumulated[k]}, .level = e_.innermost()});
+    if (wide) {
+      Value* total = accumulated[0];
+      accumulated[0] = b().CreateFAdd(total, b().CreateFPExt(parts[0][0], total->getType()));
+    } else {
+      accumulated = merge(accumulated, parts[0]);
+    }
+    for (size_t k = 0; k < rows.size(); ++k) Store(rows[k], {.v = {accumulated[k]}, .level = e_.innermost()});
+  }
+
+  // The init value onto the totals, which are rounded once. Wide uses are without that.
+  void FinishWide(Accumulator& a) {
+    Columns([&] {
+      const Val init = e_.Eval(a.reduce->operand(1), {});
+      Value *start = e_.Splat(init.v[0], init.level), *total = e_.LoadRaw(*a.wide).v[0];
+      total = b().CreateFAdd(b().CreateFPExt(start, total->getType()), total);
+      Store(*a.wide, {.v = {total}, .level = e_.innermost()});
+      Store(a.rows[0], {.v = {b().CreateFPTrunc(total, start->getType())}, .level = e_.innermost()});
+    });
+    const IndexTuple index = iteration_.IndexOf(e_.space(), f_, a.reduce->shape());
+    e_.DefineInMemory(a.reduce, index, 0, a.rows[0]);
+    if (!e_.specs().types.excess_precision) return;
+    for (const Instruction* use : a.wide_uses) e_.DefineInMemory(use, index, 0, *a.wide);
   }
 
   void FinishReduce(Accumulator& a) {
+    if (a.wide) return FinishWide(a);
     const Instruction& reduce = *a.reduce;
     const int64_t n = reduce.operand_count() / 2;
-    if (a.wide) {
-      Columns([&] {
-        Value* total = e_.LoadRaw(*a.wide).v[0];
-        llvm::Type* narrow = e_.LoadRaw(a.rows[0]).v[0]->getType();
-        Store(a.rows[0], {.v = {b().CreateFPTrunc(total, narrow)}, .level = e_.innermost()});
-      });
-    }
     if (CombineOf(reduce) == Combine::kIdentity) {
       Columns([&] {
         std::vector<Value*> args;

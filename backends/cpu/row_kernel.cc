@@ -14,12 +14,16 @@ using llvm::Value;
 namespace {
 
 // Partial results of one reduction in one pass: per component and copy a vector, and a scalar for a
-// lane-by-lane tail. Long sums have totals in f64 too (wide_sums.h): of the vectors, of the scalar.
+// lane-by-lane tail. Long sums have totals in f64 too (wide_sums.h): of the vectors, of the scalar. Some have only those.
 struct Partials {
   const Instruction* reduce;
+  std::vector<const Instruction*> wide_uses;
   std::vector<std::vector<llvm::AllocaInst*>> vectors;  // [component][copy]
   std::vector<llvm::AllocaInst*> scalars;               // empty: tails are masked
   llvm::AllocaInst *wide = nullptr, *wide_scalar = nullptr;  // nullptr: none
+
+  bool each_step() const { return vectors.empty(); }
+  bool in_stretches() const { return wide != nullptr && !each_step(); }
 };
 
 class RowKernel {
@@ -76,7 +80,7 @@ class RowKernel {
     const KernelEmitter::VectorLoopOptions options{plan_.lanes, plan_.unroll, plan_.masked_tail, IsHeavy(f_)};
     auto along = [&](Value* lo, Value* hi) { e_.VectorLoop(iteration_.vars[vector], lo, hi, options, body); };
     auto whole = [&] { along(e_.I64(0), e_.EmitDim(plan_.loops[vector].extent)); };
-    if (std::none_of(partials.begin(), partials.end(), [](const Partials& p) { return p.wide != nullptr; })) {
+    if (std::none_of(partials.begin(), partials.end(), [](const Partials& p) { return p.in_stretches(); })) {
       ForLoops(e_, plan_, iteration_.vars, first_reduced_, vector, whole);
       return;
     }
@@ -93,7 +97,7 @@ class RowKernel {
                       [&] { ForLoops(e_, plan_, iteration_.vars, loop + 1, vector, whole); });
         }
         for (Partials& p : partials) {
-          if (p.wide != nullptr) AddToTotals(p);
+          if (p.in_stretches()) AddToTotals(p);
         }
       });
     });
@@ -105,30 +109,52 @@ class RowKernel {
   }
   Value* Load(llvm::AllocaInst* slot) { return b().CreateLoad(slot->getAllocatedType(), slot); }
 
+  void AddTo(llvm::AllocaInst* total, Value* partial) {
+    Value* wide = b().CreateFPExt(partial, total->getAllocatedType());
+    b().CreateStore(b().CreateFAdd(Load(total), wide), total);
+  }
+  Value* SumOf(std::vector<Value*> copies) {
+    for (size_t width = copies.size(); width > 1; width /= 2) {
+      for (size_t i = 0; i < width / 2; ++i) copies[i] = b().CreateFAdd(copies[i], copies[i + width / 2]);
+    }
+    return copies[0];
+  }
+
   // The copies among themselves as a tree, then onto the total. The partial results start again.
   void AddToTotals(Partials& p) {
-    auto add = [&](llvm::AllocaInst* total, Value* partial) {
-      Value* wide = b().CreateFPExt(partial, total->getAllocatedType());
-      b().CreateStore(b().CreateFAdd(Load(total), wide), total);
-    };
     Value* start = e_.PartialStart(*p.reduce, 0);
     std::vector<Value*> copies;
     for (llvm::AllocaInst* slot : p.vectors[0]) {
       copies.push_back(Load(slot));
       b().CreateStore(Wide(start), slot);
     }
-    for (size_t width = copies.size(); width > 1; width /= 2) {
-      for (size_t i = 0; i < width / 2; ++i) copies[i] = b().CreateFAdd(copies[i], copies[i + width / 2]);
-    }
-    add(p.wide, copies[0]);
+    AddTo(p.wide, SumOf(std::move(copies)));
     if (p.wide_scalar == nullptr) return;
-    add(p.wide_scalar, Load(p.scalars[0]));
+    AddTo(p.wide_scalar, Load(p.scalars[0]));
     b().CreateStore(start, p.scalars[0]);
   }
 
-  // The total over lanes and tail, in the reduction's type.
+  // This step's copies, as a tree, onto the total in f64.
+  void AccumulateWide(Partials& p) {
+    const Instruction* operand = p.reduce->operand(0);
+    const Val v = e_.Eval(operand, iteration_.IndexOf(e_.space(), f_, operand->shape()));
+    if (plan_.lanes > 1 && e_.mode().lanes == 1) return AddTo(p.wide_scalar, v.at(0));
+    std::vector<Value*> copies;
+    for (int c = 0; c < e_.mode().copies; ++c) {
+      Value *x = e_.Splat(v.at(static_cast<size_t>(c)), v.level), *mask = e_.LaneMask(c);
+      copies.push_back(mask == nullptr ? x : SelectValue(b(), mask, x, Wide(e_.PartialStart(*p.reduce, 0))));
+    }
+    AddTo(p.wide, SumOf(std::move(copies)));
+  }
+
+  // The total over copies, lanes and tail, in f64.
   Value* TotalOf(const Partials& p) {
-    Value* total = Load(p.wide);
+    auto widened = [&](Value* v) { return b().CreateFPExt(v, WithLanes(b().getDoubleTy(), LanesOf(v->getType()))); };
+    std::vector<Value*> copies;
+    if (p.wide == nullptr) {
+      for (llvm::AllocaInst* slot : p.vectors[0]) copies.push_back(Load(slot));
+    }
+    Value* total = p.wide != nullptr ? Load(p.wide) : widened(SumOf(std::move(copies)));
     for (int lanes = plan_.lanes; lanes > 1; lanes /= 2) {
       llvm::SmallVector<int, 32> low, high;
       for (int i = 0; i < lanes / 2; ++i) {
@@ -138,8 +164,9 @@ class RowKernel {
       total = lanes == 2 ? b().CreateFAdd(ExtractLane(b(), total, 0), ExtractLane(b(), total, 1))
                          : b().CreateFAdd(ShuffleValues(b(), total, total, low), ShuffleValues(b(), total, total, high));
     }
-    if (p.wide_scalar != nullptr) total = b().CreateFAdd(total, Load(p.wide_scalar));
-    return b().CreateFPTrunc(total, e_.PartialStart(*p.reduce, 0)->getType());
+    if (p.wide_scalar != nullptr) return b().CreateFAdd(total, Load(p.wide_scalar));
+    if (p.wide == nullptr && !p.scalars.empty()) return b().CreateFAdd(total, widened(Load(p.scalars[0])));
+    return total;
   }
 
   // A row of `op` in scratch, by the position in the row.
@@ -160,7 +187,7 @@ class RowKernel {
   }
 
   Partials Start(const Instruction* reduce) {
-    Partials p{reduce};
+    Partials p{reduce, WideUsesOf(*reduce)};
     for (int64_t k = 0; k < reduce->operand_count() / 2; ++k) {
       Value* start = e_.PartialStart(*reduce, static_cast<int>(k));
       Value* wide = Wide(start);
@@ -169,18 +196,22 @@ class RowKernel {
         b().CreateStore(v, a);
         return a;
       };
-      p.vectors.emplace_back();
-      for (int c = 0; c < plan_.unroll; ++c) p.vectors.back().push_back(slot(wide));
-      if (plan_.lanes > 1 && !plan_.masked_tail) p.scalars.push_back(slot(start));
-      if (!stretch_.has_value() || !HasWideTotal(*reduce)) continue;
+      const bool scalar_tail = plan_.lanes > 1 && !plan_.masked_tail;
+      if (!AddsEachStep(*reduce, true)) {
+        p.vectors.emplace_back();
+        for (int c = 0; c < plan_.unroll; ++c) p.vectors.back().push_back(slot(wide));
+        if (scalar_tail) p.scalars.push_back(slot(start));
+        if (!stretch_.has_value() || !HasWideTotal(*reduce)) continue;
+      }
       Value* wide_start = b().CreateFPExt(start, b().getDoubleTy());
       p.wide = slot(Wide(wide_start));
-      if (!p.scalars.empty()) p.wide_scalar = slot(wide_start);
+      if (scalar_tail) p.wide_scalar = slot(wide_start);
     }
     return p;
   }
 
   void Accumulate(Partials& p) {
+    if (p.each_step()) return AccumulateWide(p);
     std::vector<Val> values;
     for (size_t k = 0; k < p.vectors.size(); ++k) {
       const Instruction* operand = p.reduce->operand(static_cast<int64_t>(k));
@@ -248,11 +279,23 @@ class RowKernel {
     return total;
   }
 
+  // The init value onto the total, which is rounded once. Its wide uses are without that.
+  void FinishWide(const Partials& p) {
+    const Instruction& reduce = *p.reduce;
+    Value* init = e_.Eval(reduce.operand(1), {}).v[0];
+    Value* total = b().CreateFAdd(b().CreateFPExt(init, b().getDoubleTy()), TotalOf(p));
+    const IndexTuple index = iteration_.IndexOf(e_.space(), f_, reduce.shape());
+    e_.Define(&reduce, index, 0, Val{.v = {b().CreateFPTrunc(total, init->getType())}, .level = e_.innermost()});
+    if (!e_.specs().types.excess_precision) return;
+    for (const Instruction* use : p.wide_uses) e_.Define(use, index, 0, Val{.v = {total}, .level = e_.innermost()});
+  }
+
   // Then the init value.
   void FinishReduce(Partials& p) {
+    if (p.wide != nullptr || !p.wide_uses.empty()) return FinishWide(p);
     const Instruction& reduce = *p.reduce;
     const size_t n = p.vectors.size();
-    std::vector<Value*> total = p.wide != nullptr ? std::vector<Value*>{TotalOf(p)} : Merged(p);
+    std::vector<Value*> total = Merged(p);
     if (CombineOf(reduce) == Combine::kIdentity) {
       std::vector<Value*> init;
       for (size_t k = 0; k < n; ++k)

@@ -6,6 +6,9 @@
 // follow from shapes and layouts only, never from the number of threads: the same bits whatever that is. A dim without a
 // suitable divisor is cut into a main part and a rest.
 //
+// Sums of f32 that are wanted in f64 (wide_sum.h) go on in f64: the pieces are converted, and what the sum is converted to is their
+// sum. With excess precision only: the pieces' sums and the total are not rounded between.
+//
 // Only for reducers that are one commutative op, from a start that may be used more than once. Elementwise ops before the reduction
 // go behind the reshape, so that they still fuse with it. After assign-layout (what lies side by side must be known), before fuse.
 #include <algorithm>
@@ -13,11 +16,13 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
 #include "hlo/own_calls.h"
 #include "passes/control_flow.h"
 #include "passes/pass.h"
+#include "passes/wide_sum.h"
 
 namespace tenon {
 namespace {
@@ -182,7 +187,10 @@ std::optional<Cut> CutOf(const Instruction& reduce) {
 
 class Split {
  public:
-  Split(Instruction* reduce, const Cut& cut) : reduce_(*reduce), cut_(cut), b_(reduce->parent()) { b_.set_metadata(reduce->metadata()); }
+  // `wide`: the result is the sum in f64, of f32 values.
+  Split(Instruction* reduce, const Cut& cut, bool wide) : reduce_(*reduce), cut_(cut), wide_(wide), b_(reduce->parent()) {
+    b_.set_metadata(reduce->metadata());
+  }
 
   Instruction* Run() {
     Instruction* x = reduce_.operand(0);
@@ -196,11 +204,8 @@ class Split {
       return s;
     };
     Instruction* main = Pieces(slice(0, part * cut_.pieces));
-    Instruction* rest = Reduced(slice(part * cut_.pieces, extent), reduce_.dimensions());
-    rest->mutable_shape() = reduce_.shape();
-    Instruction* both = b_.Binary(*ReorderableOp(reduce_), main, rest);
-    both->mutable_shape() = reduce_.shape();
-    return both;
+    Instruction* rest = Result(Widened(Reduced(slice(part * cut_.pieces, extent), reduce_.dimensions())));
+    return Result(b_.Binary(*ReorderableOp(reduce_), main, rest));
   }
 
  private:
@@ -218,6 +223,19 @@ class Split {
     return r;
   }
 
+  Instruction* Widened(Instruction* sum) {
+    if (!wide_) return sum;
+    const Permutation layout = sum->shape().minor_to_major();
+    Instruction* w = b_.Convert(sum, PrimitiveType::kF64);
+    w->mutable_shape().set_layout(layout);
+    return w;
+  }
+  Instruction* Result(Instruction* r) const {
+    r->mutable_shape() = reduce_.shape();
+    if (wide_) r->mutable_shape().set_element_type(PrimitiveType::kF64);
+    return r;
+  }
+
   // `partial` has the kept dims and `left`, named as in the (split) operand: everything of `left` goes.
   Instruction* Second(Instruction* partial, std::vector<int64_t> left) {
     std::sort(left.begin(), left.end());
@@ -231,9 +249,9 @@ class Split {
       if (is_left) dims.push_back(at);
       ++at;
     }
-    Instruction* r = Reduced(partial, dims);
-    r->mutable_shape() = reduce_.shape();
-    return r;
+    if (!wide_) return Result(Reduced(partial, dims));
+    Instruction* zero = b_.ScalarConstant(PrimitiveType::kF64, 0);
+    return Result(b_.Reduce(Widened(partial), zero, dims, Opcode::kAdd));
   }
 
   Instruction* Pieces(Instruction* x) {
@@ -252,22 +270,53 @@ class Split {
 
   const Instruction& reduce_;
   const Cut& cut_;
+  const bool wide_;
   Builder b_;
 };
+
+std::vector<Instruction*> WideUses(const Instruction& sum) {
+  std::vector<Instruction*> uses;
+  for (Instruction* user : sum.users()) {
+    if (IsWideUse(*user)) uses.push_back(user);
+  }
+  return uses;
+}
+
+// `total`, in f64, is what `sum` and its wide uses are.
+void ReplaceWide(Instruction* sum, const std::vector<Instruction*>& wide, Instruction* total) {
+  Computation* c = sum->parent();
+  const bool rounded = sum == c->root() || sum->users().size() > wide.size();
+  if (rounded) {
+    Builder b(c);
+    b.set_metadata(sum->metadata());
+    Instruction* narrow = b.Convert(total, PrimitiveType::kF32);
+    narrow->mutable_shape() = sum->shape();
+    for (Instruction* use : wide) c->ReplaceAndRemove(use, total);
+    return c->ReplaceAndRemove(sum, narrow);
+  }
+  for (Instruction* use : wide) c->ReplaceAndRemove(use, total);  // with the last, the sum goes
+}
 
 }  // namespace
 
 absl::StatusOr<bool> SplitReductions(Module& module, PassContext& context) {
   bool changed = false;
   for (Computation* c : ControlComputations(module)) {
+    absl::flat_hash_set<const Instruction*> gone;
     for (Instruction* op : c->PostOrder()) {
+      if (gone.contains(op)) continue;
       const std::optional<Cut> cut = CutOf(*op);
       if (!cut) continue;
       context.Note("split-reductions", "split", *op,
                    absl::StrCat(op->operand(0)->shape().num_elements().constant(), " elements to ",
                                 op->shape().num_elements().constant(), ": threads share it in pieces"));
-      Instruction* made = Split(op, *cut).Run();
-      c->ReplaceAndRemove(op, made);
+      const std::vector<Instruction*> wide = context.excess_precision ? WideUses(*op) : std::vector<Instruction*>();
+      if (wide.empty()) {
+        c->ReplaceAndRemove(op, Split(op, *cut, false).Run());
+      } else {
+        ReplaceWide(op, wide, Split(op, *cut, true).Run());
+        gone.insert(wide.begin(), wide.end());
+      }
       changed = true;
     }
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
+#include "passes/wide_sum.h"
 
 namespace tenon {
 namespace {
@@ -283,6 +284,10 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     return false;
   }
   if (op->opcode() == Opcode::kReduce) return ReduceCanJoin(op, c, form, why);
+  if (IsWideUse(*op) && !SumCanFollow(*op->operand(0), c)) {
+    *why = "stays with the sum, which is more exact in its own kernel";
+    return false;
+  }
   if (as_result && !MatchesAsResult(op, c)) {
     *why = "another iteration space";
     return false;
@@ -310,6 +315,16 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     }
   }
   return true;
+}
+
+// Whether `sum` could join `c` behind a convert to f64 that does.
+bool Clusters::SumCanFollow(const Instruction& sum, const Cluster& c) const {
+  if (c.form != FusionForm::kLoop && c.form != FusionForm::kRow) return false;
+  const Shape& lead = ArrayShape(*c.lead);
+  if (c.form == FusionForm::kLoop && Shape::SameDims(sum.shape(), lead)) return true;
+  if (KindOfReduce(sum, context_) != ReduceKind::kRow) return false;
+  const RowDomain domain = DomainOfReduce(sum);
+  return c.form == FusionForm::kRow ? c.domain == domain : KnownEqual(domain.outer * domain.inner, ElementsOf(lead));
 }
 
 // A reduce as producer: of values that go on elementwise in its rows, or of an elementwise epilogue on its results.

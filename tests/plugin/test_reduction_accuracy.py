@@ -71,3 +71,25 @@ def test_what_is_summed_fuses_with_the_pieces(tenon):
     (graph,) = [g for g in tenon.stats()["graphs"] if g["calls"] > 0]
     assert graph["tier"] == "native" and graph["kernels"] == 2
     assert graph["planned_bytes"] < 1 << 16  # no array of differences
+
+
+@pytest.mark.parametrize("dim", [0, 1, None])
+def test_equal_numbers_have_no_variance(dim, tenon):
+    """Eager's is exactly zero, and what divides by it infinite or NaN."""
+    x = torch.full((1000, 300), 0.1) if dim is None else torch.linspace(-3, 7, 600)[:300].expand(1000, 300).clone()
+    x = x.t().contiguous() if dim == 1 else x
+    function = lambda x: torch.var_mean(x, dim)
+    var, mean = torch.compile(function, backend="tenon", dynamic=False)(x)
+    eager = function(x)
+    assert torch.equal(var, eager[0]) and not var.any()
+    assert torch.equal(mean, eager[1].double().float()) or (mean - eager[1]).abs().max() <= 1e-7 * eager[1].abs().max()
+
+
+def test_an_offset_costs_no_accuracy(tenon):
+    """1,000 times the spread."""
+    x = (1e3 + torch.randn(64, 3000)).contiguous()
+    for function in (lambda x: x.var(1), lambda x: x.t().contiguous().var(0)):
+        reference = x.double().var(1)
+        found = torch.compile(function, backend="tenon", dynamic=False)(x)
+        rmse = lambda y: (y.double() - reference).square().mean().sqrt().item()
+        assert rmse(found) <= LIMIT * rmse(function(x))

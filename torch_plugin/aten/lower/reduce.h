@@ -15,6 +15,10 @@ Dim CountOf(const Instruction* x, absl::Span<const int64_t> axes);
 
 // Of the arguments of linalg_vector_norm: the sum of powers whose root the norm is.
 Lowering PowerSum(OpContext& op);
+// The sum of f32 or f64 values, as f64: as exact as one in f64, to about 2^-24 over the root of the count. What is converted is the
+// sum of f32 vectors (passes/wide_sum.h), of few elements each element.
+Instruction* WideSum(OpContext& op, Instruction* x, absl::Span<const int64_t> axes);
+bool IsFew(Dim count);  // for WideSum
 
 struct Moments {
   Instruction *mean, *variance;  // without the reduced dims
@@ -22,5 +26,8 @@ struct Moments {
 };
 // Two passes: the sum of squared differences from the mean, over count - correction.
 Moments MeanAndVariance(OpContext& op, Instruction* x, absl::Span<const int64_t> axes, double correction);
+// Of f32 or f64, in f64 by WideSum, as exact as ATen's f64 (Welford's and batch norm's): equal elements have no variance, and an
+// offset of a thousand times the spread costs nothing.
+Moments WideMeanAndVariance(OpContext& op, Instruction* x, absl::Span<const int64_t> axes, double correction);
 
 }  // namespace tenon::aten

@@ -1,5 +1,5 @@
-// Reductions. Sums of half types accumulate in f32, variances of all in f64 (as ATen's); sums and products of integers in the
-// result's dtype. What keeps long sums in f32 exact is the kernels' business (backends/common/wide_sums.h).
+// Reductions. Sums of half types accumulate in f32, variances and long means in f64 totals (as ATen's); sums and products of integers
+// in the result's dtype. What keeps long sums in f32 exact is the kernels' business (backends/common/wide_sums.h).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -53,6 +53,11 @@ Dim CountOf(const Instruction* x, absl::Span<const int64_t> axes) {
   return count;
 }
 
+// In f64, where a quotient's last bit is of no account. One instruction in kernels that do it for every vector.
+static Instruction* MeanOfSum(OpContext& op, Instruction* sum, double n) {
+  return op.b.Binary(kMultiply, sum, op.Full(sum, 1 / n));
+}
+
 Moments MeanAndVariance(OpContext& op, Instruction* x, absl::Span<const int64_t> axes, double correction) {
   Builder& b = op.b;
   const double n = static_cast<double>(CountOf(x, axes).constant());
@@ -61,6 +66,33 @@ Moments MeanAndVariance(OpContext& op, Instruction* x, absl::Span<const int64_t>
   m.mean = b.Binary(kDivide, sum, op.Full(sum, n));
   m.centered = b.Binary(kSubtract, x, SpreadBack(op, m.mean, x, axes));
   Instruction* squares = ReduceSum(op, b.Binary(kMultiply, m.centered, m.centered), axes);
+  m.variance = b.Binary(kDivide, squares, op.Full(squares, std::max(0.0, n - correction)));
+  return m;
+}
+
+bool IsFew(Dim count) { return count.is_constant() && count.constant() < 128; }
+
+Instruction* WideSum(OpContext& op, Instruction* x, absl::Span<const int64_t> axes) {
+  if (IsFew(CountOf(x, axes))) x = op.b.Convert(x, PT::kF64);
+  return op.b.Convert(ReduceSum(op, x, axes), PT::kF64);
+}
+
+Moments WideMeanAndVariance(OpContext& op, Instruction* x, absl::Span<const int64_t> axes, double correction) {
+  Builder& b = op.b;
+  if (x->shape().element_type() == PT::kF64 || IsFew(CountOf(x, axes))) {
+    return MeanAndVariance(op, b.Convert(x, PT::kF64), axes, correction);
+  }
+  const double n = static_cast<double>(CountOf(x, axes).constant());
+  Moments m;
+  m.mean = MeanOfSum(op, WideSum(op, x, axes), n);
+  // Around the mean in f32, so that the squares are f32: their sum is too large by n times the square of its error (Chan, Golub and
+  // LeVeque, "Algorithms for computing the sample variance", 1983).
+  Instruction* near = b.Convert(m.mean, PT::kF32);
+  m.centered = b.Binary(kSubtract, x, SpreadBack(op, near, x, axes));
+  Instruction* squares = WideSum(op, b.Binary(kMultiply, m.centered, m.centered), axes);
+  Instruction* off = b.Binary(kSubtract, m.mean, b.Convert(near, PT::kF64));
+  Instruction* excess = b.Binary(kMultiply, b.Binary(kMultiply, off, off), op.Full(off, n));
+  squares = b.Binary(kMaximum, b.Binary(kSubtract, squares, excess), op.Full(squares, 0));
   m.variance = b.Binary(kDivide, squares, op.Full(squares, std::max(0.0, n - correction)));
   return m;
 }
@@ -74,10 +106,16 @@ Instruction* ToPred(OpContext& op, Instruction* x) {
 Lowering SumOver(OpContext& op, std::vector<int64_t> axes) {
   return Values{Shaped(op, ReduceSum(op, MathInput(op, 0, op.result_type()), axes))};
 }
+// A long mean of f32 is the one that variances take: in one graph both come from one sum.
 Lowering MeanOver(OpContext& op, std::vector<int64_t> axes) {
-  Instruction* sum = ReduceSum(op, MathInput(op, 0, op.result_type()), axes);
+  Instruction* x = MathInput(op, 0, op.result_type());
   const Dim count = CountOf(op.tensor(0), axes);
   if (!count.is_constant()) return NotLowered("mean over a symbolic size");
+  if (x->shape().element_type() == PT::kF32 && !IsFew(count)) {
+    Instruction* mean = MeanOfSum(op, WideSum(op, x, axes), static_cast<double>(count.constant()));
+    return Values{Shaped(op, op.b.Convert(mean, PT::kF32))};
+  }
+  Instruction* sum = ReduceSum(op, x, axes);
   return Values{Shaped(op, op.b.Binary(kDivide, sum, op.Full(sum, static_cast<double>(count.constant()))))};
 }
 Lowering LogicalOver(OpContext& op, std::vector<int64_t> axes, bool any) {
@@ -143,13 +181,13 @@ Lowering ExtremumOver(OpContext& op, std::vector<int64_t> axes, bool max) {
 // var, std and their mean: dims at 1, correction at 2.
 Lowering VarianceOver(OpContext& op, bool root, bool with_mean) {
   const double correction = op.is_none(2) ? 1 : op.number(2);
-  Instruction* x = op.b.Convert(op.tensor(0), PT::kF64);  // as ATen's WelfordOps<scalar_t, double, ...>
+  Instruction* x = op.b.Convert(op.tensor(0), OpMath(op.tensor(0)->shape().element_type()));
   if (IsEmpty(x)) {  // NaN of no elements; other dims that are empty leave no result
     Values undefined = {op.b.Full(op.result_type(), op.result_dims(), NAN)};
     if (with_mean) undefined.push_back(op.b.Full(op.result_type(1), op.result_dims(1), NAN));
     return undefined;
   }
-  Moments m = MeanAndVariance(op, x, op.axes(1, Rank(x)), correction);
+  Moments m = WideMeanAndVariance(op, x, op.axes(1, Rank(x)), correction);  // ATen's: WelfordOps<scalar_t, double, ...>
   Instruction* v = root ? op.b.Unary(kSqrt, m.variance) : m.variance;
   Values results = {Shaped(op, v)};
   if (with_mean) results.push_back(Shaped(op, m.mean, 1));
