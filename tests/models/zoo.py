@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from models import nets
+from models import nets, small_cnns
 
 CASES: dict[str, "Case"] = {}
 
@@ -117,6 +117,31 @@ def mobilenetv3(batch=1, size=224):
 @case("mobilenetv3", "cnn", quick=True)
 def _mobilenetv3():
     return mobilenetv3(size=96)
+
+
+# Batch norm over few values: one image of 64x64, 2x2 places in the end.
+@case("shufflenet_v2", "cnn", loss=_class_loss)
+def _shufflenet():
+    return _one_small_image(small_cnns.ShuffleNetV2())
+
+
+@case("googlenet", "cnn", loss=_class_loss)
+def _googlenet():
+    return _one_small_image(small_cnns.GoogLeNet())
+
+
+@case("mnasnet", "cnn", loss=_class_loss)
+def _mnasnet():
+    return _one_small_image(small_cnns.mnasnet_half())
+
+
+@case("mobilenet_v2", "cnn", loss=_class_loss)
+def _mobilenet_v2():
+    return _one_small_image(small_cnns.mobilenet_v2())
+
+
+def _one_small_image(model):
+    return nets.calibrate(model, torch.randn(8, 3, 64, 64)), (torch.randn(1, 3, 64, 64),)
 
 
 @case("unet", "cnn")

@@ -1,4 +1,7 @@
 // Softmax and the norms, with ATen's numerics: maximum taken out, variance in two passes, rstd = 1 / sqrt(var + eps).
+#include <string>
+
+#include "hlo/own_calls.h"
 #include "torch_plugin/aten/lower/reduce.h"
 
 namespace tenon::aten {
@@ -42,43 +45,60 @@ std::vector<int64_t> AllButChannel(const Instruction* x) {
   return axes;
 }
 
-// x * alpha + beta with alpha = rstd * weight, beta = bias - mean * alpha, per channel: as ATen's batch_norm does it.
+// a * b + c, rounded once.
+Instruction* Fma(OpContext& op, Instruction* x, Instruction* y, Instruction* z) {
+  return op.b.CustomCall(std::string(kFmaTarget), x->shape(), {x, y, z}, "");
+}
+
+// x * alpha + beta with alpha = rstd * weight, beta = bias - mean * alpha, per channel: as ATen's batch_norm does it, whose products and
+// sums its compiler contracts.
 Instruction* ScaleAndShift(OpContext& op, Instruction* x, Instruction* mean, Instruction* rstd, Instruction* weight,
                            Instruction* bias) {
   Builder& b = op.b;
   Instruction* alpha = weight == nullptr ? rstd : b.Binary(kMultiply, rstd, weight);
-  Instruction* shift = b.Binary(kMultiply, mean, alpha);
-  Instruction* beta = bias == nullptr ? b.Unary(kNegate, shift) : b.Binary(kSubtract, bias, shift);
-  return b.Binary(kAdd, b.Binary(kMultiply, x, PerChannel(op, alpha, x)), PerChannel(op, beta, x));
+  Instruction* below = b.Unary(kNegate, mean);
+  Instruction* beta = bias == nullptr ? b.Binary(kMultiply, below, alpha) : Fma(op, below, alpha, bias);
+  return Fma(op, x, PerChannel(op, alpha, x), PerChannel(op, beta, x));
 }
 
 Instruction* MathOrNull(OpContext& op, int64_t i) { return op.is_none(i) ? nullptr : Math(op, i); }
 
-// Of a batch, in f64 as ATen's CPU kernels (acc_type<float, false>; aten/src/ATen/native/Normalization.cpp).
+// Of a batch, rounded where ATen's CPU kernels round (Normalization.cpp, batch_norm_cpu_collect_stats_contiguous_impl): sums in f64
+// (acc_type<float, false>), of squares in f32 around the mean in f32. Bit by bit: behind a batch of few values, a last bit is enough
+// to turn ReLUs over, and then no gradient is that of eager.
 struct BatchStatistics {
-  Instruction *mean, *variance, *rstd;
+  Instruction *mean, *squares, *rstd;
 };
 BatchStatistics StatisticsOf(OpContext& op, Instruction* x, double eps) {
-  Moments m = MeanAndVariance(op, op.b.Convert(x, PT::kF64), AllButChannel(x), 0);
-  return {m.mean, m.variance, ReciprocalRoot(op, m.variance, eps)};
+  Builder& b = op.b;
+  const PT type = x->shape().element_type();
+  const std::vector<int64_t> axes = AllButChannel(x);
+  const double n = static_cast<double>(CountOf(x, axes).constant());
+  auto sum = [&](Instruction* v) { return ReduceSum(op, b.Convert(v, PT::kF64), axes); };
+  Instruction* total = sum(x);
+  Instruction* mean = b.Convert(b.Binary(kMultiply, total, op.Full(total, 1 / n)), type);  // no division for every vector of columns
+  Instruction* centered = b.Binary(kSubtract, x, PerChannel(op, mean, x));
+  Instruction* squares = b.Convert(sum(b.Binary(kMultiply, centered, centered)), type);
+  Instruction* variance = b.Convert(b.Binary(kDivide, squares, op.Full(squares, n)), PT::kF64);
+  return {mean, squares, b.Convert(ReciprocalRoot(op, variance, eps), type)};
 }
 
 // running = running * (1 - momentum) + momentum * batch, in f64; the running variance is the unbiased one.
 Instruction* Update(OpContext& op, Instruction* running, Instruction* batch, double momentum) {
   Builder& b = op.b;
-  Instruction* old = b.Convert(running, batch->shape().element_type());
+  batch = b.Convert(batch, PT::kF64);
+  Instruction* old = b.Convert(running, PT::kF64);
   Instruction* updated = b.Binary(kAdd, b.Binary(kMultiply, batch, op.Full(batch, momentum)),
                                   b.Binary(kMultiply, old, op.Full(old, 1 - momentum)));
   return b.Convert(updated, running->shape().element_type());
 }
-Instruction* Unbiased(OpContext& op, Instruction* variance, Instruction* x) {
+Instruction* Unbiased(OpContext& op, const BatchStatistics& s, Instruction* x) {
   const double n = static_cast<double>(CountOf(x, AllButChannel(x)).constant());
-  return op.b.Binary(kMultiply, variance, op.Full(variance, n / (n - 1)));
+  Instruction* squares = op.b.Convert(s.squares, PT::kF64);
+  return op.b.Binary(kDivide, squares, op.Full(squares, n - 1));
 }
-// The normalized batch, in x's type.
 Instruction* Normalized(OpContext& op, Instruction* x, const BatchStatistics& s) {
-  const PT type = x->shape().element_type();
-  return ScaleAndShift(op, x, op.b.Convert(s.mean, type), op.b.Convert(s.rstd, type), MathOrNull(op, 1), MathOrNull(op, 2));
+  return ScaleAndShift(op, x, s.mean, s.rstd, MathOrNull(op, 1), MathOrNull(op, 2));
 }
 
 }  // namespace
@@ -170,7 +190,7 @@ Lowering LowerBatchNormFunctional(OpContext& op) {
   const double momentum = op.number(6);
   return Values{op.b.Convert(y, op.result_type()), Shaped(op, s.mean, 1), Shaped(op, s.rstd, 2),
                 Shaped(op, Update(op, op.tensor(3), s.mean, momentum), 3),
-                Shaped(op, Update(op, op.tensor(4), Unbiased(op, s.variance, x), momentum), 4)};
+                Shaped(op, Update(op, op.tensor(4), Unbiased(op, s, x), momentum), 4)};
 }
 
 }  // namespace tenon::aten

@@ -125,11 +125,14 @@ Lowering LowerBatchNormBackward(OpContext& op) {
   if (!CountOf(x, axes).is_constant()) return NotLowered("batch_norm over a symbolic size");
   auto channel = [&](Instruction* v) { return op.Along(v, x, {1}); };
   Instruction* centered = Sub(op, x, channel(mean));
-  // Sums in f64, as ATen's (acc_type<float, false>; batch_norm_backward_cpu_template).
+  // Sums to f64, as ATen's (acc_type<float, false>; batch_norm_backward_cpu_template, whose products are f32 in long rows).
   auto wide = [&](Instruction* v) { return b.Convert(v, PT::kF64); };
   auto narrow = [&](Instruction* v) { return b.Convert(v, type); };
-  Instruction* sum = ReduceSum(op, wide(grad), axes);
-  Instruction* dot = ReduceSum(op, Mul(op, wide(grad), Sub(op, wide(x), channel(wide(mean)))), axes);
+  Instruction* sum = WideSum(op, grad, axes);
+  // The other way round than `centered`: one value for both would be kept in memory between their kernels.
+  Instruction* product = IsFew(CountOf(x, axes)) ? Mul(op, wide(grad), Sub(op, channel(wide(mean)), wide(x)))
+                                                 : Mul(op, grad, Sub(op, channel(mean), x));
+  Instruction* dot = b.Unary(kNegate, WideSum(op, product, axes));
   auto grad_input = [&] {
     Instruction* scale = op.is_none(2) ? rstd : Mul(op, rstd, b.Convert(op.tensor(2), type));
     if (!train) return Mul(op, grad, channel(scale));
