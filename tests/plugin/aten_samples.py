@@ -146,6 +146,11 @@ def _bags():
     yield aten.mse_loss.default, torch.randn(3, 4), torch.randn(4), 1
     yield aten.smooth_l1_loss.default, torch.randn(3, 1), torch.randn(2, 1, 4), 0, 0.7
     yield aten.huber_loss.default, torch.randn(3, 4), torch.randn(4), 2, 0.7
+    for reduction in range(3):
+        grad = torch.randn(3, 4) if reduction == 0 else torch.randn(())
+        pair = (torch.randn(3, 4), torch.randn(3, 4))
+        yield aten.smooth_l1_loss_backward.default, grad, *pair, reduction, 0.7
+        yield aten.huber_loss_backward.default, grad, *pair, reduction, 0.7
     yield aten.view.dtype, torch.tensor([[True, False, True, True]]), torch.uint8
     yield aten.view.dtype, torch.tensor([[True, False, True, True]]), torch.int32
     yield aten.view.dtype, torch.tensor([[0, 1, 0, 1]], dtype=torch.uint8), torch.bool

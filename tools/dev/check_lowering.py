@@ -402,6 +402,10 @@ def direct_calls(recorder, dtype):
                 call("nll_loss_forward.default", t(3, 5), target, ww, reduction, ignore)
                 grad = t(3) if reduction == 0 else t(())
                 call("nll_loss_backward.default", grad, t(3, 5), target, ww, reduction, ignore, torch.tensor(2.0).to(dtype))
+                places = torch.tensor([[0, 3, 2], [4, 2, 1]]).expand(2, 2, 3)
+                call("nll_loss2d_forward.default", t(2, 5, 2, 3), places, ww, reduction, ignore)
+                grad = t(2, 2, 3) if reduction == 0 else t(())
+                call("nll_loss2d_backward.default", grad, t(2, 5, 2, 3), places, ww, reduction, ignore, torch.tensor(2.0).to(dtype))
     image = t(2, 3, 8, 6)
     for ceil in (False, True):
         call("max_pool2d_with_indices.default", image, [3, 2], [2, 2], [1, 0], [1, 1], ceil)

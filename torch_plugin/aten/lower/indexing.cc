@@ -510,12 +510,21 @@ Lowering LowerEmbeddingBackward(OpContext& op) {
   return op.One(Scatter(op, zeros, index, grad, {0}, n, {n}, Combiner(op, math, "add")));
 }
 
-// nll_loss_forward(self, target, weight?, reduction, ignore_index) -> output, total_weight
+// The dims of log probabilities [N, classes, places...] (or [classes]) that their targets have.
+static std::vector<int64_t> TargetDims(int64_t rank) {
+  std::vector<int64_t> dims;
+  for (int64_t d = 0; d < rank; ++d) {
+    if (d != 1 && rank > 1) dims.push_back(d);
+  }
+  return dims;
+}
+
+// nll_loss_forward(self, target, weight?, reduction, ignore_index) -> output, total_weight; nll_loss2d_forward too
 Lowering LowerNllLoss(OpContext& op) {
   Builder& b = op.b;
   Instruction *x = b.Convert(op.tensor(0), OpMath(op.result_type())), *target = b.Convert(op.tensor(1), PT::kS64);
   if (!x->shape().is_static()) return NotLowered("symbolic sizes");
-  const bool batched = Rank(x) == 2;
+  const bool batched = Rank(x) >= 2;
   if (!batched) {
     x = b.Reshape(x, {1, x->shape().dim(0)});
     target = b.Reshape(target, {1});
@@ -527,7 +536,7 @@ Lowering LowerNllLoss(OpContext& op) {
   safe = InRange(op, safe, classes, {false, "IndexError", "Target is out of bounds."});
   // The picked element as a masked sum over the classes: one pass over x, no gather.
   Instruction* column = b.Iota(Shape(PT::kS64, x->shape().dims()), 1);
-  Instruction* chosen = b.Compare(column, b.Broadcast(safe, x->shape().dims(), {0}), "EQ");
+  Instruction* chosen = b.Compare(column, b.Broadcast(safe, x->shape().dims(), TargetDims(Rank(x))), "EQ");
   Instruction* picked = ReduceSum(op, b.Select(chosen, x, op.Full(x, 0)), {1});
   Instruction* weight = op.Full(picked, 1);
   if (!op.is_none(2)) {
@@ -540,34 +549,35 @@ Lowering LowerNllLoss(OpContext& op) {
     return b.Convert(b.Reshape(v, op.result_dims(k)), op.result_type(k));
   };
   if (reduction == 0 && batched) return Values{shaped(loss, 0), b.Full(op.result_type(1), op.result_dims(1), 0)};
-  Instruction* total = ReduceSum(op, weight, {0});
-  Instruction* sum = ReduceSum(op, loss, {0});
+  std::vector<int64_t> all;
+  for (int64_t d = 0; d < Rank(loss); ++d) all.push_back(d);
+  Instruction* total = ReduceSum(op, weight, all);
+  Instruction* sum = ReduceSum(op, loss, all);
   if (reduction == 1) sum = b.Binary(kDivide, sum, total);
   return Values{shaped(sum, 0), shaped(total, 1)};
 }
 
-// nll_loss_backward(grad, self, target, weight?, reduction, ignore_index, total_weight)
+// nll_loss_backward(grad, self, target, weight?, reduction, ignore_index, total_weight); nll_loss2d_backward too
 Lowering LowerNllLossBackward(OpContext& op) {
   Builder& b = op.b;
   const PT math = OpMath(op.result_type());
   Instruction *grad = b.Convert(op.tensor(0), math), *target = b.Convert(op.tensor(2), PT::kS64);
   const std::vector<Dim>& dims = op.result_dims();
-  const bool batched = dims.size() == 2;
-  const std::vector<Dim> rows = batched ? std::vector<Dim>{dims[0]} : std::vector<Dim>{};
+  const std::vector<int64_t> places = TargetDims(static_cast<int64_t>(dims.size()));
+  const std::vector<Dim> rows(target->shape().dims().begin(), target->shape().dims().end());
   const int64_t reduction = op.integer(4);
   Instruction* valid = b.Compare(target, b.FullLike(target, static_cast<double>(op.integer(5))), "NE");
   Instruction* scaled = grad;
   if (reduction == 1) scaled = b.Binary(kDivide, grad, b.Convert(op.tensor(6), math));
-  std::vector<int64_t> leading;
-  if (batched) leading.push_back(0);
+  const int64_t classes = dims.size() > 1 ? 1 : 0;
   Instruction* per_row = b.Unary(kNegate, b.BroadcastTo(scaled, rows));
   per_row = b.Select(valid, per_row, op.Full(per_row, 0));
-  Instruction* column = b.Iota(Shape(PT::kS64, dims), static_cast<int64_t>(dims.size()) - 1);
-  Instruction* chosen = b.Compare(column, b.Broadcast(target, dims, leading), "EQ");
-  Instruction* value = b.Broadcast(per_row, dims, leading);
+  Instruction* column = b.Iota(Shape(PT::kS64, dims), classes);
+  Instruction* chosen = b.Compare(column, b.Broadcast(target, dims, places), "EQ");
+  Instruction* value = b.Broadcast(per_row, dims, places);
   if (!op.is_none(3)) {
     Instruction* table = b.Convert(op.tensor(3), math);
-    value = b.Binary(kMultiply, value, b.Broadcast(table, dims, {static_cast<int64_t>(dims.size()) - 1}));
+    value = b.Binary(kMultiply, value, b.Broadcast(table, dims, {classes}));
   }
   return op.One(b.Select(chosen, value, op.Full(value, 0)));
 }
