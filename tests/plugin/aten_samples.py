@@ -78,6 +78,8 @@ def _networks():
     yield aten.native_dropout.default, x, 0.4, True
     yield aten._softmax_backward_data.default, x, x.softmax(1), 1, torch.float32
     yield aten._log_softmax_backward_data.default, x, x.log_softmax(1), 1, torch.float32
+    matrix, vector = torch.randn(20, 8).bfloat16(), torch.randn(8).bfloat16()
+    yield aten.addmv.default, -(matrix.float() @ vector.float()).bfloat16(), matrix, vector  # cancels: rounded once
     image, channels = torch.randn(2, 4, 5, 5), torch.rand(4) + 0.5
     norm = (channels, channels, channels, channels)
     yield aten._native_batch_norm_legit_no_training.default, image, *norm, 0.1, 1e-5

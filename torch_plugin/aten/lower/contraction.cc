@@ -1,6 +1,7 @@
 // Contractions as HLO dots whose dims are exactly those of ATen's call, so that the backend can make that call (mm, bmm,
 // and addmm from dot + add: their op_name says where they come from). Half types stay half: the library accumulates in f32;
-// but a product that is scaled is in f32, since the operator rounds once, after scaling.
+// but a product that is scaled is in f32, since the operator rounds once, after scaling, and so is that of addmv, whose sum no
+// library step takes in.
 #include "torch_plugin/aten/lower/op_context.h"
 
 namespace tenon::aten {
@@ -19,10 +20,10 @@ Instruction* Scaled(OpContext& op, Instruction* x, int64_t factor) {
 }
 
 // self, a, b, beta, alpha: beta * self + alpha * a b; beta == 0 ignores self, NaN and all.
-Lowering AddProduct(OpContext& op, Instruction* multiply(OpContext&, Instruction*, Instruction*)) {
+Lowering AddProduct(OpContext& op, Instruction* multiply(OpContext&, Instruction*, Instruction*), bool wide = false) {
   const auto factor = [&](int64_t i) { return op.is_none(i) ? 1.0 : op.number(i); };
-  const bool scaled = factor(3) != 1 || factor(4) != 1;
-  const PrimitiveType type = scaled ? OpMath(op.result_type()) : op.result_type();
+  wide = wide || factor(3) != 1 || factor(4) != 1;
+  const PrimitiveType type = wide ? OpMath(op.result_type()) : op.result_type();
   const auto operand = [&](int64_t i) { return op.b.Convert(op.tensor(i), type); };
   Instruction* product = Scaled(op, multiply(op, operand(1), operand(2)), 4);
   if (factor(3) == 0) return op.One(op.b.Convert(product, op.result_type()));
@@ -38,6 +39,6 @@ Lowering LowerMv(OpContext& op) { return op.One(Mv(op, op.tensor(0), op.tensor(1
 Lowering LowerVdot(OpContext& op) { return op.One(op.b.Dot(op.tensor(0), op.tensor(1), {}, {}, {0}, {0})); }
 Lowering LowerAddmm(OpContext& op) { return AddProduct(op, Mm); }
 Lowering LowerBaddbmm(OpContext& op) { return AddProduct(op, Bmm); }
-Lowering LowerAddmv(OpContext& op) { return AddProduct(op, Mv); }
+Lowering LowerAddmv(OpContext& op) { return AddProduct(op, Mv, /*wide=*/true); }
 
 }  // namespace tenon::aten

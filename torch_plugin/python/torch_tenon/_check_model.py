@@ -249,7 +249,7 @@ def _differentiable(model, args, kwargs) -> dict[str, torch.Tensor]:
 
 
 def _bit_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+    return a.shape == b.shape and torch.equal(torch.nan_to_num(a.detach()), torch.nan_to_num(b.detach()))
 
 
 def _default_loss(outputs: Any) -> torch.Tensor:
