@@ -1,7 +1,9 @@
 #include "runtime/bound_program.h"
 
+#include <algorithm>
 #include <cstdlib>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "runtime/library_step.h"
@@ -52,6 +54,7 @@ absl::Status BoundProgram::Bind(CodeLoader* loader) {
   BindValues();
   framework_inputs.resize(program.inputs.size());
   FindSlotMetas();
+  FindLateReads();
   regions.resize(program.regions.size());
   for (size_t r = 0; r < program.regions.size(); ++r) {
     for (const Step& step : program.regions[r].steps)
@@ -93,6 +96,9 @@ void BoundProgram::BindValues() {
         break;
       case ValueKind::kErrorWord:
         break;  // by the frame
+      case ValueKind::kUpdate:
+        update_values.push_back({v, index});
+        break;
       case ValueKind::kArena:
         arena_values.push_back(v);
         static_arena &= value.offset >= 0;
@@ -125,6 +131,37 @@ void BoundProgram::FindSlotMetas() {
       }
     }
   }
+}
+
+// Validate has seen that only kernels and copies follow.
+void BoundProgram::FindLateReads() {
+  if (update_values.empty()) return;
+  absl::flat_hash_set<int64_t> inputs, constants, slots;
+  auto note = [&](const View& view) {
+    if (view.value < 0) return;
+    const Value& value = program.values[view.value];
+    if (value.kind == ValueKind::kInput) inputs.insert(value.index);
+    if (value.kind == ValueKind::kSlot) slots.insert(value.index);
+    if (value.kind != ValueKind::kConstant) return;
+    const ConstantSpec& c = program.constants[value.index];
+    if (c.kind == ConstantSpec::Kind::kFramework) constants.insert(c.index);
+  };
+  bool late = false;
+  for (const Step& step : program.regions[0].steps) {
+    late |= step.effect == Effect::kMutates;
+    if (!late) continue;
+    if (const auto* kernel = std::get_if<KernelStep>(&step.body)) std::for_each(kernel->operands.begin(), kernel->operands.end(), note);
+    if (const auto* copy = std::get_if<CopyStep>(&step.body)) note(copy->from), note(copy->to);
+  }
+  for (const Step& step : program.regions[program.commit_region].steps) {
+    if (const auto* copy = std::get_if<CopyStep>(&step.body)) note(copy->from);
+  }
+  for (const Source& update : update_values) inputs.erase(update.index);
+  auto sorted = [](const absl::flat_hash_set<int64_t>& set, std::vector<int32_t>* out) {
+    out->assign(set.begin(), set.end());
+    std::sort(out->begin(), out->end());
+  };
+  sorted(inputs, &late_inputs), sorted(constants, &late_constants), sorted(slots, &late_slots);
 }
 
 bool BoundProgram::IsWhole(const View& view) const {
@@ -180,7 +217,8 @@ absl::Status BoundProgram::BindStep(const Step& step, std::vector<BoundStep>* ou
   } else if (const auto* copy = std::get_if<CopyStep>(&step.body)) {
     bound.kind = BoundStep::Kind::kCopy;
     bound.index = static_cast<int32_t>(copies.size());
-    copies.push_back({Bind(copy->from), Bind(copy->to)});
+    const bool update = copy->from.value >= 0 && program.values[copy->from.value].kind == ValueKind::kUpdate;
+    copies.push_back({Bind(copy->from), Bind(copy->to), update});
   } else if (const auto* library = std::get_if<LibraryStep>(&step.body)) {
     bound.kind = BoundStep::Kind::kLibrary;
     bound.index = static_cast<int32_t>(libraries.size());

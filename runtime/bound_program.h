@@ -48,6 +48,7 @@ struct BoundCall {
 
 struct BoundCopy {
   BoundView from, to;
+  bool update = false;  // `from` is an update, of which nothing is to be copied if it was made in the input's memory
 };
 
 struct BoundLibrary {
@@ -88,7 +89,10 @@ class BoundProgram {
   struct Source {
     int32_t value, index;
   };
-  std::vector<Source> input_values, output_values;
+  std::vector<Source> input_values, output_values, update_values;
+  // From the main region's first step on that updates an input in place: the other inputs and the framework constants that are
+  // read, and the slots.
+  std::vector<int32_t> late_inputs, late_constants, late_slots;
   std::vector<int32_t> arena_values;
   std::vector<std::vector<int32_t>> slot_values;        // per slot
   std::vector<std::pair<int32_t, void*>> fixed_values;  // constants
@@ -107,6 +111,7 @@ class BoundProgram {
   absl::Status LoadCode(CodeLoader* loader);
   void BindValues();
   void FindSlotMetas();
+  void FindLateReads();
   BoundView Bind(const View& view);
   bool IsWhole(const View& view) const;
   absl::Status BindStep(const Step& step, std::vector<BoundStep>* out);

@@ -37,7 +37,9 @@ Frame::Frame(const BoundProgram* b)
       operands(b->max_operands),
       results(b->max_results),
       arena(b->host),
-      scratch(b->host) {
+      scratch(b->host),
+      overlap_(*b) {
+  for (size_t i = 0; i < bound.update_values.size(); ++i) updates.push_back(std::make_unique<HostBuffer>(bound.host));
   if (GuardOfEnvironment() != MemoryGuard::kOff) {
     for (size_t i = 0; i < bound.arena_values.size(); ++i) apart.push_back(std::make_unique<HostBuffer>(bound.host));
   }
@@ -67,6 +69,18 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
   for (const auto& [value, index] : bound.output_values)
     base[value] = static_cast<char*>(out[index].data);
   if (bound.num_metas != 0) ResolveMetas();
+  return updates.empty() ? absl::OkStatus() : PlaceUpdates();
+}
+
+absl::Status Frame::PlaceUpdates() {
+  const bool apart = overlap_.Overlaps(inputs);
+  for (size_t i = 0; i < updates.size(); ++i) {
+    const auto& [value, index] = bound.update_values[i];
+    base[value] = static_cast<char*>(inputs[index].data);
+    if (!apart) continue;
+    TENON_RETURN_IF_ERROR(updates[i]->Reserve(Resolve(bound.program.values[value].bytes, dims), "the new value of an input"));
+    base[value] = updates[i]->data();
+  }
   return absl::OkStatus();
 }
 

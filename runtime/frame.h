@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "runtime/bound_program.h"
 #include "runtime/guarded_memory.h"
+#include "runtime/update_overlap.h"
 
 namespace tenon {
 
@@ -67,6 +68,7 @@ class Frame {
   std::vector<int64_t> args;       // of the kernel being run, if symbolic
   std::vector<TenonTensor> operands, results;  // of the framework call being made
   HostBuffer arena, scratch;
+  std::vector<std::unique_ptr<HostBuffer>> updates;  // by BoundProgram::update_values: where they cannot be made in the inputs' memory
   std::vector<std::unique_ptr<HostBuffer>> apart;  // under TENON_GUARD: a block for each value of the arena, anew for each run
   alignas(64) std::atomic<int64_t> error_word{0};
   library::RunState library_state;
@@ -80,8 +82,11 @@ class Frame {
  private:
   absl::Status PlaceArena();
   absl::Status PlaceApart();
+  absl::Status PlaceUpdates();
   void ResolveMetas();
   void Resolve1(const BoundView& view);
+
+  UpdateOverlap overlap_;
 };
 
 // Keeps at most as many frames as ran at once since the last trim. Frames idle for some seconds are

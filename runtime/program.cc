@@ -98,6 +98,8 @@ std::string ToText(const Value& value) {
       return absl::StrCat("slot ", value.index);
     case ValueKind::kErrorWord:
       return "error word";
+    case ValueKind::kUpdate:
+      return absl::StrCat("update of input ", value.index);
   }
   return "";
 }

@@ -55,6 +55,9 @@ enum class ValueKind : uint8_t {
             // produced
   kErrorWord,  // one int64 of the frame, zeroed per run; a kernel stores check id + 1 into it
                // (relaxed atomic)
+  kUpdate,     // index = graph input: where a kernel of the main region makes the input's new value. It is the input's own
+               // memory, so that the commit region's copy finds nothing to do; memory of the frame where the caller's
+               // inputs overlap (runtime/update_overlap.h)
 };
 struct Value {
   ValueKind kind = ValueKind::kArena;

@@ -1,6 +1,7 @@
 #include "runtime/step_loop.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -60,7 +61,7 @@ class Loop {
     for (const BoundStep& step : b_.regions[region]) {
       // Calls of the framework and of library functions are always timed: they are few and dear.
       const bool timed = profile_ || step.kind == BoundStep::Kind::kCall || step.kind == BoundStep::Kind::kLibrary;
-      mutates_ |= step.step->effect == Effect::kMutates;
+      if (!mutates_ && step.step->effect == Effect::kMutates && !BeforeWrites()) return false;
       if (!(timed ? TimedStep(step) : RunStep(step))) return false;
       for (int32_t slot : step.step->release_slots) f_.ReleaseSlot(slot);
       if (f_.owned == nullptr) continue;
@@ -70,6 +71,19 @@ class Loop {
       }
     }
     return true;
+  }
+
+  // The caller's memory is about to change: what could fail from here on must have failed.
+  bool BeforeWrites() {
+    mutates_ = true;
+    if (b_.update_values.empty()) return true;
+    if (!CheckErrorWord()) return false;
+    for (int32_t slot : b_.late_slots) {
+      if (f_.slots[slot].tensor == nullptr) return EmptySlot("a kernel");
+    }
+    if (b_.max_scratch == 0) return true;
+    const absl::Status s = f_.ReserveScratch(CountPieces(INT64_MAX) * b_.max_scratch);
+    return s.ok() || Fail(TENON_ERROR, std::string(s.message()));
   }
 
   bool RunStep(const BoundStep& step) {
@@ -210,6 +224,7 @@ class Loop {
   }
 
   bool Copy(const BoundCopy& c) {
+    if (c.update && f_.Address(c.from) == f_.Address(c.to)) return true;
     if (IsEmptySlot(c.from)) return EmptySlot("a copy");
     StridedCopy(f_.Address(c.to), Strides(c.to), f_.Address(c.from), Strides(c.from), Dims(c.to),
                 static_cast<int>(c.to.view->dims.size()), ByteWidth(c.to.view->dtype), Threads());

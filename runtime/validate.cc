@@ -5,7 +5,10 @@
 //   - static views of the arena, of fresh outputs, of literals and of the error word lie inside
 //   them;
 //   - library steps name a function that is known and takes their attributes and dense views;
+//   - inputs are updated in place only by kernels of the main region after which nothing can fail, and the commit region
+//   copies each update home;
 //   - in a region no slot or input is used after its release, and none is released twice.
+#include <algorithm>
 #include <functional>
 
 #include "absl/container/flat_hash_set.h"
@@ -35,7 +38,7 @@ class Validator {
     }
     state_.assign(p_.regions.size(), 0);
     for (int32_t r = 0; r < Count(p_.regions); ++r) TENON_RETURN_IF_ERROR(VisitRegion(r));
-    return absl::OkStatus();
+    return Updates();
   }
 
  private:
@@ -141,6 +144,10 @@ class Validator {
           TENON_RETURN_IF_ERROR(Index("slot", value.index, p_.num_slots));
           break;
         case ValueKind::kErrorWord:
+          break;
+        case ValueKind::kUpdate:
+          TENON_RETURN_IF_ERROR(Index("input", value.index, Count(p_.inputs)));
+          if (p_.inputs[value.index].kind != InputSpec::Kind::kTensor) return Error("input ", value.index, " is no tensor");
           break;
       }
     }
@@ -313,6 +320,51 @@ class Validator {
     released_inputs_ = inputs;
     for (int32_t callee : callees) TENON_RETURN_IF_ERROR(VisitRegion(callee));
     state_[index] = 2;
+    return absl::OkStatus();
+  }
+
+  bool IsOf(ValueKind kind, const View& view) const { return view.value >= 0 && p_.values[view.value].kind == kind; }
+
+  // Of the kernel's operands, those that it writes: before the error word, which is last.
+  bool WritesUpdate(const KernelStep& kernel) const {
+    int64_t end = Count(kernel.operands);
+    while (end > 0 && IsOf(ValueKind::kErrorWord, kernel.operands[end - 1])) --end;
+    for (int64_t i = std::max<int64_t>(0, end - kernel.num_results); i < end; ++i) {
+      if (IsOf(ValueKind::kUpdate, kernel.operands[i])) return true;
+    }
+    return false;
+  }
+
+  absl::Status Updates() {
+    absl::flat_hash_set<int64_t> copied_home, updated;
+    if (p_.commit_region >= 0) {
+      for (const Step& step : p_.regions[p_.commit_region].steps) {
+        const auto* copy = std::get_if<CopyStep>(&step.body);
+        if (copy == nullptr || !IsOf(ValueKind::kUpdate, copy->from) || !IsOf(ValueKind::kInput, copy->to)) continue;
+        const int64_t input = p_.values[copy->from.value].index;
+        if (p_.values[copy->to.value].index == input) copied_home.insert(input);
+      }
+    }
+    for (int32_t v = 0; v < Count(p_.values); ++v) {
+      where_ = absl::StrCat("value ", v, ": ");
+      if (p_.values[v].kind != ValueKind::kUpdate) continue;
+      if (!copied_home.contains(p_.values[v].index)) return Error("the update of input ", p_.values[v].index, " is not copied home");
+      if (!updated.insert(p_.values[v].index).second) return Error("input ", p_.values[v].index, " is updated twice");
+    }
+    bool writing = false;
+    for (const Step& step : p_.regions[0].steps) {
+      where_ = absl::StrCat("region 0, step ", step.name, ": ");
+      const auto* kernel = std::get_if<KernelStep>(&step.body);
+      if (kernel != nullptr && WritesUpdate(*kernel)) {
+        writing = true;
+        if (step.effect != Effect::kMutates) return Error("updates an input and does not say so");
+      }
+      if (!writing || std::holds_alternative<CopyStep>(step.body)) continue;
+      if (kernel == nullptr) return Error("may fail after an input was updated");
+      for (const View& view : kernel->operands) {
+        if (IsOf(ValueKind::kErrorWord, view)) return Error("checks something after an input was updated");
+      }
+    }
     return absl::OkStatus();
   }
 

@@ -49,6 +49,8 @@ class ProgramBuilder {
   const Binding::Parameter& ParameterOf(int64_t leaf) const { return binding_.parameters.at(leaf); }
   BufferKey RootLeaf(int64_t leaf) const;
   void FindDirectOutputs();
+  absl::Status FindUpdates();
+  absl::Status AddUpdateValues();
   absl::Status Plan();
   absl::StatusOr<Value> ValueOf(const Allocation& a);
   absl::StatusOr<int64_t> FrameworkConstant(const Binding::Parameter& p);
@@ -99,6 +101,8 @@ class ProgramBuilder {
   int32_t region_ = 0;
   ValueViews views_;
   absl::flat_hash_map<int64_t, int64_t> direct_;          // root leaf -> graph output written in place
+  absl::flat_hash_map<int64_t, int64_t> update_;          // root leaf -> parameter leaf of the input that it is written back to
+  absl::flat_hash_map<BufferKey, int32_t> update_value_;  // what is made in an input's memory -> its value
   struct Sum { const Instruction *sum, *bias; };
   absl::flat_hash_map<const Instruction*, Sum> sum_of_;   // dot -> the fusion that its addmm computes
   absl::flat_hash_set<const Instruction*> folded_;        // those fusions

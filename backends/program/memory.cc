@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/cpu/codegen.h"
 #include "backends/program/builder.h"
+#include "backends/program/framework_config.h"
 #include "hlo/check.h"
 #include "passes/control_flow.h"
 #include "passes/fused_form.h"
@@ -63,8 +64,50 @@ void ProgramBuilder::FindDirectOutputs() {
   }
 }
 
+// Write-backs that may be written early: of inputs whose memory only one parameter reads, and no operator may have kept.
+absl::Status ProgramBuilder::FindUpdates() {
+  absl::flat_hash_set<const Instruction*> kept;
+  for (const Computation* c : ControlComputations(module_)) {
+    for (const Instruction* op : c->instructions()) {
+      if (!IsFrameworkCall(*op)) continue;
+      TENON_ASSIGN_OR_RETURN(const FrameworkConfig config, ConfigOf(*op));
+      if (config.rule != ResultRule::kView) continue;
+      for (const Instruction* operand : op->operands()) kept.insert(views_.at({operand, 0}).buffer.instruction);
+    }
+  }
+  absl::flat_hash_map<int64_t, std::vector<int64_t>> leaves_of;  // by input
+  absl::flat_hash_set<int64_t> barred;
+  for (const Instruction* op : module_.entry()->parameters()) {
+    const int64_t leaves = LeafCount(op->shape());
+    for (int64_t leaf = FirstLeaf(*op); leaf < FirstLeaf(*op) + leaves; ++leaf) {
+      const Binding::Parameter& p = ParameterOf(leaf);
+      if (p.kind != Binding::Parameter::Kind::kInput) continue;
+      leaves_of[p.index].push_back(leaf);
+      if (p.flat_storage || kept.contains(op)) barred.insert(p.index);
+    }
+  }
+  for (const Binding::Mutation& m : binding_.mutations) {
+    const auto leaves = leaves_of.find(m.input);
+    if (leaves == leaves_of.end() || leaves->second.size() != 1 || barred.contains(m.input)) continue;
+    update_[m.root_index] = leaves->second.front();
+  }
+  return absl::OkStatus();
+}
+
+// Their values: the allocation is the parameter's, of which nothing else is written.
+absl::Status ProgramBuilder::AddUpdateValues() {
+  for (const auto& [owner, parameter] : plan_.updates) {
+    update_value_[owner] = static_cast<int32_t>(program().values.size());
+    Value value{.kind = ValueKind::kUpdate, .index = ParameterOf(parameter).index};
+    TENON_ASSIGN_OR_RETURN(value.bytes, dims_.Ref(FlattenShape(owner.instruction->shape())[owner.leaf].byte_size()));
+    program().values.push_back(value);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ProgramBuilder::Plan() {
   FindDirectOutputs();
+  TENON_RETURN_IF_ERROR(FindUpdates());
   BufferPlanOptions options;
   options.in_slot = [](const Instruction& op, int64_t) { return IsFrameworkCall(op); };
   // A convolution's result is its own memory, and its consumers are elementwise: normalization, activation, residual.
@@ -72,6 +115,10 @@ absl::Status ProgramBuilder::Plan() {
     return op.custom_call_target() == "aten.convolution.default" && views_.at({&op, 0}).strides == op.shape().strides();
   };
   options.direct_output = [this](int64_t leaf) { return direct_.contains(leaf); };
+  options.update = [this](int64_t leaf) {
+    const auto it = update_.find(leaf);
+    return it == update_.end() ? std::nullopt : std::make_optional(it->second);
+  };
   options.works_by_rows = [this](const Instruction& fusion) {
     return CpuWorksByRows(RequestOf(fusion, [](const StridedView&) { return false; }), target_);
   };
@@ -83,7 +130,7 @@ absl::Status ProgramBuilder::Plan() {
     TENON_ASSIGN_OR_RETURN(Value value, ValueOf(a));
     program().values.push_back(value);
   }
-  return absl::OkStatus();
+  return AddUpdateValues();
 }
 
 absl::StatusOr<Value> ProgramBuilder::ValueOf(const Allocation& a) {
@@ -138,7 +185,8 @@ absl::StatusOr<int64_t> ProgramBuilder::FrameworkConstant(const Binding::Paramet
 absl::StatusOr<View> ProgramBuilder::ViewOf(const StridedView& strided, PrimitiveType type) {
   auto it = plan_.of.find(strided.buffer);
   TENON_CHECK(it != plan_.of.end(), absl::StrCat("no buffer for ", strided.buffer.instruction->name()));
-  View view{.value = it->second, .dtype = type};
+  const auto update = update_value_.find(strided.buffer);
+  View view{.value = update == update_value_.end() ? it->second : update->second, .dtype = type};
   TENON_ASSIGN_OR_RETURN(view.byte_offset, dims_.Ref(strided.offset * ByteWidth(type)));
   TENON_ASSIGN_OR_RETURN(view.dims, dims_.Refs(strided.dims));
   TENON_ASSIGN_OR_RETURN(view.strides, dims_.Refs(strided.strides));

@@ -84,7 +84,7 @@ absl::Status ProgramBuilder::EmitMutations() {
     TENON_ASSIGN_OR_RETURN(copy.to.dims, dims_.Refs(input.sizes));
     TENON_ASSIGN_OR_RETURN(copy.to.strides, dims_.Refs(input.strides));
     Step step{.body = std::move(copy), .name = absl::StrCat("write-back ", input.name), .effect = Effect::kMutates};
-    Note(step, "copied", "written back");
+    if (!update_value_.contains(views_.at(key).buffer)) Note(step, "copied", "written back");
     program().regions[program().commit_region].steps.push_back(std::move(step));
   }
   return absl::OkStatus();

@@ -89,6 +89,12 @@ absl::Status ProgramBuilder::EmitKernel(const Instruction& op) {
   Step step = NewStep(op);
   step.body = std::move(kernel);
   step.effect = info.has_error_word ? Effect::kError : Effect::kPure;
+  for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+    if (!update_value_.contains(BufferKey{&op, leaf})) continue;
+    TENON_CHECK(!info.has_error_word, op.name());
+    step.effect = Effect::kMutates;
+    Note(step, "updated-in-place", "the input that this result is written back to dies here");
+  }
   step.estimated_ns = info.estimated_ns;
   step.bytes = info.bytes;
   step.flops = info.flops;

@@ -230,7 +230,7 @@ class ProgramWriter {
   Json Values() const {
     Json json = Json::array();
     for (size_t v = 0; v < p_.values.size(); ++v) {
-      static constexpr const char* kKinds[] = {"input", "constant", "arena", "output", "slot", "error_word"};
+      static constexpr const char* kKinds[] = {"input", "constant", "arena", "output", "slot", "error_word", "update"};
       const Value& value = p_.values[v];
       Json row = {{"kind", kKinds[static_cast<int>(value.kind)]},
                         {"index", value.index},
@@ -255,6 +255,8 @@ class ProgramWriter {
         return absl::StrCat("constant ", value.index);
       case ValueKind::kErrorWord:
         return "error word";
+      case ValueKind::kUpdate:
+        return absl::StrCat("update of input ", value.index, written.empty() ? "" : ": ", written);
       case ValueKind::kOutput:
         return absl::StrCat("output ", value.index, written.empty() ? "" : ": ", written);
       default:

@@ -32,6 +32,7 @@ class Planner {
     AddRootReads();
     sets_.Normalize();
     PlaceOutputs();
+    UpdateParameters();
     MakeRegionsInPlace();
     if (options_.in_place) ReuseInPlace();
     MakeInitialValuesState();
@@ -138,6 +139,53 @@ class Planner {
       a.kind = Kind::kOutput;
       a.index = leaf;
     }
+  }
+
+  static bool MayFail(const Instruction& op) {
+    switch (op.opcode()) {
+      case Opcode::kFusion: return op.HasSideEffect();
+      case Opcode::kParameter:
+      case Opcode::kConstant:
+      case Opcode::kTuple:
+      case Opcode::kGetTupleElement:
+      case Opcode::kCopy:
+      case Opcode::kBitcast:
+      case Opcode::kReshape:
+      case Opcode::kTranspose:
+      case Opcode::kSlice:
+      case Opcode::kBroadcast: return false;
+      default: return true;
+    }
+  }
+
+  // Before other buffers are made one: a value that has taken over memory of an older one would bring that one's writes along.
+  void UpdateParameters() {
+    if (!options_.update) return;
+    const Computation& entry = *module_.entry();
+    int64_t last_failure = -1;
+    for (const Instruction* op : entry.instructions()) {
+      if (MayFail(*op)) last_failure = std::max(last_failure, live_.position(op));
+    }
+    const int64_t leaves = LeafCount(entry.root()->shape());
+    for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+      const BufferKey made{entry.root(), leaf};
+      const std::optional<int64_t> parameter = views_.Has(made) ? options_.update(leaf) : std::nullopt;
+      if (!parameter) continue;
+      const auto old = std::find_if(owners_.begin(), owners_.end(), [&](const BufferKey& o) {
+        return o.instruction->opcode() == Opcode::kParameter && o.instruction->parent() == &entry &&
+               FirstLeaf(*o.instruction) + o.leaf == *parameter;
+      });
+      if (old != owners_.end()) TryUpdate(made, *old, *parameter, last_failure);
+    }
+  }
+
+  void TryUpdate(BufferKey made, BufferKey old, int64_t parameter, int64_t last_failure) {
+    const int32_t into = BufferOf(old), from = BufferOf(made);
+    const BufferKey owner = views_.at(made).buffer;
+    if (plan_.allocations[from].kind != Kind::kArena || plan_.allocations[into].buffers != 1 || !SamePlaces(made, old)) return;
+    if (owner.instruction->opcode() != Opcode::kFusion || owner.instruction->parent() != module_.entry()) return;
+    if (live_.position(owner.instruction) <= last_failure || !MergeIfApart(into, from)) return;
+    plan_.updates.emplace_back(owner, parameter);
   }
 
   // ---- one buffer for several values --------------------------------------------------------------------------------

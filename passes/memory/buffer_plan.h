@@ -9,7 +9,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -54,6 +56,9 @@ struct BufferPlan {
   // In order. Initial values into a while's state; at the end of a body or branch its results into state or results.
   absl::flat_hash_map<const Instruction*, std::vector<BufferMove>> initial_moves;
   absl::flat_hash_map<const Computation*, std::vector<BufferMove>> final_moves;
+  // Buffers that lie in the memory of a parameter, whose last reader writes them: owner, leaf of the entry's parameters. No step that may
+  // fail (checks, calls of framework and library, control flow) comes after one of the writers.
+  std::vector<std::pair<BufferKey, int64_t>> updates;
   Dim arena_bytes = 0;
   Dim peak_live_bytes = 0;   // lower bound: max over the schedule of live bytes
   std::string ToString() const;  // table: instruction, kind, offset, bytes, live range; the moves of each region
@@ -66,6 +71,9 @@ struct BufferPlanOptions {
   std::function<bool(const Instruction& op)> exclusive_slot;
   // Root leaves that may be written directly into output memory (fresh outputs, each memory once).
   std::function<bool(int64_t root_leaf)> direct_output;
+  // The leaf of the entry's parameters into whose memory this root leaf goes in the end, and may be written before: nothing but what
+  // the module says reads that memory. Null: none.
+  std::function<std::optional<int64_t>(int64_t root_leaf)> update;
   // What the kernel of a fusion of form `row` really does (in_place.h). Null: nothing is overwritten by one.
   WorksByRows works_by_rows;
   const ValueViews* views = nullptr;  // null: by the layouts alone

@@ -248,6 +248,81 @@ TEST(Executable, ChecksComeBeforeCommits) {
   EXPECT_THAT(mutated.data, Each(5.0f));
 }
 
+// a := a + 1 and b := b + 1 where they lie, then what `b` was, or is, + 1 into an output.
+Program Updates(bool read_b) {
+  Program p = Empty();
+  const int32_t a = AddInput(p, kF, {4}), b = AddInput(p, kF, {4}), out = AddOutput(p, kF, {4});
+  const int32_t new_a = AddValue(p, ValueKind::kUpdate, 0, 16);
+  const int32_t add = AddKernel(p, "add_one");
+  p.regions.resize(2);
+  p.commit_region = 1;
+  auto update = [&](int32_t from, int32_t to) {
+    p.regions[0].steps.push_back(KernelCall(add, {MakeView(from, kF, {4}), MakeView(to, kF, {4})}, 4));
+    p.regions[0].steps.back().effect = Effect::kMutates;
+    p.regions[1].steps.push_back(
+        {.body = CopyStep{MakeView(to, kF, {4}), MakeView(from, kF, {4})}, .name = "home", .effect = Effect::kMutates});
+  };
+  update(a, new_a);
+  if (!read_b) update(b, AddValue(p, ValueKind::kUpdate, 1, 16));
+  p.regions[0].steps.push_back(KernelCall(add, {MakeView(read_b ? b : new_a, kF, {4}), MakeView(out, kF, {4})}, 4));
+  return p;
+}
+
+TEST(Executable, UpdatesInputsWhereTheyLie) {
+  FakeHost host;
+  auto e = Make(Updates(false), host.get());
+  Array a({4}, 1), b({4}, 5), out({4}, 0);
+  const TenonTensor inputs[] = {a.tensor(), b.tensor()};
+  TenonTensor outputs[] = {out.tensor()};
+  ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+  const int64_t allocations = host.allocations();
+  ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+  EXPECT_THAT(a.data, Each(3.0f));
+  EXPECT_THAT(b.data, Each(7.0f));
+  EXPECT_THAT(out.data, Each(4.0f)) << "the new a";
+  EXPECT_EQ(host.allocations(), allocations) << "nothing is made elsewhere";
+}
+
+// The same bytes come to be two inputs: every new value is of the old ones, whatever was written first.
+TEST(Executable, InputsThatOverlapAreUpdatedFromTheirOldValues) {
+  FakeHost host;
+  for (const bool read_b : {false, true}) {
+    auto e = Make(Updates(read_b), host.get());
+    for (const int64_t shift : {2, 4, 1, 4}) {
+      std::vector<float> flat = {0, 1, 2, 3, 4, 5, 6, 7}, out(4);
+      const int64_t dims[] = {4}, strides[] = {1};
+      const int32_t type = static_cast<int32_t>(kF);
+      const TenonTensor inputs[] = {{nullptr, flat.data(), dims, strides, type, 1}, {nullptr, flat.data() + shift, dims, strides, type, 1}};
+      TenonTensor outputs[] = {{nullptr, out.data(), dims, strides, type, 1}};
+      ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+      std::vector<float> want = {0, 1, 2, 3, 4, 5, 6, 7};
+      for (int64_t i = 0; i < 4; ++i) want[i] = static_cast<float>(i + 1);
+      for (int64_t i = 0; i < 4 && !read_b; ++i) want[i + shift] = static_cast<float>(i + shift + 1);
+      EXPECT_EQ(flat, want) << shift;
+      for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(out[i], static_cast<float>(read_b ? i + shift + 1 : i + 2)) << shift << " " << read_b;
+    }
+  }
+}
+
+TEST(Executable, NothingIsUpdatedWhereACheckFailed) {
+  FakeHost host;
+  Program p = Updates(false);
+  const int32_t checked = AddInput(p, kF, {4}), word = AddValue(p, ValueKind::kErrorWord, 0, 8);
+  p.checks = {{"IndexError", "index is negative"}};
+  Step check = KernelCall(AddKernel(p, "check_negative"), {MakeView(checked, kF, {4}), MakeView(word, PrimitiveType::kS64, {})}, 4);
+  std::get<KernelStep>(check.body).num_results = 0;
+  std::get<KernelStep>(check.body).literals = {0};
+  check.effect = Effect::kError;
+  p.regions[0].steps.insert(p.regions[0].steps.begin(), check);
+  auto e = Make(std::move(p), host.get());
+  Array a({4}, 1), b({4}, 5), negative({4}, -1), out({4}, 0);
+  const TenonTensor inputs[] = {a.tensor(), b.tensor(), negative.tensor()};
+  TenonTensor outputs[] = {out.tensor()};
+  EXPECT_EQ(e->Run(inputs, outputs).code, TENON_CHECK_ERROR);
+  EXPECT_THAT(a.data, Each(1.0f));
+  EXPECT_THAT(b.data, Each(5.0f));
+}
+
 TEST(Executable, WhileAndConditional) {
   FakeHost host;
   constexpr PrimitiveType kS = PrimitiveType::kS32;

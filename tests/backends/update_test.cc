@@ -1,0 +1,119 @@
+// Which write-backs are written by the kernel that makes the new value, where the old one lies (ValueKind::kUpdate).
+#include <gtest/gtest.h>
+
+#include "backends/compile.h"
+#include "hlo/check.h"
+#include "hlo/text/text.h"
+
+namespace tenon {
+namespace {
+
+// Root element 0 is written back into input 0; the others are outputs.
+absl::StatusOr<Program> Compiled(const std::string& body) {
+  absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(R"(HloModule m
+less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}
+ENTRY main {
+)" + body + "}\n");
+  if (!module.ok()) return module.status();
+  Binding binding = BindingOf(**module);
+  binding.inputs[0].mutated = true;
+  binding.mutations.push_back({.input = 0, .root_index = 0});
+  binding.outputs.erase(binding.outputs.begin());
+  binding.checks = {{"IndexError", "negative"}};
+  return CompileToProgram(std::move(*module), binding, {.verify_passes = true});
+}
+
+// The name of the step that updates input 0, "" if only the commit region writes it.
+std::string Updater(const std::string& body) {
+  const absl::StatusOr<Program> program = Compiled(body);
+  TENON_CHECK(program.ok(), program.status().ToString());
+  const absl::Status valid = program->Validate();
+  EXPECT_TRUE(valid.ok()) << valid;
+  for (const Step& step : program->regions[0].steps) {
+    const auto* kernel = std::get_if<KernelStep>(&step.body);
+    if (kernel == nullptr) continue;
+    for (const View& view : kernel->operands) {
+      if (view.value < 0 || program->values[view.value].kind != ValueKind::kUpdate || step.effect != Effect::kMutates) continue;
+      return step.name;
+    }
+  }
+  return "";
+}
+
+TEST(Update, ByTheKernelThatReadsTheOldValueLast) {
+  EXPECT_NE(Updater(R"(p = f32[8,4] parameter(0)
+    g = f32[8,4] parameter(1)
+    n = f32[8,4] subtract(p, g)
+    ROOT t = (f32[8,4]) tuple(n))"), "");
+}
+
+TEST(Update, OfWhatNobodyReads) {
+  EXPECT_NE(Updater(R"(p = f32[8] parameter(0)
+    g = f32[8] parameter(1)
+    n = f32[8] exponential(g)
+    ROOT t = (f32[8]) tuple(n))"), "");
+}
+
+TEST(Update, NotWhereTheOldValueIsAnOutput) {
+  EXPECT_EQ(Updater(R"(p = f32[8] parameter(0)
+    g = f32[8] parameter(1)
+    n = f32[8] subtract(p, g)
+    ROOT t = (f32[8], f32[8]) tuple(n, p))"), "");
+}
+
+TEST(Update, NotAtAnotherPlaceThanItIsRead) {
+  EXPECT_EQ(Updater(R"(p = f32[8] parameter(0)
+    r = f32[8] reverse(p), dimensions={0}
+    n = f32[8] add(r, p)
+    ROOT t = (f32[8]) tuple(n))"), "");
+}
+
+TEST(Update, NotWhereAnotherKernelReadsTheOldValueLater) {
+  EXPECT_EQ(Updater(R"(p = f32[64,64] parameter(0)
+    g = f32[64,64] parameter(1)
+    n = f32[64,64] sort(g), dimensions={1}, to_apply=less
+    e = f32[64,64] add(n, p)
+    s = f32[64,64] sort(e), dimensions={0}, to_apply=less
+    ROOT t = (f32[64,64], f32[64,64]) tuple(n, s))"), "");
+}
+
+constexpr char kChecked[] = R"(p = f32[8] parameter(0)
+    i = s32[8] parameter(1)
+    zero = s32[] constant(0)
+    zeros = s32[8] broadcast(zero), dimensions={}
+    bad = pred[8] compare(i, zeros), direction=LT
+    check = pred[] custom-call(bad), custom_call_target="tenon.check", custom_call_has_side_effect=true, backend_config={"check":0}
+    g = f32[8] convert(i)
+    )";
+
+TEST(Update, NeverByAKernelThatChecks) {
+  const absl::StatusOr<Program> program = Compiled(std::string(kChecked) + "n = f32[8] subtract(p, g)\n ROOT t = (f32[8]) tuple(n)");
+  ASSERT_TRUE(program.ok()) << program.status();
+  bool writes = false, failed = false;
+  for (const Step& step : program->regions[0].steps) {
+    failed |= writes && step.effect == Effect::kError;
+    writes |= step.effect == Effect::kMutates;
+    EXPECT_FALSE(failed) << "a check after an update\n" << program->ToString();
+  }
+  EXPECT_TRUE(program->Validate().ok());
+}
+
+TEST(Update, NotBeforeAStepOfTheFramework) {
+  EXPECT_EQ(Updater(R"(p = f32[8,8] parameter(0)
+    g = f32[8,8] parameter(1)
+    n = f32[8,8] subtract(p, g)
+    d = f32[8,8] dot(n, g), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    ROOT t = (f32[8,8], f32[8,8]) tuple(n, d))"), "");
+  EXPECT_NE(Updater(R"(p = f32[8,8] parameter(0)
+    g = f32[8,8] parameter(1)
+    d = f32[8,8] dot(g, g), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    n = f32[8,8] subtract(p, d)
+    ROOT t = (f32[8,8]) tuple(n))"), "");
+}
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,71 @@
+"""Inputs that a graph changes are written where they lie: right whatever their memory has to do with each other."""
+
+import pytest
+import torch
+
+from plugin.checking import same_as_eager
+
+
+def _decay(parameters, gradients):
+    for p, g in zip(parameters, gradients):
+        p.copy_(p * 0.9 - g * 0.1)  # g may be p's memory, of which eager's in-place operators want nothing to do
+
+
+def _flat(*bounds):
+    base = torch.randn(64)
+    return [base[low:high] for low, high in bounds]
+
+
+def test_parameters_in_one_buffer(backend):
+    same_as_eager(_decay, _flat((0, 20), (20, 50), (50, 64)), [torch.randn(20), torch.randn(30), torch.randn(14)], backend=backend)
+
+
+def test_a_gradient_that_is_another_parameters_memory(backend):
+    p, q = _flat((0, 20), (10, 30))
+    same_as_eager(_decay, [p], [q], backend=backend)
+    same_as_eager(_decay, [p, q], [torch.randn(20), torch.randn(20)], backend=backend)
+
+
+def test_one_program_meets_inputs_apart_and_overlapping(backend):
+    """Compiled for inputs apart; then they share memory."""
+    compiled = torch.compile(_decay, backend=backend, dynamic=False)
+    base = torch.randn(64)
+    for low in (32, 10, 0, 32):
+        mine, wanted = base.clone(), base.clone()
+        compiled([mine[:20]], [mine[low : low + 20]])
+        _decay([wanted[:20]], [wanted[low : low + 20]])
+        torch.testing.assert_close(mine, wanted)
+
+
+def test_the_old_value_is_returned_too(backend):
+    def step(p, g):
+        old = p.clone()
+        p.sub_(g)
+        return old, p * 2
+
+    same_as_eager(step, torch.randn(9), torch.randn(9), backend=backend)
+
+
+@pytest.mark.by_aten(tier="eager_program", reason="reads an input that is written back too")
+def test_two_inputs_change_places(backend):
+    def swap(a, b):
+        old = a.clone()
+        a.copy_(b + 1)
+        b.copy_(old)
+
+    same_as_eager(swap, torch.randn(7), torch.randn(7), backend=backend)
+
+
+def test_an_error_leaves_inputs_alone(backend):
+    def step(p, index):
+        p.sub_(p[index])
+
+    compiled = torch.compile(step, backend=backend)
+    p = torch.randn(5)
+    before = p.clone()
+    compiled(p, torch.tensor([0, 1, 2, 3, 4]))
+    torch.testing.assert_close(p, torch.zeros(5))
+    p.copy_(before)
+    with pytest.raises(IndexError):
+        compiled(p, torch.tensor([0, 1, 2, 3, 9]))
+    assert torch.equal(p, before)
