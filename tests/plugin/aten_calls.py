@@ -4,28 +4,50 @@ Every OpInfo sample is run in eager under a dispatch mode, functionalised for th
 plainly with its backward, and each call of an overload of interest is kept with its arguments.
 A recorded call is replayed alone or many in one FX graph, so that a row of aten.def meets
 exactly the arguments PyTorch's tests give it, without tracing.
+
+A row meets many more calls than can be compiled in CI. Of each dtype it keeps the first calls of
+different *kinds* (ranks, strided or not, empty, broadcast, other arguments; see Call.kind), as many
+as QUOTA says. What is left out is counted.
 """
 
 import collections
 import dataclasses
+import functools
 import itertools
 import operator
 import re
 import warnings
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from conftest import ROOT
 
-DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
 ATEN_DEF = ROOT / "torch_plugin" / "aten" / "aten.def"
-_ROW = re.compile(r"^\s*(ATEN_OP|ATEN_LIBRARY|ATEN_STEP)\(\s*\"(aten\.[^\"]+)\"", re.MULTILINE)
+_ROW = re.compile(r"^\s*(ATEN_OP|ATEN_DECOMPOSED|ATEN_LIBRARY|ATEN_STEP)\(\s*\"([^\"]+)\"", re.MULTILINE)
 MAX_ELEMENTS = 200_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Quota:
+    """What is recorded and kept per dtype."""
+
+    kinds: int  # calls kept per row: of the operator itself; half as many of those by hand and of others that call it
+    samples: int  # samples run per operator
+    strided: bool = False  # also with inputs that have gaps
+
+
+QUOTA = {
+    torch.float32: Quota(6, 10, True), torch.bfloat16: Quota(2, 5), torch.int64: Quota(3, 6, True),
+    torch.float64: Quota(1, 3), torch.float16: Quota(1, 3), torch.bool: Quota(2, 4), torch.complex64: Quota(2, 5, True),
+    torch.int32: Quota(1, 2), torch.uint8: Quota(1, 2),
+}  # fmt: skip
+WHOLE = {dtype: Quota(60, 400, True) for dtype in QUOTA}
+DTYPES = tuple(QUOTA)
+BY_HAND = "by hand"
 
 
 def table_rows() -> dict[str, str]:
@@ -42,11 +64,49 @@ class Call:
     kwargs: dict
     source: str  # the OpInfo it came from
 
+    @functools.cached_property
+    def dtype(self) -> torch.dtype:
+        """Of the first tensor argument of the highest category (complex, float, integer, bool); of a factory, what
+        it is asked for."""
+        found = [t.dtype for t in self.tensors()]
+        asked = self.kwargs.get("dtype") or torch.float32
+        rank = lambda d: 3 if d.is_complex else 2 if d.is_floating_point else d != torch.bool
+        return max(found, key=rank) if found else asked
+
+    @functools.cached_property
+    def eager(self) -> list:
+        """Its results by ATen; of an operator that draws random numbers, see run()."""
+        return self.run()
+
+    @functools.cached_property
+    def reference(self) -> list | None:
+        """The same in float64; None where ATen can't."""
+        default = torch.get_default_dtype()
+        try:
+            torch.set_default_dtype(torch.float64)
+            found = self.run(widen)
+        except Exception:  # no float64 kernel: eager stands in
+            return None
+        finally:
+            torch.set_default_dtype(default)
+        return found if [r is None for r in found] == [e is None for e in self.eager] else None
+
     @property
-    def dtype(self) -> torch.dtype | None:
-        """Of the first tensor argument; of a factory, what it is asked for."""
-        tensor = next(iter(self.tensors()), None)
-        return tensor.dtype if tensor is not None else self.kwargs.get("dtype", torch.float32)
+    def is_random(self) -> bool:
+        return torch.Tag.nondeterministic_seeded in self.overload.tags
+
+    def kind(self) -> tuple:
+        """What two calls differ in, if they are of interest beside each other: not sizes and values."""
+
+        def describe(leaf):
+            if isinstance(leaf, torch.Tensor):
+                return (leaf.dtype, leaf.dim(), leaf.numel() == 0, 1 in leaf.shape, leaf.is_contiguous())
+            if isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
+                return (type(leaf), leaf if abs(leaf) <= 2 and leaf == int(leaf) else leaf > 0)
+            return repr(leaf)
+
+        leaves, spec = pytree.tree_flatten((self.args, self.kwargs))
+        return (*map(describe, leaves), str(spec))
 
     def tensors(self) -> list[torch.Tensor]:
         leaves = pytree.tree_leaves((self.args, self.kwargs))
@@ -64,7 +124,8 @@ class Call:
     def run(self, convert=lambda leaf: leaf) -> list:
         """Flat outputs of a fresh eager run from `convert`ed arguments."""
         args, kwargs = pytree.tree_map(convert, (self.args, self.kwargs))
-        return pytree.tree_leaves(self.overload(*args, **kwargs))
+        result = self.overload(*args, **kwargs)
+        return [] if result is None else pytree.tree_leaves(result)  # None: it only raises
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{t.dtype}{list(t.shape)}{t.stride()}" for t in self.tensors())
@@ -73,34 +134,49 @@ class Call:
 
 
 class _Recorder(TorchDispatchMode):
-    def __init__(self, wanted: set[str], limit: int):
+    def __init__(self, wanted: set[str], quota: dict[torch.dtype, Quota]):
         super().__init__()
-        self.wanted, self.limit, self.source = wanted, limit, ""
+        self.wanted, self.quota, self.source = wanted, quota, ""
         self.calls: dict[str, list[Call]] = collections.defaultdict(list)
         self.keys: set = set()
-        self.counts: collections.Counter = collections.Counter()
+        self.kinds: set = set()
+        self.kept: collections.Counter = collections.Counter()
+        self.left_out: collections.Counter = collections.Counter()  # dtype -> different calls
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        result = func(*args, **kwargs)  # what eager refuses is no sample
         name = str(func)
         if name in self.wanted and not func._schema.is_mutable:
             self._keep(name, Call(func, args, kwargs, self.source))
-        return func(*args, **kwargs)
+        return result
 
     def _keep(self, name: str, call: Call) -> None:
         tensors = call.tensors()
         plain = all(t.layout == torch.strided and type(t) is torch.Tensor for t in tensors)
-        if not plain or sum(t.numel() for t in tensors) > MAX_ELEMENTS or call.dtype not in DTYPES:
+        if name == "aten.native_batch_norm.default" and call.args[5]:
+            return  # in training it changes its arguments, which its schema doesn't say
+        if not plain or sum(t.numel() for t in tensors) > MAX_ELEMENTS or call.dtype not in self.quota:
             return
-        dense = all(t.is_contiguous() for t in tensors)
-        group = (name, call.dtype, dense)
-        if self.counts[group] >= self.limit or (key := call.key()) in self.keys:
+        if (key := call.key()) in self.keys:
             return
         self.keys.add(key)
-        self.counts[group] += 1
+        origin = self.source if self.source == BY_HAND else self._is_itself(name)
+        group, kind = (name, call.dtype, origin), (name, call.kind())
+        kinds = self.quota[call.dtype].kinds
+        if kind in self.kinds or self.kept[group] >= (kinds if origin is True else (kinds + 1) // 2):
+            self.left_out[call.dtype] += 1
+            return
+        self.kinds.add(kind)
+        self.kept[group] += 1
         copy = lambda leaf: _copy(leaf) if isinstance(leaf, torch.Tensor) else leaf
         call.args, call.kwargs = pytree.tree_map(copy, (call.args, call.kwargs))
         self.calls[name].append(call)
+
+    def _is_itself(self, name: str) -> bool:
+        """Whether what is run is named as the overload is."""
+        operator_, packet = self.source.split(".")[-1], name.split(".")[1]
+        return operator_ in packet or packet.strip("_") in operator_
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -113,31 +189,55 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
-def record(wanted: set[str], samples: int = 8, limit: int = 5) -> dict[str, list[Call]]:
-    """Calls of the `wanted` overloads, at most `limit` per dtype and per dense or not."""
+@dataclasses.dataclass
+class Recorded:
+    calls: dict[str, list[Call]]  # by overload
+    left_out: collections.Counter  # dtype -> different calls that no row kept
+
+
+def record(wanted: set[str], quota: dict[torch.dtype, Quota] = QUOTA, direct: Callable | None = None) -> Recorded:
+    """Calls of the `wanted` overloads that `direct(dtype)` makes, then those of PyTorch's samples."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    recorder = _Recorder(wanted, limit)
+    recorder = _Recorder(wanted, quota)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for opinfo, dtype in itertools.product(op_db, DTYPES):
-            if dtype in opinfo.supported_dtypes("cpu"):
-                recorder.source = opinfo.full_name
-                _record_opinfo(recorder, opinfo, dtype, samples)
-    return recorder.calls
+        for dtype in quota:
+            recorder.source = BY_HAND
+            if direct is not None:
+                with recorder:
+                    direct(dtype)
+            for opinfo in op_db:
+                if dtype in opinfo.supported_dtypes("cpu"):
+                    recorder.source = opinfo.name
+                    _record_opinfo(recorder, opinfo, dtype)
+    return Recorded(recorder.calls, recorder.left_out)
 
 
-def _record_opinfo(recorder, opinfo, dtype, count) -> None:
+def record_all(quota: dict[torch.dtype, Quota] = QUOTA) -> Recorded:
+    """Of every row of aten.def, with the calls by hand."""
+    from plugin.aten_direct import direct_calls
+    from plugin.aten_samples import by_hand
+
+    recorded = record(set(table_rows()), quota, direct_calls)
+    for name, extra in by_hand().items():
+        recorded.calls.setdefault(name, []).extend(extra)
+    return recorded
+
+
+def _record_opinfo(recorder, opinfo, dtype) -> None:
+    quota = recorder.quota[dtype]
     for grad in (False, True):
-        if grad and not (dtype.is_floating_point and opinfo.supports_autograd):
+        if grad and not (opinfo.supports_autograd and dtype in opinfo.supported_backward_dtypes("cpu")):
             return
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # torch.manual_seed writes down the stack for each kind of device
         try:
             # Not opinfo.sample_inputs: for error messages it walks the stack at every sample.
             samples = opinfo.sample_inputs_func(opinfo, "cpu", dtype, grad)
-            for sample in itertools.islice(samples, count):
+            for sample in itertools.islice(samples, quota.samples // 2 if grad else quota.samples):
                 _record_sample(recorder, opinfo, sample, grad)
-                _record_sample(recorder, opinfo, sample.noncontiguous(), grad)
+                if quota.strided:
+                    _record_sample(recorder, opinfo, sample.noncontiguous(), grad)
         except Exception:  # PyTorch's own sample generators fail for some ops and dtypes
             continue
 
@@ -176,57 +276,76 @@ def _tangent(output: torch.Tensor) -> torch.Tensor:
 
 # --- graphs of calls ------------------------------------------------------------------------
 
+PLACE = "call.py"  # a node's source is PLACE:<index of its call>
 
-def graph_of(calls: list[Call]) -> tuple[torch.fx.GraphModule, list, list[int]]:
-    """One graph with a node per call: module, inputs, and how many outputs each call has."""
+
+@dataclasses.dataclass
+class Built:
+    calls: list[Call]
+    module: torch.fx.GraphModule
+    inputs: list
+    outputs: list[int]  # per call, how many
+
+
+def graph_of(calls: list[Call]) -> Built:
+    """One graph with a node per call. Its metas are the fake kernels'."""
     graph, inputs, outputs, counts = torch.fx.Graph(), [], [], []
-    nodes: list[tuple[Call, tuple, dict]] = []
+    mode, nodes = FakeTensorMode(), []
     for call in calls:
-        names = iter(range(len(inputs), len(inputs) + 10_000))
 
         def place(leaf):
             if not isinstance(leaf, torch.Tensor):
                 return leaf
+            node = graph.placeholder(f"arg{len(inputs)}")
+            node.meta["val"] = mode.from_tensor(leaf)
             inputs.append(leaf)
-            return graph.placeholder(f"arg{next(names)}")
+            return node
 
         nodes.append((call, *pytree.tree_map(place, (call.args, call.kwargs))))
-    for call, args, kwargs in nodes:
+    for index, (call, args, kwargs) in enumerate(nodes):
         node = graph.call_function(call.overload, args, kwargs)
-        flat = _output_nodes(graph, node, call)
+        node.meta["stack_trace"] = f'File "{PLACE}", line {index}'
+        fake = lambda leaf: leaf.meta["val"] if isinstance(leaf, torch.fx.Node) else leaf
+        with mode:
+            node.meta["val"] = call.overload(*torch.fx.node.map_arg(args, fake), **torch.fx.node.map_arg(kwargs, fake))
+        flat = _output_nodes(graph, node)
         outputs += flat
         counts.append(len(flat))
     graph.output(outputs)
-    module = torch.fx.GraphModule(torch.nn.Module(), graph)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    FakeTensorProp(module, mode).propagate(*inputs)
-    return module, inputs, counts
+    return Built(calls, torch.fx.GraphModule(torch.nn.Module(), graph), inputs, counts)
 
 
-def _output_nodes(graph: torch.fx.Graph, node: torch.fx.Node, call: Call) -> list:
-    with torch.random.fork_rng():
-        result = call.overload(*call.args, **call.kwargs)
+def _output_nodes(graph: torch.fx.Graph, node: torch.fx.Node) -> list:
+    result = node.meta["val"]
+    if result is None:  # it only raises
+        return []
     if isinstance(result, torch.Tensor):
         return [node]
-    return [
-        graph.call_function(operator.getitem, (node, index)) if leaf is not None else None
-        for index, leaf in enumerate(result)
-    ]
+    items = []
+    for index, leaf in enumerate(result):
+        item = None if leaf is None else graph.call_function(operator.getitem, (node, index))
+        if item is not None:
+            item.meta["val"] = leaf
+        items.append(item)
+    return items
 
 
-def fake_is_like_eager(call: Call) -> bool:
-    """Whether the fake kernel's results have eager's dtypes, shapes and strides."""
+def unlike_eager(call: Call) -> str:
+    """In what the fake kernel's results differ from eager's: "fake refuses", "dtype", "shape", "strides" or ""."""
     mode = FakeTensorMode()
     fakes = lambda leaf: mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf
     try:
-        with torch.random.fork_rng():
-            real = call.run()
         with mode:
             fake = call.run(fakes)
-    except Exception:  # its own kind of refusal: the graph of the call will meet it too
-        return True
-    meta = lambda t: (t.dtype, tuple(t.shape), _telling(t)) if isinstance(t, torch.Tensor) else t
-    return [meta(t) for t in real] == [meta(t) for t in fake]
+    except Exception:
+        return "fake refuses"
+    with torch.random.fork_rng():
+        real = call.run() if call.is_random else call.eager
+    if len(fake) != len(real) or any((f is None) != (r is None) for f, r in zip(fake, real)):
+        return "shape"
+    pairs = [(f, r) for f, r in zip(fake, real) if isinstance(r, torch.Tensor)]
+    telling = {"dtype": lambda t: t.dtype, "shape": lambda t: tuple(t.shape), "strides": _telling}
+    return next((name for name, of in telling.items() if any(of(f) != of(r) for f, r in pairs)), "")
 
 
 def _telling(tensor: torch.Tensor) -> tuple:
@@ -236,9 +355,13 @@ def _telling(tensor: torch.Tensor) -> tuple:
 
 
 def widen(leaf: Any) -> Any:
-    """Arguments of the float64 reference."""
+    """Arguments of the float64 (complex128) reference."""
     if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
         return leaf.double()
+    if isinstance(leaf, torch.Tensor) and leaf.is_complex():
+        return leaf.to(torch.complex128)
     if leaf in (torch.float32, torch.bfloat16, torch.float16):
         return torch.float64
+    if leaf is torch.complex64:
+        return torch.complex128
     return leaf

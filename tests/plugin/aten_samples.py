@@ -91,6 +91,9 @@ def _networks():
         yield aten._weight_norm_interface_backward.default, torch.randn(4, 3, 5), direction, length, norms, dim
     q, k, v = (torch.randn(2, 3, 8, 16) for _ in range(3))
     yield aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, v
+    out, largest = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)
+    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    yield backward, torch.randn(2, 3, 8, 16), q, k, v, out, largest, 0.0, False
 
 
 def _windows():
@@ -112,6 +115,7 @@ def _windows():
     cube = torch.randn(2, 3, 4, 5)
     grown = torch.randn(2, 4, 6, 8)
     yield aten.reflection_pad3d_backward.default, grown, cube, [1, 2, 1, 1, 0, 1]
+    yield aten.reflection_pad2d_backward.default, torch.randn(3, 6, 8), cube[0], [1, 2, 1, 1]
     yield aten.replication_pad3d_backward.default, grown, cube, [1, 2, 1, 1, 0, 1]
     yield aten.replication_pad2d_backward.default, torch.randn(2, 3, 3), torch.randn(2, 4, 5), [-1, -1, 0, -1]
     flat = torch.randn(2, 3, 7, 6)
@@ -119,6 +123,7 @@ def _windows():
         yield aten._upsample_bicubic2d_aa.default, flat, out, False
         yield aten._upsample_bicubic2d_aa_backward.default, torch.randn(2, 3, *out), out, [2, 3, 7, 6], False
     volume = torch.randn(1, 2, 3, 4, 5)
+    yield aten._upsample_nearest_exact2d_backward.default, torch.randn(2, 3, 9, 4), [9, 4], [2, 3, 7, 6]
     yield aten._upsample_nearest_exact3d.default, volume, [6, 3, 7]
     yield aten._upsample_nearest_exact3d_backward.default, torch.randn(1, 2, 6, 3, 7), [6, 3, 7], [1, 2, 3, 4, 5]
     yield aten.upsample_nearest3d_backward.default, torch.randn(1, 2, 6, 8, 60), [6, 8, 60], [1, 2, 3, 4, 5]

@@ -1,5 +1,6 @@
 """What ran in a test of the plugin is asserted, not only what came out."""
 
+import collections
 import re
 import threading
 
@@ -7,6 +8,25 @@ import pytest
 
 from conftest import _import_error
 from plugin.checking import STAND_IN
+
+
+_recorded = []
+
+
+@pytest.fixture(scope="session")
+def recorded():
+    """The calls of each row of aten.def that are run in CI (aten_calls.QUOTA)."""
+    from plugin import aten_calls
+
+    _recorded.append(aten_calls.record_all())
+    return _recorded[-1]
+
+
+def pytest_terminal_summary(terminalreporter):
+    for found in _recorded:
+        run = collections.Counter(call.dtype for calls in found.calls.values() for call in calls)
+        of = ", ".join(f"{str(d)[6:]} {n}/{n + found.left_out[d]}" for d, n in run.items())
+        terminalreporter.write_line(f"operator samples kept of those met (the others: make test-slow): {of}")
 
 
 @pytest.fixture(autouse=True)

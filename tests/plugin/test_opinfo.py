@@ -1,33 +1,29 @@
 """Every row of aten.def against PyTorch's own samples.
 
-For each row: recorded calls (see aten_calls.py) in float32, bfloat16, int64 and bool, dense and
-strided, are compiled with fallback="error", several in one graph, and compared with eager by the
-accuracy rule; integers and bools exactly. A row fails
+For each row: recorded calls (aten_calls.py; aten_direct.py and aten_samples.py have those that no OpInfo makes) in every dtype
+of QUOTA, dense and strided, are compiled in one graph and compared with eager by the accuracy rule; integers and bools exactly.
+A row fails
 
-* if any result is wrong or an input was changed,
-* if a dtype that has samples has no sample that ran natively (unless NOT_NATIVE says why),
-* if it has no native sample at all.
+* if any result is wrong, an input was changed, a compile failed or a run raised,
+* if a call was no kernel and the reason isn't its row's kind (ATEN_STEP, ATEN_LIBRARY) and isn't in opinfo_refusals.py,
+* if fewer samples of a dtype are native than opinfo_native.tsv says; 0 has its reason there.
 
-Samples the compiler refuses are counted and shown. ATEN_STEP rows run with fallback="allow". A sample
-for which PyTorch's own fake kernel names another dtype, shape or strides than eager returns is left
-out and counted: what a graph is compiled for is the fake kernel's word.
+A call that eager refuses is no sample. One for which PyTorch's own fake kernel names another dtype, shape or strides than eager
+returns is left out if opinfo_refusals.py knows it: what a graph is compiled for is the fake kernel's word.
 """
 
+import collections
 import dataclasses
 import os
 
 import pytest
 import torch
 
-from plugin import aten_calls
+from plugin import aten_calls, native_table, opinfo_refusals
 from plugin.aten_calls import Call
-from plugin.aten_samples import by_hand, calls_of
+from plugin.aten_samples import calls_of
 from torch_tenon.testing import compare
 
-# (overload, dtype) -> why no sample of it needs to be native.
-NOT_NATIVE: dict[tuple[str, torch.dtype], str] = {
-    ("aten.histc.default", torch.bfloat16): "eager counts in bfloat16, which stops at 256",
-}
 pytestmark = pytest.mark.by_aten(tier="any")  # says for itself what ran
 
 # Overloads whose values PyTorch leaves open: only dtype, shape and strides are compared.
@@ -44,75 +40,106 @@ TIES = {
 }  # fmt: skip
 
 DATA_DEPENDENT = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+BY_KIND = {"ATEN_STEP": ("no lowering", "random: the bits of ATen's generator"), "ATEN_LIBRARY": ("library",)}
 
 ROWS = aten_calls.table_rows()
-_HARNESS_ROWS = {  # what proves the harness while TENON_TEST_BACKEND is not tenon
-    name: "ATEN_OP"
-    for name in (
-        "aten.add.Tensor", "aten.gelu.default", "aten.native_layer_norm.default", "aten.where.self",
-        "aten.gelu_backward.default", "aten.cat.default", "aten.expand.default", "aten.max.dim",
-        "aten.native_layer_norm_backward.default", "aten.split.Tensor", "aten.full.default",
-    )
-}  # fmt: skip
 STAND_IN = os.environ.get("TENON_TEST_BACKEND", "tenon") != "tenon"
-if STAND_IN:
-    ROWS = {**_HARNESS_ROWS, **ROWS}
-
-
-@pytest.fixture(scope="session")
-def calls() -> dict[str, list[Call]]:
-    recorded = aten_calls.record(set(ROWS))
-    for name, extra in by_hand().items():
-        recorded.setdefault(name, []).extend(extra)
-    return recorded
-
-
-@pytest.fixture(scope="session")
-def compile_graph(request):
-    """torch_tenon.compile_graph, or an interpreter that stands in to prove the harness."""
-    if STAND_IN:
-        return lambda module, inputs, fallback: lambda values: module(*values)
-    return request.getfixturevalue("tenon").compile_graph
 
 
 @dataclasses.dataclass
-class Outcome:
-    native: int = 0
-    refused: list[str] = dataclasses.field(default_factory=list)
-    wrong: list[str] = dataclasses.field(default_factory=list)
+class Ran:
+    """One call of a graph: `reason` names why it was a framework step, `wrong` what is wrong with it."""
+
+    call: Call
+    reason: str = ""
+    wrong: str = ""
 
 
-def replay(calls: list[Call], compile_graph, fallback: str) -> Outcome:
-    """Compiles the calls as one graph; if that is refused, each alone."""
+@pytest.fixture
+def compile_graph(request, monkeypatch):
+    """calls -> Compiled, or an interpreter that stands in to prove the harness."""
+    if STAND_IN:
+        return interpreter
+    request.getfixturevalue("tenon")
+    from torch_tenon import compiler
+
+    monkeypatch.setattr(compiler.Rerun, "__call__", _rerun)
+    return compile_by_tenon
+
+
+def _rerun(self, inputs, reason=None):
+    """A native graph that fails a check, or isn't what it was compiled for, is run again by ATen: right, and not native."""
+    raise AssertionError(f"run again by ATen: {reason or 'a check failed that eager has not'}")
+
+
+@dataclasses.dataclass
+class Compiled:
+    run: collections.abc.Callable
+    reason: str = ""  # why the whole graph isn't native
+    failed: bool = False  # not refused but come to grief
+    steps: dict[int, str] = dataclasses.field(default_factory=dict)  # index of a call -> why it is a framework step
+
+
+def compile_by_tenon(built: aten_calls.Built) -> Compiled:
+    import torch_tenon
+    from torch_tenon import registry
+
+    run = torch_tenon.compile_graph(built.module, built.inputs, fallback="allow")
+    record = registry.records()[-1]
+    if record.tier != "native":
+        return Compiled(run, record.reason, failed=" failed: " in record.reason)
+    calls = [step for step in record.info["steps"] if step["kind"] == "call"]
+    steps = {}
+    for step in calls:
+        file, _, index = step["source"].rpartition(":")
+        assert file == aten_calls.PLACE, f"a step of no call: {step}"
+        # aten.mm of an ATEN_OP row is a dot of HLO that the library computes.
+        if not (step["reason"].startswith("library") and ROWS.get(str(built.calls[int(index)].overload)) == "ATEN_OP"):
+            steps[int(index)] = step["reason"]
+    return Compiled(run, steps=steps)
+
+
+def interpreter(built: aten_calls.Built) -> Compiled:
+    return Compiled(lambda values: built.module(*values))
+
+
+def replay(calls: list[Call], compile_graph) -> list[Ran]:
+    """Runs the calls as one graph; if anything befalls it as a whole, in halves."""
+    built = aten_calls.graph_of(calls)
     try:
-        module, inputs, counts = aten_calls.graph_of(calls)
-        run = compile_graph(module, inputs, fallback=fallback)
+        compiled = compile_graph(built)
+        trouble = compiled.reason
+        if not trouble:
+            return _run(built, compiled)
     except Exception as error:
-        if len(calls) > 1:
-            halves = calls[: len(calls) // 2], calls[len(calls) // 2 :]
-            first, second = (replay(half, compile_graph, fallback) for half in halves)
-            return Outcome(
-                first.native + second.native,
-                first.refused + second.refused,
-                first.wrong + second.wrong,
-            )
-        reason = str(error).strip().splitlines()
-        return Outcome(refused=[f"{calls[0]}: {reason[0] if reason else type(error).__name__}"])
-    torch.manual_seed(11)
-    before = [value.clone() for value in inputs]
-    found = list(run(list(inputs)))
-    outcome = Outcome()
-    torch.manual_seed(11)
-    for call, count in zip(calls, counts):
+        compiled, trouble = None, f"{type(error).__name__}: {error}".splitlines()[0]
+    if len(calls) > 1:
+        middle = len(calls) // 2
+        return replay(calls[:middle], compile_graph) + replay(calls[middle:], compile_graph)
+    if compiled is None or compiled.failed:
+        return [Ran(calls[0], wrong=trouble)]
+    (ran,) = _run(built, compiled)
+    return [dataclasses.replace(ran, reason=f"the graph: {trouble}")]
+
+
+def _run(built: aten_calls.Built, compiled: Compiled) -> list[Ran]:
+    before = [value.clone() for value in built.inputs]
+    torch.default_generator.manual_seed(11)
+    found = list(compiled.run(list(built.inputs)))
+    changed = [k for k, (value, old) in enumerate(zip(built.inputs, before)) if not _same(value, old)]
+    torch.default_generator.manual_seed(11)
+    ran = []
+    for index, (call, count) in enumerate(zip(built.calls, built.outputs)):
         mine, found = found[:count], found[count:]
-        if problem := judge(call, mine):
-            outcome.wrong.append(f"{call}: {problem}")
-        else:
-            outcome.native += 1
-    for index, (value, old) in enumerate(zip(inputs, before)):
-        if not torch.equal(value.nan_to_num(), old.nan_to_num()):
-            outcome.wrong.append(f"input {index} of {calls[0].overload} was changed")
-    return outcome
+        ran.append(Ran(call, compiled.steps.get(index, ""), judge(call, mine)))
+    if changed:
+        ran[0].wrong += f" inputs {changed} of the graph were changed"
+    return ran
+
+
+def _same(value: torch.Tensor, old: torch.Tensor) -> bool:
+    bits = lambda t: torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
+    return torch.equal(bits(value).nan_to_num(), bits(old).nan_to_num())
 
 
 def _mean_equals(call: Call, index: torch.Tensor, values: torch.Tensor) -> bool:
@@ -134,54 +161,92 @@ def _mean_equals(call: Call, index: torch.Tensor, values: torch.Tensor) -> bool:
     return bool(((meant == values) | ((meant != meant) & (values != values))).all())
 
 
+def settle_ties(call: Call, found: list, eager: list) -> list:
+    """`found` with eager's indices, where its own mean equal elements."""
+    open_ = str(call.overload) in TIES and _mean_equals(call, found[1], eager[0])
+    return [found[0], eager[1]] if open_ else found
+
+
 def judge(call: Call, found: list) -> str:
     """Empty if `found` meets the rule, else what is wrong."""
-    eager = call.run()
+    eager, reference = (call.run(), None) if call.is_random else (call.eager, call.reference)
     if str(call.overload) in UNSPECIFIED:
         blank = lambda values: [torch.zeros_like(v, dtype=v.dtype) for v in values]
-        found, eager = blank(found), blank(eager)
-    if str(call.overload) in TIES and _mean_equals(call, found[1], eager[0]):
-        found = [found[0], eager[1]]
-    default = torch.get_default_dtype()
-    seeded = torch.Tag.nondeterministic_seeded in call.overload.tags
-    try:
-        torch.set_default_dtype(torch.float64)
-        reference = None if seeded else call.run(aten_calls.widen)
-        if reference is not None and [r is None for r in reference] != [e is None for e in eager]:
-            reference = None
-    except Exception:  # no float64 kernel: eager stands in
-        reference = None
-    finally:
-        torch.set_default_dtype(default)
+        found, eager, reference = blank(found), blank(eager), None
+    found = settle_ties(call, found, eager)
     return "; ".join(compare(found, eager, reference, vacuous_ok=True).failures)
 
 
-@pytest.mark.parametrize("row", ROWS or [pytest.param("", marks=pytest.mark.skip("no aten.def"))])
-def test_row(row, calls, compile_graph, capsys):
-    mine = calls.get(row, [])
-    if not mine and ROWS[row] != "ATEN_OP":
+def check_row(row: str, calls: list[Call], compile_graph) -> list[str]:
+    """What is wrong with the row."""
+    problems, honest = [], []
+    for call in calls:
+        if not (how := aten_calls.unlike_eager(call)):
+            honest.append(call)
+        elif not opinfo_refusals.fake_is_known(row, how):
+            problems.append(f"{call}: PyTorch's fake kernel and eager differ: {how}")
+    native, refused = collections.Counter({call.dtype: 0 for call in honest}), {}
+    for ran in replay(honest, compile_graph) if honest else ():
+        if ran.wrong:
+            problems.append(f"{ran.call}: {ran.wrong}")
+        elif not ran.reason or ran.reason.startswith("library") and ROWS.get(row) == "ATEN_LIBRARY":
+            native[ran.call.dtype] += 1
+        else:
+            refused[ran.call.dtype] = ran.reason
+            known = ran.reason in BY_KIND.get(ROWS.get(row), ()) or opinfo_refusals.is_named(row, ran.reason)
+            if not known:
+                problems.append(f"{ran.call}: refused by a reason that opinfo_refusals.py doesn't name: {ran.reason}")
+    if not problems and not STAND_IN:
+        problems += native_table.check(row, native, refused)
+    return problems
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_row(row, recorded, compile_graph):
+    calls = recorded.calls.get(row, [])
+    lowered = ROWS[row] in ("ATEN_OP", "ATEN_DECOMPOSED")
+    if not calls and not lowered:
         pytest.skip(f"{row}: a framework step that no OpInfo dispatches")
-    assert mine, f"{row}: no sample; add one to aten_samples.py"
-    if ROWS[row] != "ATEN_OP" and DATA_DEPENDENT & set(mine[0].overload.tags):
+    assert calls, f"{row}: no sample; add one to aten_samples.py"
+    if not lowered and DATA_DEPENDENT & set(calls[0].overload.tags):
         pytest.skip(f"{row}: its shape depends on data, so no static graph holds it")
-    fallback = "allow" if ROWS[row] == "ATEN_STEP" else "error"
-    problems, shown = [], []
-    for dtype in sorted({call.dtype for call in mine}, key=str):
-        group = [call for call in mine if call.dtype == dtype]
-        honest = [call for call in group if aten_calls.fake_is_like_eager(call)]
-        if len(honest) < len(group):
-            shown.append(f"({len(group) - len(honest)} {dtype} left out: fake is unlike eager)")
-        if not (group := honest):
-            continue
-        outcome = replay(group, compile_graph, fallback)
-        shown.append(f"{str(dtype)[6:]} {outcome.native}/{len(group)}")
-        problems += outcome.wrong
-        if outcome.native == 0 and (row, dtype) not in NOT_NATIVE:
-            problems.append(f"{dtype}: no native sample: {outcome.refused[:1]}")
-        elif outcome.refused:
-            shown.append(f"(refused: {outcome.refused[0]})")
-    print(row, ", ".join(shown))
+    problems = check_row(row, calls, compile_graph)
     assert not problems, "\n".join(problems)
+
+
+@pytest.mark.slow
+def test_every_sample(compile_graph):
+    """Of each row and dtype, up to 60 kinds of calls out of up to 400 samples."""
+    recorded = aten_calls.record_all(aten_calls.WHOLE)
+    print("not run:", {str(dtype): count for dtype, count in recorded.left_out.items()})
+    problems = []
+    for row, calls in recorded.calls.items():
+        if ROWS[row] in ("ATEN_OP", "ATEN_DECOMPOSED") or not DATA_DEPENDENT & set(calls[0].overload.tags):
+            for start in range(0, len(calls), 60):
+                problems += check_row(row, calls[start : start + 60], compile_graph)
+    assert not problems, "\n".join(problems)
+
+
+def test_the_table_has_no_other_rows():
+    assert not (gone := native_table.forget_all_but(set(ROWS))), f"{gone} are no rows of aten.def: {native_table.HOW}"
+
+
+def test_decomposed_rows():
+    """ATEN_DECOMPOSED are the lowered rows that torch.compile takes apart before they arrive: by our own list, or since
+    PyTorch's autograd knows the overload only as a composite of others."""
+    from torch_tenon.decompositions import DECOMPOSITIONS
+
+    ours = {str(op) for op in DECOMPOSITIONS}
+    unreachable = {row for row, kind in ROWS.items() if kind in ("ATEN_OP", "ATEN_DECOMPOSED") and (row in ours or _is_composite(row))}
+    marked = {row for row, kind in ROWS.items() if kind == "ATEN_DECOMPOSED"}
+    assert unreachable - marked == set(), "to be marked ATEN_DECOMPOSED"
+    assert marked - unreachable == set(), "torch.compile leaves these whole: ATEN_OP"
+
+
+def _is_composite(row: str) -> bool:
+    namespace, name, overload = row.split(".")
+    op = f"{namespace}::{name}" + ("" if overload == "default" else f".{overload}")
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op, "CompositeImplicitAutograd")
 
 
 # --- the harness fails when it should ---------------------------------------------------------
@@ -192,12 +257,12 @@ def _example() -> list[Call]:
 
 
 def _interpreter_with(change):
-    return lambda module, inputs, fallback: lambda values: change(list(module(*values)), values)
+    return lambda built: Compiled(lambda values: change(list(built.module(*values)), values))
 
 
 def test_honest_results_pass():
-    outcome = replay(_example() * 3, _interpreter_with(lambda out, _: out), "error")
-    assert outcome.native == 3 and not outcome.wrong
+    ran = replay(_example() * 3, interpreter)
+    assert len(ran) == 3 and not any(r.wrong or r.reason for r in ran)
 
 
 def test_planted_wrong_results_are_caught():
@@ -212,7 +277,18 @@ def test_planted_wrong_results_are_caught():
         return out
 
     for plant in (nudge, restride, clobber):
-        assert replay(_example(), _interpreter_with(plant), "error").wrong, plant
+        assert replay(_example(), _interpreter_with(plant))[0].wrong, plant
+
+
+def _with_erf(trouble):
+    """replay() of add, add, erf where a graph with erf is in trouble."""
+    erf = calls_of((torch.ops.aten.erf.default, torch.randn(3)))["aten.erf.default"]
+
+    def compile_graph(built):
+        has_erf = any(node.target == torch.ops.aten.erf.default for node in built.module.graph.nodes)
+        return trouble(built) if has_erf else interpreter(built)
+
+    return replay([*_example(), *_example(), *erf], compile_graph)
 
 
 def test_indices_of_equal_elements_are_interchangeable_and_no_others():
@@ -226,12 +302,40 @@ def test_indices_of_equal_elements_are_interchangeable_and_no_others():
 
 
 def test_refusals_are_attributed_to_the_call():
-    good, bad = _example()[0], calls_of((torch.ops.aten.erf.default, torch.randn(3)))
+    run = lambda built: lambda values: built.module(*values)
+    ran = _with_erf(lambda built: Compiled(run(built), "erf is refused"))
+    assert [r.reason for r in ran] == ["", "", "the graph: erf is refused"] and not any(r.wrong for r in ran)
 
-    def refusing(module, inputs, fallback):
-        if any(node.target == torch.ops.aten.erf.default for node in module.graph.nodes):
-            raise NotImplementedError("aten.erf.default has no lowering")
-        return lambda values: module(*values)
 
-    outcome = replay([good, good, *bad["aten.erf.default"]], refusing, "error")
-    assert outcome.native == 2 and len(outcome.refused) == 1 and "erf" in outcome.refused[0]
+def test_a_failed_compile_is_no_refusal():
+    def explode(built):
+        raise RuntimeError("lowering made f32[3], wanted f32[4]")
+
+    ran = _with_erf(explode)
+    assert [bool(r.wrong) for r in ran] == [False, False, True]
+    ran = _with_erf(lambda built: Compiled(None, "the compile failed: verifier", failed=True))
+    assert [bool(r.wrong) for r in ran] == [False, False, True]
+
+
+def test_an_unnamed_refusal_fails_the_row():
+    refuse = lambda built: Compiled(lambda values: built.module(*values), steps={0: "it was too hard"})
+    problems = check_row("aten.add.Tensor", _example(), refuse)
+    assert problems and "it was too hard" in problems[0]
+
+
+def test_counts_only_rise(monkeypatch, tmp_path):
+    monkeypatch.setattr(native_table, "PATH", tmp_path / "table.tsv")
+    monkeypatch.delenv("UPDATE_GOLDEN", raising=False)
+    f32, c64 = torch.float32, torch.complex64
+    check = lambda native, refused={}: native_table.check("aten.add.Tensor", native, refused)
+    assert "UPDATE_GOLDEN=1" in check({f32: 3})[0]
+    monkeypatch.setenv("UPDATE_GOLDEN", "1")
+    assert check({f32: 3, c64: 0}), "a 0 without a reason"
+    assert check({f32: 3, c64: 0}, {c64: "dtype c64"}) == []
+    monkeypatch.delenv("UPDATE_GOLDEN")
+    assert check({f32: 3, c64: 0}, {c64: "dtype c64"}) == []
+    assert check({f32: 4, c64: 1}) == []
+    assert check({f32: 2, c64: 0}, {c64: "dtype c64"}), "lower"
+    assert check({f32: 3}), "samples vanished"
+    monkeypatch.setenv("UPDATE_GOLDEN", "1")
+    assert check({f32: 2, c64: 0}, {c64: "dtype c64"}), "lower, and UPDATE_GOLDEN lowers nothing"

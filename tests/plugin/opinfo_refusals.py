@@ -1,0 +1,57 @@
+"""Calls of rows that are no kernel, by name: a reason that isn't here fails test_opinfo.py and test_lowering.py. What eager
+refuses is no sample and needs no name."""
+
+import dataclasses
+import re
+
+import torch
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    overload: str  # regex
+    reason: str  # regex, of the compiler's words
+    why: str
+
+
+REFUSALS = (
+    Refusal(r"aten\.(lerp|nan_to_num|logaddexp|silu|tanh_backward|sigmoid_backward|view|var|std|var_mean|std_mean|logcumsumexp|"
+            r"logsumexp|embedding|_unsafe_masked_index|_unsafe_masked_index_put_accumulate|scatter_reduce|linspace)\..*",
+            "dtype c64", "no lowering for complex numbers"),
+    Refusal(r"aten\.(_conj|_neg_view)\.default", r"the graph: .* is conjugated or negated view",
+            "the result alone, with its bit: a graph that reads it elsewhere resolves it"),
+    Refusal(r"aten\.(view_as_complex|complex)\.default", "the graph: .* is dtype complex32", "HLO has no complex type of halves"),
+    Refusal(r"aten\.polygamma\.default", "polygamma above order 1: the zeta function", "no elementary formula of one argument"),
+    Refusal(r"aten\.index_put\.default", "boolean mask: the result's size depends on data",
+            "x[mask] = tensor or x[mask] += y; x[mask] = number is native"),
+    Refusal(r"aten\.index\.Tensor", "boolean mask: the result's size depends on data", "as nonzero"),
+    Refusal(r"aten\.histc\.default", "histc of half types: eager counts in them", "eager stops counting at 256 or 2048"),
+    Refusal(r"aten\.(_upsample_bilinear2d_aa|upsample_bilinear2d)\.default",
+            "interpolation of integers: ATen's own fixed-point weights", "its rounding is its own"),
+    Refusal(r"aten\._native_batch_norm_legit_functional\.default", "functional batch norm in inference mode",
+            "torch.compile makes _native_batch_norm_legit_no_training of it"),
+    Refusal(r"aten\.as_strided_scatter\.default", "as_strided_scatter into a tensor with gaps",
+            "eager writes between the tensor's elements, where HLO's value has none"),
+    Refusal(r"aten\.as_strided\.default", "as_strided starts before its base",
+            "it reads memory of the storage that isn't the tensor's"),
+)  # fmt: skip
+
+# (overload regex, in what the fake kernel differs) -> why it is PyTorch's word against itself. No graph can be made of such a call.
+FAKES = {
+    (r"aten\.(log_normal|normal_functional|exponential|randn_like)\.default", "fake refuses"):
+        "the meta kernel checks the dtype, eager's doesn't",
+    (r"aten\.__[lr]shift__\.Scalar", "fake refuses"): "shifts of bool: eager's kernel takes them, the meta kernel doesn't",
+    (r"aten\.(_unsafe_)?index\.Tensor", "fake refuses"): "a boolean mask: the shape depends on data",
+    (r"aten\.uniform\.default", "strides"): "eager keeps the input's strides, the meta kernel doesn't",
+    (r"aten\.log_sigmoid_forward\.default", "strides"): "the buffer that eager doesn't fill",
+    (r"aten\._native_batch_norm_legit_functional\.default", "dtype"): "the saved statistics of halves",
+    (r"aten\._embedding_bag(_forward_only)?\.default", "shape"): "the bag sizes that eager leaves out",
+}
+
+
+def is_named(overload: str, reason: str) -> bool:
+    return any(re.fullmatch(r.overload, overload) and re.fullmatch(r.reason, reason) for r in REFUSALS)
+
+
+def fake_is_known(overload: str, how: str) -> bool:
+    return any(re.fullmatch(name, overload) and how == known for name, known in FAKES)
