@@ -13,7 +13,7 @@ def calls_of(*overloads_and_args) -> dict[str, list[Call]]:
 
 
 def by_hand() -> dict[str, list[Call]]:
-    found = calls_of(*_scalars(), *_movement(), *_networks(), *_windows(), *_bags(), *_special())
+    found = calls_of(*_scalars(), *_movement(), *_networks(), *_windows(), *_bags(), *_special(), *_complex(), *_primitives())
     divide = torch.ops.aten.div.Scalar_mode
     arguments = (torch.randn(3, 4), 0.3), {"rounding_mode": "floor"}
     found[str(divide)] = [Call(divide, *arguments, "by hand")]
@@ -184,3 +184,20 @@ def _special():
     for n in (0, 1):
         yield aten.polygamma.default, n, torch.linspace(-29.9, 30, 400)  # eager misses the poles by a rounding of pi
         yield aten.polygamma.default, n, torch.logspace(-3, 4, 100).double()
+
+
+def _complex():
+    aten, x = torch.ops.aten, torch.randn(3, 4, dtype=torch.complex64)
+    for name in ("real", "imag", "resolve_conj", "resolve_neg", "_neg_view", "_conj_physical"):
+        yield getattr(aten, name).default, x
+    yield aten.view_as_complex_copy.default, torch.randn(3, 4, 2)
+
+
+def _primitives():
+    import torch._inductor.inductor_prims  # registers fma
+
+    prims = torch.ops.prims
+    for dtype in (torch.float32, torch.float64):
+        x, y, z = (torch.randn(3, 4, dtype=dtype) for _ in range(3))
+        yield prims.fma.default, x, y, z
+        yield prims.convert_element_type.default, x, torch.bfloat16

@@ -1,4 +1,4 @@
-"""Tensors that are no plain dense CPU array: right results, and the eager program names its reason."""
+"""Tensors that are no plain dense CPU array of real numbers: right results, and what isn't native names its reason."""
 
 import pytest
 import torch
@@ -18,7 +18,6 @@ def _complex():
 
 
 _by = pytest.mark.by_aten
-_VIEW = _by(tier="eager_program", reason="conjugated or negated view")
 _NEVER_REACH_A_BACKEND = {"sparse_coo", "sparse_csr", "quantized"}  # Dynamo leaves these to eager
 CASES = {  # what it does, to what, and how it runs where not natively
     "sparse_coo": (lambda s: torch.sparse.mm(s, torch.ones(4, 4)) + 1, lambda: _dense().relu().to_sparse(), ()),
@@ -29,9 +28,9 @@ CASES = {  # what it does, to what, and how it runs where not natively
         (),
     ),
     "subclass": (lambda t: t * 2 + 1, lambda: _dense().as_subclass(_Labelled), ()),
-    "complex": (lambda c: (c * c).abs(), _complex, _by(steps={"aten.mul.Tensor", "aten.abs.default"})),
-    "conjugated": (lambda c: c * 2, lambda: _complex().conj(), _VIEW),
-    "negated": (lambda c: c * 2, lambda: _complex().conj().imag, _VIEW),
+    "complex": (lambda c: (c * c).abs(), _complex, ()),
+    "conjugated": (lambda c: c * 2, lambda: _complex().conj(), ()),
+    "negated": (lambda c: c * 2, lambda: _complex().conj().imag, ()),
     "float8": (
         lambda t: t.to(torch.float32) * 2,
         lambda: _dense().to(torch.float8_e4m3fn),
@@ -47,5 +46,9 @@ def test_right_result(name, graphs_ran_natively):
     got = torch.compile(function, backend="tenon")(make())
     want = function(make())
     assert type(got) is type(want) and got.dtype == want.dtype
-    assert torch.equal(torch.Tensor.as_subclass(got, torch.Tensor), torch.Tensor.as_subclass(want, torch.Tensor))
+    plain = lambda t: torch.Tensor.as_subclass(t, torch.Tensor)
+    if got.is_complex() or name == "complex":  # a product that is rounded once
+        torch.testing.assert_close(plain(got), plain(want), rtol=1e-6, atol=1e-7)
+    else:
+        assert torch.equal(plain(got), plain(want))
     assert bool(graphs_ran_natively) == (name not in _NEVER_REACH_A_BACKEND)

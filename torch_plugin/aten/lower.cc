@@ -197,7 +197,7 @@ void Lowerer::SetProvenance(const Node& node) {
   builder_.set_metadata(std::move(m));
 }
 
-// The element types that lowerings and kernels handle.
+// The element types that every lowering handles; those of complex numbers are in its row.
 bool HasKernels(PrimitiveType t) {
   return t == PrimitiveType::kPred || (IsIntegral(t) && BitWidth(t) >= 8) || IsHalf(t) || t == PrimitiveType::kF32 ||
          t == PrimitiveType::kF64;
@@ -213,7 +213,7 @@ absl::StatusOr<Values> Lowerer::TryLower(const Node& node, const OpRow* row) {
   for (const std::vector<ValueId>* list : {&node.operands, &node.results}) {
     for (ValueId v : *list) {
       const Meta& meta = graph_.meta(v);
-      if (meta.kind == Meta::Kind::kTensor && !HasKernels(meta.dtype)) {
+      if (meta.kind == Meta::Kind::kTensor && !(IsComplex(meta.dtype) ? row->complex : HasKernels(meta.dtype))) {
         return NotLowered(absl::StrCat("dtype ", std::string(PrimitiveTypeName(meta.dtype))));
       }
     }

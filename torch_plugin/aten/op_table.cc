@@ -1,5 +1,7 @@
 #include "torch_plugin/aten/op_table.h"
 
+#include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 #include "torch_plugin/aten/lower/lowerings.h"
@@ -7,9 +9,23 @@
 namespace tenon::aten {
 namespace {
 
+constexpr std::string_view kComplexRows[] = {
+#define ATEN_OP(overload, function, promotion, rule)
+#define ATEN_LIBRARY(overload, rule, effect)
+#define ATEN_STEP(overload, rule, effect)
+#define ATEN_FOREACH(overload, element, function)
+#define ATEN_COMPLEX(overload) overload,
+#include "torch_plugin/aten/aten.def"
+};
+
+constexpr bool TakesComplex(std::string_view overload) {
+  return std::find(std::begin(kComplexRows), std::end(kComplexRows), overload) != std::end(kComplexRows);
+}
+
 constexpr OpRow kRows[] = {
 #define ATEN_OP(overload, function, promotion, rule) \
-  {overload, RowKind::kLowered, &Lower##function, Promotion::promotion, ResultRule::rule, Effect::kPure},
+  {overload, RowKind::kLowered, &Lower##function, Promotion::promotion, ResultRule::rule, Effect::kPure, {}, \
+   TakesComplex(overload)},
 #define ATEN_LIBRARY(overload, rule, effect) \
   {overload, RowKind::kLibrary, nullptr, Promotion::kKeep, ResultRule::rule, Effect::effect},
 #define ATEN_STEP(overload, rule, effect) \
@@ -18,6 +34,9 @@ constexpr OpRow kRows[] = {
   {overload, RowKind::kLowered, &Lower##function, Promotion::kKeep, ResultRule::kOwned, Effect::kPure, element},
 #include "torch_plugin/aten/aten.def"
 };
+static_assert(std::count_if(std::begin(kRows), std::end(kRows), [](const OpRow& row) { return row.complex; }) ==
+                  static_cast<std::ptrdiff_t>(std::size(kComplexRows)),
+              "an ATEN_COMPLEX that is no ATEN_OP, or stands twice");
 
 }  // namespace
 

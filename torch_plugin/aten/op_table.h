@@ -42,6 +42,7 @@ struct OpRow {
   ResultRule rule;
   Effect effect;
   std::string_view element = {};  // of an ATEN_FOREACH: the overload that each element of its lists is lowered by
+  bool complex = false;  // `lower` takes and gives complex tensors too
 };
 
 absl::Span<const OpRow> Rows();                // in the order of aten.def

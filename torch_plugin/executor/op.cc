@@ -34,14 +34,6 @@ bool SameStrides(const at::Tensor& t, const std::vector<int64_t>& strides) {
   return true;
 }
 
-// A copy with the same strides, which kernels were compiled for: clone() makes gaps between rows go away.
-at::Tensor Separate(const at::Tensor& t) {
-  if (t.numel() == 0) return t.clone();
-  int64_t extent = 1;
-  for (int64_t d = 0; d < t.dim(); ++d) extent += (t.size(d) - 1) * t.stride(d);
-  return t.as_strided({extent}, {1}).clone().as_strided(t.sizes(), t.strides(), 0);
-}
-
 }  // namespace
 
 at::Tensor Op::Wrapper(const TenonTensor& memory, void** cache) const {

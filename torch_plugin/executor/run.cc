@@ -127,6 +127,10 @@ class Run {
       Hold(i, impl);
       return;
     }
+    if ((impl->is_conj() || impl->is_neg()) && !want.mutated) {
+      impl = Resolve(i);
+      object = objects_[i];
+    }
     TORCH_CHECK(IsPlain(impl), callee_.name, ": input ", i,
                 ": compiled for a dense CPU tensor, got ", WhatItIs(impl));
     in = Describe(impl);
@@ -136,6 +140,23 @@ class Run {
     } else if (want.framework) {
       Hold(i, impl);
     }
+  }
+
+  // The graph was compiled for what is read through the bits, in memory of the same strides.
+  c10::TensorImpl* Resolve(size_t i) {
+    c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    at::Tensor bits = THPVariable_Unpack(objects_[i]), plain = bits;
+    if (bits.is_neg()) plain = plain._neg_view();
+    if (bits.is_conj()) plain = plain.conj();
+    at::Tensor copy = Separate(plain);
+    // Elements that lie on one another are changed once.
+    at::Tensor flat = copy.as_strided({static_cast<int64_t>(copy.storage().nbytes() / copy.element_size())}, {1}, 0);
+    if (bits.is_conj()) flat.conj_physical_();
+    if (bits.is_neg()) flat.neg_();
+    PyObject* object = THPVariable_Wrap(copy);
+    if (object == nullptr) throw python_error();
+    Py_SETREF(objects_[i], object);
+    return THPVariable_Unpack(object).unsafeGetTensorImpl();
   }
 
   // While C++ has the only other reference, every count up and down of it would take the GIL: so

@@ -48,6 +48,13 @@ TenonTensor Describe(c10::TensorImpl* impl) {
   return t;
 }
 
+at::Tensor Separate(const at::Tensor& t) {
+  if (t.numel() == 0) return t.clone();
+  int64_t extent = 1;
+  for (int64_t d = 0; d < t.dim(); ++d) extent += (t.size(d) - 1) * t.stride(d);
+  return t.as_strided({extent}, {1}).clone().as_strided(t.sizes(), t.strides(), 0);
+}
+
 TenonTensor GiveTensor(at::Tensor tensor) {
   if (!tensor.defined()) return {};
   const TenonTensor described = Describe(tensor.unsafeGetTensorImpl());

@@ -19,6 +19,9 @@ TenonTensor GiveTensor(at::Tensor tensor);
 // A new reference to the handle's tensor.
 at::Tensor BorrowTensor(void* handle);
 
+// A copy with the same strides, which kernels were compiled for (clone() makes gaps between rows go away).
+at::Tensor Separate(const at::Tensor& t);
+
 // A tensor on memory that somebody else owns. Owns nothing, dangles when the memory goes: never
 // leaves the executor.
 at::Tensor WrapMemory(const TenonTensor& memory);

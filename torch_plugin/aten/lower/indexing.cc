@@ -469,13 +469,13 @@ Lowering LowerIndexAdd(OpContext& op) {
   Instruction* source = op.tensor(3);
   const bool pred = op.result_type() == PT::kPred;
   if (pred && !op.is_none(4) && !op.boolean(4)) return Values{op.tensor(0)};
-  if (!pred && !op.is_none(4) && op.number(4) != 1) {
+  if (!pred && !op.is_none(4) && !op.equals(4, 1)) {
     Instruction* alpha = op.NumberConstant(op.arg(4), source->shape().element_type());
     source = op.b.Binary(kMultiply, source, op.b.BroadcastTo(alpha, source->shape().dims()));
   }
   // Eager takes scatter_add's way here, and raises its error.
   const int64_t rank = Rank(op.tensor(0)), axis = rank > 0 ? op.axis(1, rank) : 0;
-  const bool as_scatter = rank > 1 && (axis == 0 || axis == rank - 1) && (op.is_none(4) || op.number(4) == 1) &&
+  const bool as_scatter = rank > 1 && (axis == 0 || axis == rank - 1) && (op.is_none(4) || op.equals(4, 1)) &&
                           op.tensor(2)->shape().element_type() == PT::kS64;
   return IndexUpdate(op, source, "add", false, as_scatter ? "RuntimeError" : "IndexError");
 }

@@ -1,6 +1,7 @@
 #include "torch_plugin/aten/lower/op_context.h"
 
 #include <algorithm>
+#include <complex>
 
 #include "absl/strings/str_cat.h"
 
@@ -179,6 +180,12 @@ double OpContext::number(int64_t i) const {
   return static_cast<double>(integer(i));
 }
 
+bool OpContext::equals(int64_t i, double n) const {
+  if (is_none(i)) return false;
+  if (arg(i).kind == Kind::kComplex) return arg(i).f == n && arg(i).im == 0;
+  return number(i) == n;
+}
+
 std::string OpContext::string(int64_t i) const {
   TENON_CHECK(arg(i).kind == Kind::kString, node_.op + ": wanted a string");
   return arg(i).s;
@@ -241,7 +248,20 @@ PrimitiveType OpContext::Common(std::initializer_list<int64_t> positions) const 
   return to_float ? kF32 : *common;
 }
 
+namespace {
+Instruction* ComplexConstant(Builder& b, PrimitiveType type, std::complex<double> value) {
+  Literal literal(Shape::Scalar(type));
+  if (type == kC64) {
+    literal.mutable_data<std::complex<float>>()[0] = std::complex<float>(value);
+  } else {
+    literal.mutable_data<std::complex<double>>()[0] = value;
+  }
+  return b.Constant(std::move(literal));
+}
+}  // namespace
+
 Instruction* OpContext::NumberConstant(const FrameworkArg& a, PrimitiveType type) const {
+  if (a.kind == Kind::kComplex && IsComplex(type)) return ComplexConstant(b, type, {a.f, a.im});
   if (a.kind == Kind::kFloat) {
     if (IsIntegral(type)) return b.ScalarConstantInt(type, static_cast<int64_t>(a.f));
     if (type == kPred) return b.ScalarConstantInt(type, a.f != 0);
@@ -251,6 +271,7 @@ Instruction* OpContext::NumberConstant(const FrameworkArg& a, PrimitiveType type
               node_.op + ": wanted a number, got " + ToString(a));
   const int64_t value = a.kind == Kind::kInt ? a.i : ToDim(a, shared_.graph, node_).constant();
   if (type == kPred) return b.ScalarConstantInt(type, value != 0);
+  if (IsComplex(type)) return ComplexConstant(b, type, static_cast<double>(value));
   return b.ScalarConstantInt(type, value);
 }
 

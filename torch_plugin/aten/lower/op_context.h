@@ -63,6 +63,7 @@ class OpContext {
   int64_t integer(int64_t i) const;         // checked: a number
   int64_t integer_or(int64_t i, int64_t otherwise) const { return is_none(i) ? otherwise : integer(i); }
   double number(int64_t i) const;           // int, float or bool
+  bool equals(int64_t i, double n) const;   // a number that is n; it may be complex
   bool boolean(int64_t i) const { return number(i) != 0; }
   bool boolean_or(int64_t i, bool otherwise) const { return is_none(i) ? otherwise : boolean(i); }
   std::string string(int64_t i) const;
@@ -121,6 +122,8 @@ inline Instruction* Shaped(OpContext& op, Instruction* x, int64_t k = 0) {
   if (op.result(k).kind != Meta::Kind::kTensor) return nullptr;
   return op.b.Convert(op.b.Reshape(x, op.result_dims(k)), op.result_type(k));
 }
+
+Instruction* Conjugate(OpContext& op, Instruction* x);  // x itself if it isn't complex
 
 // Integer division that rounds down; HLO's truncates. The divisor is not 0.
 Instruction* IntegerFloorDivide(Builder& b, Instruction* x, Instruction* y);

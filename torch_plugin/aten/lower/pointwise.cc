@@ -68,6 +68,17 @@ Instruction* ToPred(OpContext& op, Instruction* x) {
   if (x->shape().element_type() == PT::kPred) return x;
   return op.b.Compare(x, op.Full(x, 0), "NE");
 }
+// x / |x|, and 0 of 0.
+Lowering ComplexSign(OpContext& op) {
+  Builder& b = op.b;
+  Instruction* x = op.tensor(0);
+  Instruction* size = b.Unary(kAbs, x);
+  Instruction* zero = op.Full(size, 0);
+  const auto part = [&](Opcode opcode) {
+    return b.Select(b.Compare(size, zero, "EQ"), zero, b.Binary(kDivide, b.Unary(opcode, x), size));
+  };
+  return op.One(b.Binary(kComplex, part(kReal), part(kImag)));
+}
 Instruction* Truncate(Builder& b, Instruction* x) {
   return b.Select(b.Compare(x, b.FullLike(x, 0), "LT"), b.Unary(kCeil, x), b.Unary(kFloor, x));
 }
@@ -121,6 +132,7 @@ Instruction* PythonRemainder(OpContext& op, Pair p) {
 Instruction* PowConstant(OpContext& op, Instruction* x, double n) {
   Builder& b = op.b;
   if (n == 0.5) return b.Unary(kSqrt, x);
+  if (n == 0) return op.Full(x, 1);  // of NaN too
   if (n == 1) return x;
   if (n == 2) return b.Binary(kMultiply, x, x);
   if (n == 3) return b.Binary(kMultiply, b.Binary(kMultiply, x, x), x);
@@ -185,7 +197,7 @@ Lowering AddScaled(OpContext& op, Opcode opcode, int64_t ia, int64_t ib, int64_t
     if (opcode == kAdd && (op.is_none(alpha) || op.boolean(alpha))) return op.One(op.b.Binary(kOr, p.a, p.b));
     return NotLowered("subtraction or scaling of bool");
   }
-  if (!op.is_none(alpha) && op.number(alpha) != 1) {
+  if (!op.is_none(alpha) && !op.equals(alpha, 1)) {
     p.b = op.b.Binary(kMultiply, p.b, op.b.BroadcastTo(op.NumberConstant(op.arg(alpha), p.b->shape().element_type()), op.result_dims()));
   }
   return op.One(op.b.Binary(opcode, p.a, p.b));
@@ -261,7 +273,7 @@ Lowering MaskedFill(OpContext& op) {
 // self + value * t1 (* or /) t2.
 Lowering AddCombined(OpContext& op, Opcode opcode, Instruction* value = nullptr) {
   const PT common = op.Common({0, 1, 2}), math = OpMath(common);
-  if (opcode == kDivide && !IsFloat(common)) return NotLowered("addcdiv of integers");
+  if (opcode == kDivide && !IsFloat(common) && !IsComplex(common)) return NotLowered("addcdiv of integers");
   if (value != nullptr && !IsFloat(common) && IsFloat(value->shape().element_type())) return NotLowered("integers by fractions");
   Instruction* self = op.Operand(0, math, op.result_dims());
   Instruction* t1 = op.Operand(1, math, op.result_dims());
@@ -318,6 +330,7 @@ Lowering LowerNeg(OpContext& op) { return UnaryExact(op, kNegate); }
 Lowering LowerSign(OpContext& op) {
   if (op.result_type() == PT::kPred) return op.One(op.tensor(0));
   Instruction* x = op.tensor(0);
+  if (IsComplex(op.result_type())) return ComplexSign(op);
   if (IsUnsigned(op.result_type())) return op.One(op.b.Binary(kMinimum, x, op.Full(x, 1)));
   Instruction* sign = op.b.Unary(kSign, x);
   if (!IsFloat(op.result_type())) return op.One(sign);
@@ -383,11 +396,13 @@ Lowering LowerBitwiseNot(OpContext& op) { return UnaryExact(op, kNot); }
 Lowering LowerLogicalNot(OpContext& op) { return op.One(op.b.Unary(kNot, ToPred(op, op.tensor(0)))); }
 Lowering LowerIsnan(OpContext& op) {
   Instruction* x = op.tensor(0);
-  if (!IsFloat(x->shape().element_type())) return op.One(op.b.Full(PT::kPred, op.result_dims(), 0));
+  const PT type = x->shape().element_type();
+  if (!IsFloat(type) && !IsComplex(type)) return op.One(op.b.Full(PT::kPred, op.result_dims(), 0));
   return op.One(IsNan(op.b, x));
 }
 Lowering LowerIsinf(OpContext& op) {
   Instruction* x = op.tensor(0);
+  if (IsComplex(x->shape().element_type())) x = op.b.Unary(kAbs, x);  // infinite if a part is, and NaN beside it
   if (!IsFloat(x->shape().element_type())) return op.One(op.b.Full(PT::kPred, op.result_dims(), 0));
   return op.One(op.b.Compare(op.b.Unary(kAbs, x), op.Full(x, INFINITY), "EQ"));
 }
@@ -477,15 +492,16 @@ Lowering LowerFma(OpContext& op) {
 
 Lowering LowerPowTensorScalar(OpContext& op) {
   const PT common = op.Common({0, 1});
-  const double n = op.number(1);
   Instruction* x = op.Operand(0, OpMath(common), op.result_dims());
-  if (IsFloat(common)) return op.One(PowConstant(op, x, n));
+  if (op.arg(1).kind == FrameworkArg::Kind::kComplex) return op.One(op.b.Binary(kPower, x, op.Operand(1, common, op.result_dims())));
+  const double n = op.number(1);
+  if (IsFloat(common) || IsComplex(common)) return op.One(PowConstant(op, x, n));
   if (n == 2 && common != PT::kPred) return op.One(op.b.Binary(kMultiply, x, x));
   return op.One(IntegerPower(op, x, op.Operand(1, common, op.result_dims())));
 }
 Lowering LowerPowTensor(OpContext& op) {
   Pair p = Rounded(op);
-  if (!IsFloat(p.common)) return op.One(IntegerPower(op, p.a, p.b));
+  if (!IsFloat(p.common) && !IsComplex(p.common)) return op.One(IntegerPower(op, p.a, p.b));
   return op.One(op.b.Binary(kPower, p.a, p.b));
 }
 // nan_to_num(self, nan, posinf, neginf); the defaults are 0 and the dtype's largest numbers.

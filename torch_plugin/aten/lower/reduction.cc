@@ -219,7 +219,8 @@ Instruction* PowersOf(OpContext& op, Instruction* x, double ord) {
 Lowering VectorNorm(OpContext& op) {
   Builder& b = op.b;
   const double ord = op.is_none(1) ? 2 : op.number(1);
-  Instruction* x = MathInput(op, 0, op.result_type());
+  const bool complex = IsComplex(op.tensor(0)->shape().element_type());  // its norm is that of the absolute values
+  Instruction* x = complex ? b.Convert(b.Unary(kAbs, op.tensor(0)), op.result_type()) : MathInput(op, 0, op.result_type());
   const std::vector<int64_t> axes = op.axes(2, Rank(x));
   Instruction* size = b.Unary(kAbs, x);
   if (IsEmpty(op.result_dims())) return op.One(b.Full(op.result_type(), op.result_dims(), 0));

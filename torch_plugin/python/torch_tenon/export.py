@@ -20,7 +20,7 @@ from torch import fx
 
 from . import _C, symbols
 from ._torch_private import is_higher_order, is_with_effects, no_dispatch_modes, plain_tensor_types
-from .output_views import plan_outputs
+from .output_views import OutputPlan, plan_outputs
 
 _DTYPES = {
     torch.bool: "pred", torch.int8: "s8", torch.int16: "s16", torch.int32: "s32",
@@ -88,11 +88,14 @@ class _Exporter:
         self.lines: list[str] = []
         self.names: dict[tuple[fx.Node, int | None], str] = {}
         self.symbols: dict[str, Any] = {}
+        self.resolved = True  # a value with a conjugate or negative bit is written as what is read through it
         self.tokens: set[fx.Node] = set()  # of ordered effects: the text's order is order enough
 
     def run(self) -> Exported:
         self.out.nodes = count_nodes(self.gm)
         self.plan = plan_outputs(self.gm)
+        self.resolved = not _needs_bits(self.gm, self.plan)
+        self.out.needs_eager = self.plan.foreign
         try:
             for node in self.gm.graph.nodes:
                 if node not in self.plan.skipped:
@@ -310,7 +313,7 @@ class _Exporter:
             return f"symint {self._size(value)}"
         if not isinstance(value, torch.Tensor):
             return f"other({_quoted(type(value).__name__)})"
-        if why := _why_other(value):
+        if why := _why_other(value, self.resolved):
             return f"other({_quoted(why)})"
         sizes = ",".join(self._size(s) for s in value.shape)
         strides = ",".join(self._size(s) for s in value.stride())
@@ -330,8 +333,25 @@ def _unnamed(node: fx.Node) -> str:
     return f"result{path} of {_target_name(maker.target)}{where}, which is {kind}; wanted a tensor by itself"
 
 
-def _why_other(value: torch.Tensor) -> str:
-    """Why this tensor is more (or less) than dense CPU memory with numbers in it; "" if it isn't."""
+def _needs_bits(gm: fx.GraphModule, plan: OutputPlan) -> bool:
+    """Whether a conjugate or negative bit is seen from outside: on an output of the user's, or on an input that is written
+    or read as memory."""
+    has_bit = lambda node: isinstance(v := node.meta.get("val"), torch.Tensor) and (v.is_conj() or v.is_neg())
+    if any(isinstance(node, fx.Node) and has_bit(node) for node in plan.seen):
+        return True
+    inputs = [node for node in gm.graph.find_nodes(op="placeholder") if has_bit(node)]
+    as_memory = lambda user: user.target in _OF_MEMORY or (
+        isinstance(user.target, torch._ops.OpOverload) and user.target._schema.is_mutable
+    )
+    return any(as_memory(user) for node in inputs for user in node.users)
+
+
+_OF_MEMORY = {torch.ops.aten.as_strided.default}
+
+
+def _why_other(value: torch.Tensor, resolved: bool = False) -> str:
+    """Why this tensor is more (or less) than dense CPU memory with numbers in it; "" if it isn't. `resolved`: its conjugate and
+    negative bits are seen to."""
     if type(value) not in plain_tensor_types():
         return f"tensor subclass {type(value).__name__}"
     if value.layout != torch.strided:
@@ -342,7 +362,7 @@ def _why_other(value: torch.Tensor) -> str:
         return f"device {value.device}"
     if value.dtype not in _DTYPES:
         return f"dtype {str(value.dtype).removeprefix('torch.')}"
-    if value.is_conj() or value.is_neg():
+    if not resolved and (value.is_conj() or value.is_neg()):
         return "conjugated or negated view"
     return ""
 

@@ -21,6 +21,7 @@ def compile_graph(
 ) -> Compiled:
     """Compiles an FX GraphModule of ATen ops; its output is a list or tuple of tensors and None.
 
+    An output that is a view of an input of another type (view_as_real, view.dtype) is a copy, unlike other views.
     Returns a callable: list of inputs in (which it may empty), list of outputs out. With
     fallback="error" an op that would not run natively raises, naming its overload.
     """

@@ -16,6 +16,10 @@ from torch import fx
 from ._torch_private import plain_tensor_types
 
 
+# In a forward's meta: how many of its first outputs aren't only saved for the backward.
+USER_OUTPUTS = "tenon_user_outputs"
+
+
 @dataclasses.dataclass
 class OutputPlan:
     direct: list[Any] = dataclasses.field(default_factory=list)  # what the program returns
@@ -23,6 +27,8 @@ class OutputPlan:
     # of the direct output that is `base node`.
     recipes: list[int | tuple[fx.Node, fx.Node]] = dataclasses.field(default_factory=list)
     skipped: set[fx.Node] = dataclasses.field(default_factory=set)  # only the executor needs them
+    seen: list[Any] = dataclasses.field(default_factory=list)  # outputs that somebody else than the backward gets
+    foreign: str = ""  # why no program's outputs share memory as the graph's do
 
     @property
     def trivial(self) -> bool:
@@ -35,6 +41,8 @@ def plan_outputs(gm: fx.GraphModule) -> OutputPlan:
     plan = OutputPlan()
     if not isinstance(returned, (list, tuple)):
         return plan
+    plan.seen = list(returned)[: gm.meta.get(USER_OUTPUTS)]
+    plan.foreign = _foreign(plan.seen)
     bases = [_base(value) if _is_tensor(value) else None for value in returned]
     written = _written(gm)
     index_of: dict[fx.Node, int] = {}
@@ -63,6 +71,21 @@ def plan_outputs(gm: fx.GraphModule) -> OutputPlan:
         if node not in kept and _is_view(node) and all(u is output or u in plan.skipped for u in node.users):
             plan.skipped.add(node)
     return plan
+
+
+def _foreign(returned: list[Any]) -> str:
+    """Outputs of one memory read as different types, or through a conjugate bit: view_as_real and its like. Of inputs'
+    memory they may be copies, since AOTAutograd makes such views itself, from the input."""
+    memory: dict[fx.Node, fx.Node] = {}
+    for index, value in enumerate(returned):
+        if not _is_tensor(value):
+            continue
+        root = base = _base(value)
+        while root.op == "call_function" and _returns_alias(root.target) and root.args and _is_tensor(root.args[0]):
+            root = _base(root.args[0])
+        if root.op != "placeholder" and memory.setdefault(root, base) is not base:
+            return f"output {index} shares memory with another of another type"
+    return ""
 
 
 def _is_tensor(value: Any) -> bool:

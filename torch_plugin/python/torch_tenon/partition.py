@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from .output_views import USER_OUTPUTS
 from ._torch_private import min_cut_rematerialization_partition
 
 _aten = torch.ops.aten
@@ -17,6 +18,7 @@ def partition(joint: fx.GraphModule, joint_inputs: Any, *, num_fwd_outputs: int,
     forward, backward = min_cut_rematerialization_partition(
         joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **kwargs
     )
+    forward.meta[USER_OUTPUTS] = num_fwd_outputs
     _save_before_overwriting(forward, num_fwd_outputs)
     return forward, backward
 

@@ -1,0 +1,160 @@
+"""Complex tensors: kernels of tenon. What isn't is named: fft steps, conjugate bits and shared memory that somebody sees."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from plugin.checking import STAND_IN, same_as_eager
+from torch_tenon.testing import compare
+
+
+def _complex(*shape, dtype=torch.complex64, **options):
+    return torch.randn(*shape, dtype=dtype, **options)
+
+
+# --- models ----------------------------------------------------------------------------------
+
+
+class RotaryAttention(torch.nn.Module):
+    """Rotary embedding as in Llama's own code: queries and keys as complex numbers, turned by torch.polar."""
+
+    def __init__(self, dim=32, heads=4, length=12):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = torch.nn.Linear(dim, 3 * dim), torch.nn.Linear(dim, dim)
+        width = dim // heads
+        frequencies = 10000.0 ** (-torch.arange(0, width, 2) / width)
+        self.register_buffer("angles", torch.outer(torch.arange(length), frequencies))
+
+    def turned(self, x):
+        pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        turn = torch.polar(torch.ones_like(self.angles), self.angles)
+        return torch.view_as_real(pairs * turn).flatten(-2).type_as(x)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        weights = (self.turned(q) @ self.turned(k).transpose(-1, -2)).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(-2))
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_rotary_embedding(backend, train):
+    same_as_eager(RotaryAttention(), torch.randn(2, 12, 32, requires_grad=train), backend=backend, train=train)
+
+
+class SpectralConvolution(torch.nn.Module):
+    """A layer of a Fourier neural operator: the lowest modes times complex weights."""
+
+    def __init__(self, channels=3, modes=4):
+        super().__init__()
+        self.modes = modes
+        self.low, self.high = (torch.nn.Parameter(_complex(channels, channels, modes, modes)) for _ in range(2))
+        self.local = torch.nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x):
+        waves, m = torch.fft.rfft2(x), self.modes
+        product = lambda part, weight: torch.einsum("bixy,ioxy->boxy", part, weight)
+        out = torch.zeros_like(waves)
+        out[:, :, :m, :m] = product(waves[:, :, :m, :m], self.low)
+        out[:, :, -m:, :m] = product(waves[:, :, -m:, :m], self.high)
+        return F.gelu(torch.fft.irfft2(out, s=x.shape[-2:]) + self.local(x))
+
+
+@pytest.mark.by_aten(steps={"aten._fft_r2c.default", "aten._fft_c2r.default", "aten._fft_c2c.default"})
+@pytest.mark.parametrize("train", [False, True])
+def test_spectral_convolution(backend, train):
+    same_as_eager(SpectralConvolution(), torch.randn(2, 3, 16, 16, requires_grad=train), backend=backend, train=train)
+
+
+# --- arithmetic -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_gradients_of_arithmetic(backend, dtype):
+    def f(x, y):
+        z = x * y.conj() + (2 - 1j) * x / (y + 3)
+        return z.abs().sum() + (torch.exp(0.1j * z).imag ** 2).mean(), z.angle(), z.real.cumsum(0)
+
+    x, y = (_complex(5, 7, dtype=dtype, requires_grad=True) for _ in range(2))
+    same_as_eager(f, x, y, backend=backend, train=True)
+
+
+def test_real_and_complex_operands(backend):
+    def f(x, y, n):
+        where = torch.where(y > 0, x, y + 1j)
+        return where @ x.mH, torch.complex(y, y.flip(0)).sgn(), (x * n).sum(0), x.to(torch.float32), y.to(torch.complex128)
+
+    with pytest.warns(UserWarning, match="discards the imaginary part"):
+        same_as_eager(f, _complex(4, 6), torch.randn(4, 6), torch.arange(6), backend=backend)
+
+
+@pytest.mark.by_aten(steps={"aten.var.correction"})
+def test_what_has_no_lowering_is_a_step_of_that_name(backend):
+    same_as_eager(lambda x: (x * 2j).var(0) + 1, _complex(4, 3), backend=backend)
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+def test_written_through_views(backend):
+    def local(x):
+        y = x.clone()
+        torch.view_as_real(y)[..., 0] += 1
+        y.imag.mul_(2)
+        return y
+
+    def of_input(x):
+        torch.view_as_real(x).mul_(3)
+        x.real.add_(1)
+        return x.sum()
+
+    same_as_eager(local, _complex(3, 4), backend=backend)
+    same_as_eager(of_input, _complex(3, 4), backend=backend)
+
+
+@pytest.mark.by_aten(tier="eager_program", reason="shares memory with another of another type")
+def test_outputs_that_share_memory(backend):
+    @torch.compile(backend=backend)
+    def f(x):
+        y = x * 2
+        return y, torch.view_as_real(y), torch.view_as_real(x)
+
+    x = _complex(3, 4)
+    with torch.no_grad():
+        y, parts, of_input = f(x)
+        torch.testing.assert_close(parts, torch.view_as_real(x * 2))
+        parts.zero_()
+        of_input.zero_()
+    assert y.count_nonzero() == 0 and x.count_nonzero() == 0
+
+
+@pytest.mark.by_aten(tier="eager_program", reason="conjugated or negated view")
+def test_an_output_keeps_its_bit(backend):
+    @torch.compile(backend=backend)
+    def f(x):
+        y = x * 2
+        return y.conj(), y.sum()
+
+    x = _complex(3, 4)
+    with torch.no_grad():
+        found = f(x)
+    assert found[0].is_conj() or STAND_IN
+    torch.testing.assert_close(found[0], (x * 2).conj())
+
+
+def test_inputs_with_bits(backend):
+    """Whatever bit a tensor has and however its elements lie, what is read through it counts."""
+
+    def f(x, y):
+        return x * 2, (x + y).abs(), torch.view_as_real(x * 1j)
+
+    compiled = torch.compile(f, backend=backend, dynamic=False)
+    base = _complex(4, 6)
+    for x in (base.conj(), base[:, ::2].conj(), base.t()[1:5].conj(), base[:1].expand(4, 6).conj(), base[:0].conj()):
+        for y in (torch.tensor(2.0), base.conj().imag[0, 0], x.imag, torch.view_as_real(base.conj().imag + 1j)[0, 0, 0]):
+            with torch.no_grad():
+                found, eager = compiled(x, y), f(x, y)
+            report = compare(found, eager, None, vacuous_ok=True)
+            report.raise_if_failed()
+            torch._dynamo.reset()
+    assert base.conj().imag.is_neg() and base.conj().is_conj(), "the inputs have no bits"
