@@ -1,8 +1,9 @@
 #include "tools/hlo-fuzz/plants.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 
 #include "hlo/check.h"
 #include "hlo/text/text.h"
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int64_t kMostInstructions = 10, kLargeEvery = 20;
 constexpr int kMostReductions = 6;
-constexpr double kReduceSeconds = 20;
+constexpr double kReduceSeconds = 20, kTrySeconds = 4, kRunSeconds = 30;
 
 struct Found {
   int64_t tried = 0, module = -1, before = 0, after = -1;
@@ -28,7 +29,17 @@ struct Found {
   bool wanted() const { return !cut() && reductions < kMostReductions; }
 };
 
-double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+// Of this process and of the reducer's children.
+double CpuSeconds() {
+  double seconds = 0;
+  for (int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage used;
+    getrusage(who, &used);
+    seconds += static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
+    seconds += static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
+  }
+  return seconds;
+}
 
 class Search {
  public:
@@ -81,9 +92,12 @@ class Search {
     Found& f = found_[p - 1];
     ++f.tried;
     SetPlant(p);
-    if (Judge(module, arguments, expected, run).outcome == Outcome::kDifferent) {
+    // In a child, as the reducer's tries: a planted bug, or what the reducer makes of a loop, may never end.
+    const auto differs = [&] { return Judge(module, arguments, expected, run).outcome == Outcome::kDifferent; };
+    if (SaysInTime(differs, kRunSeconds)) {
       const double begin = CpuSeconds();
-      const absl::StatusOr<ReduceResult> cut = Reduce(module, arguments, Miscompares({.run = run}), {.max_seconds = kReduceSeconds});
+      const StillFails fails = Miscompares({.run = run, .isolate_seconds = kTrySeconds});
+      const absl::StatusOr<ReduceResult> cut = Reduce(module, arguments, fails, {.max_seconds = kReduceSeconds});
       const int64_t after = cut.ok() ? cut->module->instruction_count() : module.instruction_count();
       f.reduce_seconds += CpuSeconds() - begin;
       ++f.reductions;

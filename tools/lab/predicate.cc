@@ -80,6 +80,10 @@ void CloseBounds(double tolerance, Expectation* e) {
 
 }  // namespace
 
+bool SaysInTime(const std::function<bool()>& fn, double seconds) {
+  return InChild([&] { return fn() ? 1 : 0; }, seconds) == 1;
+}
+
 Verdict JudgeByTolerance(const Module& module, absl::Span<const Literal> arguments,
                          const RunOptions& run, double tolerance) {
   absl::StatusOr<Expectation> expected = Expect(module, arguments, run.excess_precision);

@@ -39,4 +39,7 @@ StillFails Crashes(const RunOptions& run, double timeout_seconds);
 // 0 counts.
 StillFails Script(const std::string& command);
 
+// Whether fn() says so, asked in a child process: no if that crashes, or takes longer.
+bool SaysInTime(const std::function<bool()>& fn, double seconds);
+
 }  // namespace tenon::lab
