@@ -188,7 +188,7 @@ def _special():
 
 def _complex():
     aten, x = torch.ops.aten, torch.randn(3, 4, dtype=torch.complex64)
-    for name in ("real", "imag", "resolve_conj", "resolve_neg", "_neg_view", "_conj_physical"):
+    for name in ("real", "imag", "resolve_conj", "resolve_neg", "_neg_view", "_conj_physical", "conj_physical"):
         yield getattr(aten, name).default, x
     yield aten.view_as_complex_copy.default, torch.randn(3, 4, 2)
 
