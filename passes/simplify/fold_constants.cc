@@ -1,5 +1,6 @@
 // FoldConstants: an instruction whose operands are constants becomes its value, by the evaluator. Bounded: results of at most
-// `max_folded_elements`, and never larger than the operands together (a broadcast or iota stays what it is).
+// `max_folded_elements`, and never larger than the operands together (a broadcast or iota stays what it is). With excess precision
+// sums of halves stay: kernels add them up in f32, the evaluator rounds every step.
 #include "passes/pass.h"
 
 #include "hlo/own_calls.h"
@@ -7,9 +8,15 @@
 namespace tenon {
 namespace {
 
+bool IsHalfSum(const Instruction& op) {
+  const PrimitiveType type = op.shape().element_type();
+  return (op.family() == Family::kReduction || op.family() == Family::kContraction) && (type == PrimitiveType::kBF16 || type == PrimitiveType::kF16);
+}
+
 bool Foldable(const Instruction& op, const PassContext& context) {
   if (op.operand_count() == 0 || op.IsStateful() || !op.shape().is_array() || !op.shape().is_static()) return false;
   if ((op.family() == Family::kControl && !IsPointwiseCall(op)) || op.family() == Family::kCollective) return false;
+  if (context.excess_precision && IsHalfSum(op)) return false;
   int64_t read = 0;
   for (const Instruction* o : op.operands()) {
     if (o->opcode() != Opcode::kConstant) return false;

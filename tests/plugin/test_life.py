@@ -48,7 +48,6 @@ def test_eight_threads_run_one_executable(backend):
     _run_in_threads(8, work)
 
 
-@pytest.mark.by_aten(tier="eager_program", reason="prims.convert_element_type")
 def test_threads_compile_while_others_run(backend):
     shared = torch.compile(lambda t: torch.tanh(t) * 2 + t.sum(), backend=backend)
     x = torch.randn(100)

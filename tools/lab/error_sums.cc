@@ -116,10 +116,10 @@ Known SumBound(const Adding& adding, const Sums& s, Literal* value) {
     const int64_t at = static_cast<int64_t>(k);
     const double v = nearest[k];
     value->SetFromDouble(at, v);
-    if (std::isnan(v)) {
-      errors[k] = 0;
-    } else if (std::isinf(off[k])) {
+    if (std::isinf(off[k])) {  // also where the evaluator's infinities meet: with excess precision a backend may have none
       errors[k] = kUnknown;
+    } else if (std::isnan(v)) {
+      errors[k] = 0;
     } else if (off[k] == 0 || wider) {
       errors[k] = v == lowest[k] && v == highest[k] ? 0 : std::max(std::fabs(lowest[k] - v), std::fabs(highest[k] - v));
       if (adding.excess) errors[k] = std::max(errors[k], std::fabs(v - sum[k]) + off[k]);
