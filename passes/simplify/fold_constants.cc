@@ -10,7 +10,8 @@ namespace {
 
 bool IsHalfSum(const Instruction& op) {
   const PrimitiveType type = op.shape().element_type();
-  return (op.family() == Family::kReduction || op.family() == Family::kContraction) && (type == PrimitiveType::kBF16 || type == PrimitiveType::kF16);
+  const bool half = type == PrimitiveType::kBF16 || type == PrimitiveType::kF16;
+  return half && (op.family() == Family::kReduction || op.family() == Family::kContraction);
 }
 
 bool Foldable(const Instruction& op, const PassContext& context) {
