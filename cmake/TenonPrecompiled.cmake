@@ -12,7 +12,7 @@ set(tenon_precompiled_base
 set(tenon_precompiled_llvm ${tenon_precompiled_base}
   <llvm/IR/IRBuilder.h> <llvm/IR/Intrinsics.h> <llvm/IR/Module.h>)
 set(tenon_precompiled_torch ${tenon_precompiled_base}
-  <torch/csrc/python_headers.h> <torch/csrc/autograd/python_variable.h> <ATen/Functions.h> <ATen/core/dispatch/Dispatcher.h>)
+  <torch/csrc/python_headers.h> <torch/csrc/autograd/python_variable.h> <ATen/core/dispatch/Dispatcher.h>)
 
 # GCC takes a precompiled header only under the flags that it was made with, so each kind has an object library of one empty file.
 function(tenon_precompile target)

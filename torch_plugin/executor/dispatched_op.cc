@@ -1,5 +1,4 @@
 // Operators called through the dispatcher, boxed.
-#include <ATen/Functions.h>
 
 #include <string>
 

@@ -1,6 +1,5 @@
 #include "torch_plugin/executor/op.h"
 
-#include <ATen/Functions.h>
 #include <c10/util/Exception.h>
 
 #include <cstring>

@@ -1,7 +1,6 @@
 #include "torch_plugin/executor/tensor.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/Functions.h>
 
 #include "torch_plugin/executor/dtype.h"
 #include "torch_plugin/executor/host.h"
