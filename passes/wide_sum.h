@@ -5,13 +5,15 @@
 // f64 total of f32 values says just that, and the values are read and added as f32 vectors (backends/common/wide_sums.h).
 #pragma once
 
+#include <vector>
+
 #include "hlo/module.h"
 
 namespace tenon {
 
-// One f32 operand, added up in any order.
-bool IsFloatSum(const Instruction& reduce);
-// `convert` makes an f64 of such a sum.
+// `convert` makes an f64 of a sum of f32 in any order.
 bool IsWideUse(const Instruction& convert);
+// Those of `sum` in its computation.
+std::vector<Instruction*> WideUsesOf(const Instruction& sum);
 
 }  // namespace tenon

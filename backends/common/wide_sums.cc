@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "passes/wide_sum.h"
-
 namespace tenon {
 namespace {
 
@@ -19,14 +17,6 @@ bool HasWideTotal(const Instruction& reduce) {
   if (CombineOf(reduce) != Combine::kIdentity || CombineOpcode(reduce) != Opcode::kAdd) return false;
   const PrimitiveType type = reduce.shape().element_type();
   return type == PrimitiveType::kF32 || type == PrimitiveType::kF64;
-}
-
-std::vector<const Instruction*> WideUsesOf(const Instruction& reduce) {
-  std::vector<const Instruction*> uses;
-  for (const Instruction* user : reduce.users()) {
-    if (IsWideUse(*user)) uses.push_back(user);
-  }
-  return uses;
 }
 
 bool AddsEachStep(const Instruction& reduce, bool row) {

@@ -12,17 +12,15 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "backends/common/fused_kernel.h"
+#include "passes/wide_sum.h"
 
 namespace tenon {
 
 // Partial results of `reduce` have totals in f64, in a kernel whose loops are long enough.
 bool HasWideTotal(const Instruction& reduce);
 
-// The wide uses of `reduce` (passes/wide_sum.h) in its computation.
-std::vector<const Instruction*> WideUsesOf(const Instruction& reduce);
 // Each step of a row (or column) kernel adds to totals in f64.
 bool AddsEachStep(const Instruction& reduce, bool row);
 

@@ -82,7 +82,7 @@ class ColumnKernel {
 
   struct Accumulator {
     const Instruction* reduce;
-    std::vector<const Instruction*> wide_uses;
+    std::vector<Instruction*> wide_uses;
     std::vector<KernelEmitter::InMemory> rows;  // per component
     // Totals in f64 of a long sum, to which each stretch is added, or of one with wide uses, to which each step is (wide_sums.h).
     std::optional<KernelEmitter::InMemory> wide;

@@ -17,7 +17,7 @@ namespace {
 // lane-by-lane tail. Long sums have totals in f64 too (wide_sums.h): of the vectors, of the scalar. Some have only those.
 struct Partials {
   const Instruction* reduce;
-  std::vector<const Instruction*> wide_uses;
+  std::vector<Instruction*> wide_uses;
   std::vector<std::vector<llvm::AllocaInst*>> vectors;  // [component][copy]
   std::vector<llvm::AllocaInst*> scalars;               // empty: tails are masked
   llvm::AllocaInst *wide = nullptr, *wide_scalar = nullptr;  // nullptr: none

@@ -64,7 +64,15 @@ void ReplaceElements(Instruction* op, Instruction* call, const std::vector<int64
   }
 }
 
-bool Callable(Instruction* call) { return library::Describe(*call).ok(); }
+// False, and all as it was: the library does not take the call.
+bool ReplaceBy(Instruction* op, Instruction* call, const std::vector<int64_t>& columns, Builder& b) {
+  if (!library::Describe(*call).ok()) {
+    op->parent()->Remove(call);
+    return false;
+  }
+  ReplaceElements(op, call, columns, b);
+  return true;
+}
 
 bool ReplaceSort(Instruction* op) {
   const std::optional<library::PlainOrder> plain = library::PlainOrderOf(*op);
@@ -92,31 +100,20 @@ bool ReplaceSort(Instruction* op) {
   b.set_metadata(op->metadata());
   const library::SortOrder& order = plain->order;
   std::string config = absl::StrCat("{\"key\":", key, ",\"dimension\":", dimension, ",\"descending\":", order.descending ? 1 : 0,
-                                    ",\"total\":",
-                                    order.total ? 1 : 0, ",\"nan_first\":", order.nan_first ? 1 : 0, ",\"positions\":", positions,
-                                    ",\"hidden_key\":", IsUsed(*op, plain->key) ? 0 : 1, "}");
+                                    ",\"total\":", order.total ? 1 : 0, ",\"nan_first\":", order.nan_first ? 1 : 0,
+                                    ",\"positions\":", positions, ",\"hidden_key\":", IsUsed(*op, plain->key) ? 0 : 1, "}");
   Instruction* call = b.CustomCall("tenon.sort", results.size() == 1 ? results[0] : Shape::Tuple(results), operands, std::move(config));
-  if (!Callable(call)) {
-    op->parent()->Remove(call);
-    return false;
-  }
-  ReplaceElements(op, call, columns, b);
-  return true;
+  return ReplaceBy(op, call, columns, b);
 }
 
 bool ReplaceTopK(Instruction* op) {
   if (!op->operand(0)->shape().is_static() || !OnlyElementsUsed(*op)) return false;
   Builder b(op->parent());
   b.set_metadata(op->metadata());
-  Instruction* call = b.CustomCall("tenon.topk", Shape::Tuple({Plain(op->shape().element(0)), Plain(op->shape().element(1))}),
-                                    {op->operand(0)},
-                                   absl::StrCat("{\"largest\":", op->attrs().get<bool>(Attr::kLargest) ? 1 : 0, "}"));
-  if (!Callable(call)) {
-    op->parent()->Remove(call);
-    return false;
-  }
-  ReplaceElements(op, call, {0, 1}, b);
-  return true;
+  const Shape result = Shape::Tuple({Plain(op->shape().element(0)), Plain(op->shape().element(1))});
+  const std::string config = absl::StrCat("{\"largest\":", op->attrs().get<bool>(Attr::kLargest) ? 1 : 0, "}");
+  Instruction* call = b.CustomCall("tenon.topk", result, {op->operand(0)}, config);
+  return ReplaceBy(op, call, {0, 1}, b);
 }
 
 }  // namespace

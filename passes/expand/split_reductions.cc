@@ -274,14 +274,6 @@ class Split {
   Builder b_;
 };
 
-std::vector<Instruction*> WideUses(const Instruction& sum) {
-  std::vector<Instruction*> uses;
-  for (Instruction* user : sum.users()) {
-    if (IsWideUse(*user)) uses.push_back(user);
-  }
-  return uses;
-}
-
 // `total`, in f64, is what `sum` and its wide uses are.
 void ReplaceWide(Instruction* sum, const std::vector<Instruction*>& wide, Instruction* total) {
   Computation* c = sum->parent();
@@ -310,7 +302,7 @@ absl::StatusOr<bool> SplitReductions(Module& module, PassContext& context) {
       context.Note("split-reductions", "split", *op,
                    absl::StrCat(op->operand(0)->shape().num_elements().constant(), " elements to ",
                                 op->shape().num_elements().constant(), ": threads share it in pieces"));
-      const std::vector<Instruction*> wide = context.excess_precision ? WideUses(*op) : std::vector<Instruction*>();
+      const std::vector<Instruction*> wide = context.excess_precision ? WideUsesOf(*op) : std::vector<Instruction*>();
       if (wide.empty()) {
         c->ReplaceAndRemove(op, Split(op, *cut, false).Run());
       } else {
