@@ -94,13 +94,16 @@ void KernelEmitter::EmitTaps(const Contraction& c, size_t tap) {
   If(BoundsHold(c.uniform, c.guard).v[0], [&] { EmitTap(c); });
 }
 
-// Loads are placed where their index is known: one that depends on `inside_` stays in its branch.
+// Loads are placed where their index is known: one that depends on `inside_` stays in its branch. So does each that depends on a dim
+// with bounds, whichever dims the operand drops on its way.
 void KernelEmitter::EmitTap(const Contraction& outer) {
   Contraction c = outer;
-  c.at.lhs = outer.at.lhs;
   auto enter = [&] {
     BindVar(inside_, I64(0));
-    c.at.lhs[0] = space_.Add(outer.at.lhs[0], inside_);
+    const Shape& input = c.op->operand(0)->shape();
+    for (size_t d = 0; d < c.at.lhs.size(); ++d) {
+      if (Decide({outer.at.lhs[d], input.dim(static_cast<int64_t>(d))}) != true) c.at.lhs[d] = space_.Add(outer.at.lhs[d], inside_);
+    }
   };
   if (c.varying.empty()) {
     if (!c.uniform.empty()) enter();
