@@ -23,6 +23,10 @@ Literal F32(std::vector<float> values) {
   return Literal::FromSpan<float>(PrimitiveType::kF32, {static_cast<int64_t>(values.size())}, values);
 }
 
+Literal F32Columns(std::vector<float> values) {
+  return Literal::FromSpan<float>(PrimitiveType::kF32, {static_cast<int64_t>(values.size()), 1}, values);
+}
+
 constexpr char kSum[] = R"(
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 ENTRY f { x = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add }
@@ -45,6 +49,19 @@ TEST(ErrorBound, OverflowInSomeOrderIsNotJudged) {
   const Expectation e = Expected(kSum, {F32({3e38f, 3e38f, -3e38f, -3e38f})});
   EXPECT_TRUE(std::isinf(e.bounds[0]->GetAsDouble(0)));
   EXPECT_EQ(Compare({Literal::Scalar(PrimitiveType::kF32, 1)}, e).unjudged, 1);
+}
+
+// A gradient of batch norm is finite in f64; in f32 a product of its factors overflows, or not, by their order.
+TEST(ErrorBound, OverflowOnTheWayToAGradientIsNotJudged) {
+  constexpr char kGradient[] = R"(
+ENTRY f {
+  x = f32[2,1] parameter(0)
+  s = f32[1] parameter(1)
+  ROOT g = (f32[2,1], f32[1], f32[1]) batch-norm-grad(x, s, s, s, x), epsilon=0.001, feature_index=1
+})";
+  const Expectation large = Expected(kGradient, {F32Columns({7e15f, 1}), F32({0})}), small = Expected(kGradient, {F32Columns({7, 1}), F32({0.5f})});
+  EXPECT_TRUE(std::isinf(large.bounds[0]->GetAsDouble(0)));
+  EXPECT_LT(small.bounds[0]->GetAsDouble(0), 1e-3);
 }
 
 TEST(ErrorBound, ANanAmongTheTermsIsExact) {

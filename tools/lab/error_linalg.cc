@@ -153,11 +153,14 @@ class Normalisation {
       offset[f] += std::fabs(in_[4][e]);
       scale[f] += std::fabs(in_[4][e]) * normal(in_[0][e], f);
     });
-    const double factor = 8 * (count_ + 8) * eps_;
+    const double factor = 8 * (count_ + 8) * eps_, largest = LargestFinite(type_) / 64;
     size_t at = 0;
     std::vector<double> dx = Each([&](double x, size_t f) {
       const double dy = std::fabs(in_[4][at++]);
       const double size = count_ * dy + offset[f] + normal(x, f) * scale[f], k = std::fabs(in_[1][f]) * rstd[f];
+      // Where the deviation is not divided by its spread first, a product on the way may overflow though the result does not.
+      const double spread = std::max(1 / rstd[f], 1.0);
+      if (size * spread * spread * std::max(k, 1.0) > largest) return kUnknown;
       return factor * k * size / count_ + 8 * tiny_ * (1 + size) * (1 + k) * (1 + rstd[f]);
     });
     for (size_t f = 0; f < features_; ++f) {
