@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "hlo/check.h"
-#include "hlo/dim.h"
+#include "hlo/dim/dim.h"
 #include "hlo/opcode.h"
 
 namespace tenon {

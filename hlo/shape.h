@@ -13,7 +13,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
-#include "hlo/dim.h"
+#include "hlo/dim/dim.h"
 #include "hlo/primitive_type.h"
 
 namespace tenon {

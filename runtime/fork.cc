@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "runtime/cache/memory_cache.h"
-#include "runtime/frame.h"
-#include "runtime/thread_pool.h"
+#include "runtime/execute/frame.h"
+#include "runtime/host/thread_pool.h"
 
 namespace tenon {
 namespace {

@@ -1,5 +1,5 @@
 // Memory for tests that faults when it is touched outside, and whose contents are poison until something is stored: for hosts
-// (runtime/host.h), frames and the test-only allocator under PyTorch's tensors. Never used unless the environment asks for it.
+// (runtime/host/host.h), frames and the test-only allocator under PyTorch's tensors. Never used unless the environment asks for it.
 //
 // TENON_GUARD=1: each allocation ends where a page begins that may not be touched; TENON_GUARD=2: it begins behind such a page.
 // What lies between it and the page border on its other side is checked for writes when it is freed. Every byte is 0xff at first:

@@ -36,7 +36,7 @@ typedef struct TenonTensor {
   int32_t ndim;
 } TenonTensor;
 
-/* An argument of a framework operator (runtime/framework_arg.h), as a tree. kind:
+/* An argument of a framework operator (runtime/program/framework_arg.h), as a tree. kind:
  * FrameworkArg::Kind's number. */
 typedef struct TenonArg {
   int32_t kind;

@@ -8,8 +8,8 @@
 #include "backends/program/releases.h"
 #include "hlo/check.h"
 #include "hlo/library/describe.h"
-#include "passes/control_flow.h"
-#include "passes/fused_form.h"
+#include "passes/expand/control_flow.h"
+#include "passes/fusion/fused_form.h"
 
 namespace tenon {
 

@@ -1,4 +1,4 @@
-// ProgramBuilder: the work behind BuildProgram (backends/program_builder.h). One use per program; the files of this folder
+// ProgramBuilder: the work behind BuildProgram (backends/program/program_builder.h). One use per program; the files of this folder
 // are its chapters: builder.cc the order of things and the table of steps, memory.cc, steps.cc, control.cc, library.cc, dots.cc,
 // outputs.cc.
 #pragma once
@@ -12,8 +12,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
-#include "backends/dim_slots.h"
-#include "backends/program_builder.h"
+#include "backends/program/dim_slots.h"
+#include "backends/program/program_builder.h"
 #include "passes/memory/buffer_plan.h"
 #include "passes/memory/value_views.h"
 

@@ -1,10 +1,10 @@
 // ProgramBuilder: contractions by the framework's library.
 #include "absl/strings/str_cat.h"
-#include "backends/library_call.h"
+#include "backends/contract/library_call.h"
 #include "backends/program/builder.h"
 #include "hlo/check.h"
 #include "passes/memory/live_ranges.h"
-#include "runtime/host.h"
+#include "runtime/host/host.h"
 
 namespace tenon {
 

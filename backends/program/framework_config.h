@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "hlo/instruction.h"
-#include "runtime/program.h"
+#include "runtime/program/program.h"
 
 namespace tenon {
 

@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "backends/program/builder.h"
 #include "hlo/library/describe.h"
-#include "runtime/dim_program.h"
-#include "runtime/library_step.h"
+#include "runtime/execute/library_step.h"
+#include "runtime/program/dim_program.h"
 
 namespace tenon {
 namespace {

@@ -3,12 +3,12 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/codegen.h"
+#include "backends/cpu/emit/codegen.h"
 #include "backends/program/builder.h"
 #include "backends/program/framework_config.h"
 #include "hlo/check.h"
-#include "passes/control_flow.h"
-#include "passes/fused_form.h"
+#include "passes/expand/control_flow.h"
+#include "passes/fusion/fused_form.h"
 
 namespace tenon {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "runtime/program.h"
+#include "runtime/program/program.h"
 
 namespace tenon {
 

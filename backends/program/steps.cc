@@ -4,7 +4,7 @@
 #include "backends/program/builder.h"
 #include "backends/program/framework_config.h"
 #include "hlo/check.h"
-#include "passes/control_flow.h"
+#include "passes/expand/control_flow.h"
 
 namespace tenon {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "hlo/module.h"
-#include "runtime/program.h"
+#include "runtime/program/program.h"
 
 namespace tenon {
 

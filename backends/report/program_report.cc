@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/dim_program.h"
-#include "runtime/step_work.h"
+#include "runtime/execute/step_work.h"
+#include "runtime/program/dim_program.h"
 
 namespace tenon {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/report/module_report.h"
-#include "runtime/program.h"
+#include "runtime/program/program.h"
 
 namespace tenon {
 

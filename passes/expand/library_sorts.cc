@@ -12,7 +12,7 @@
 #include "hlo/builder.h"
 #include "hlo/library/describe.h"
 #include "hlo/library/sort_order.h"
-#include "passes/control_flow.h"
+#include "passes/expand/control_flow.h"
 #include "passes/pass.h"
 
 namespace tenon {

@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
 #include "hlo/own_calls.h"
-#include "passes/control_flow.h"
+#include "passes/expand/control_flow.h"
 #include "passes/pass.h"
 #include "passes/wide_sum.h"
 

@@ -5,7 +5,7 @@
 //   get-dimension-size of a static dimension its size
 //
 // All of a computation or nothing: a size that is known at run time only (a bounded parameter, a computed size), or an op whose
-// shape does not follow from its operands' (broadcast, reshape), leaves it as it was (backends/run_time_sizes.h).
+// shape does not follow from its operands' (broadcast, reshape), leaves it as it was (backends/driver/run_time_sizes.h).
 #include <optional>
 
 #include "absl/cleanup/cleanup.h"

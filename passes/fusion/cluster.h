@@ -11,7 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "passes/fused_form.h"
+#include "passes/fusion/fused_form.h"
 #include "passes/fusion/roles.h"
 #include "passes/memory/strided_view.h"
 #include "passes/pass.h"

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
-#include "passes/control_flow.h"
+#include "passes/expand/control_flow.h"
 #include "passes/fusion/cluster.h"
 #include "passes/pass.h"
 

@@ -7,7 +7,7 @@
 // A while, the parameters of its condition and body have one layout (its own, or the initial value's, where given); the parameter of a
 // branch has the operand's. What a body or branch returns may differ: a copy brings it into place (insert-copies).
 #include "hlo/own_calls.h"
-#include "passes/control_flow.h"
+#include "passes/expand/control_flow.h"
 #include "passes/pass.h"
 
 namespace tenon {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
-#include "passes/control_flow.h"
-#include "passes/fused_form.h"
+#include "passes/expand/control_flow.h"
+#include "passes/fusion/fused_form.h"
 #include "passes/memory/live_sets.h"
 #include "passes/memory/moves.h"
 #include "passes/memory/pack_arena.h"

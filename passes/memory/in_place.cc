@@ -3,7 +3,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "hlo/own_calls.h"
-#include "passes/fused_form.h"
+#include "passes/fusion/fused_form.h"
 #include "passes/fusion/roles.h"
 
 namespace tenon {

@@ -21,7 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
 #include "hlo/library/describe.h"
-#include "passes/control_flow.h"
+#include "passes/expand/control_flow.h"
 #include "passes/memory/in_place.h"
 #include "passes/memory/region_copies.h"
 #include "passes/memory/strided_view.h"

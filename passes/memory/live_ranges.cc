@@ -1,7 +1,7 @@
 #include "passes/memory/live_ranges.h"
 
 #include "absl/algorithm/container.h"
-#include "passes/control_flow.h"
+#include "passes/expand/control_flow.h"
 
 namespace tenon {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
-#include "passes/control_flow.h"
+#include "passes/expand/control_flow.h"
 #include "passes/memory/strided_view.h"
 
 namespace tenon {

@@ -7,8 +7,8 @@
 #include <queue>
 
 #include "absl/container/flat_hash_map.h"
-#include "passes/control_flow.h"
-#include "passes/fused_form.h"
+#include "passes/expand/control_flow.h"
+#include "passes/fusion/fused_form.h"
 #include "passes/memory/strided_view.h"
 #include "passes/pass.h"
 

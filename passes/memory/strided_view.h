@@ -33,7 +33,7 @@ StridedView ViewByLayout(const Instruction* op);
 class ViewCache {
  public:
   const StridedView& Of(const Instruction* op);
-  bool IsView(const Instruction& op);  // IsViewOp (passes/fused_form.h)
+  bool IsView(const Instruction& op);  // IsViewOp (passes/fusion/fused_form.h)
 
  private:
   absl::node_hash_map<const Instruction*, StridedView> views_;

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
-#include "passes/control_flow.h"
+#include "passes/expand/control_flow.h"
 
 namespace tenon {
 

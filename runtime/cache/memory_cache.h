@@ -1,7 +1,7 @@
 // MemoryCache: compiled executables by key, shared by equal graphs.
 //
 // A key is named parts (module, options, target, build); two keys are equal if all parts are. Long
-// parts are put in as their digest (backends/digest.h), since an entry keeps its key.
+// parts are put in as their digest (backends/driver/digest.h), since an entry keeps its key.
 // Bounded in entries and bytes: least recently used entries go first, and what is in use lives on with
 // its users. The newest entry stays, however large it is.
 // Single-flight: threads that ask for one key while it is being compiled wait for that compile; if
@@ -21,7 +21,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "runtime/executable.h"
+#include "runtime/execute/executable.h"
 
 namespace tenon {
 

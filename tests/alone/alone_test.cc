@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include "backends/literal_executable.h"
+#include "backends/driver/literal_executable.h"
 #include "hlo/text/text.h"
 #include "hlo/tolerance.h"
 

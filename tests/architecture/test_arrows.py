@@ -20,66 +20,66 @@ check_arrows = _load_checker()
 # A small project in which every arrow points the right way.
 CLEAN = {
     "hlo/check.h": "",
-    "hlo/dim.h": '#include "hlo/check.h"\n',
+    "hlo/dim/dim.h": '#include "hlo/check.h"\n',
     "hlo/module.h": "",
-    "hlo/instruction.h": '#include "hlo/dim.h"\n',
+    "hlo/instruction.h": '#include "hlo/dim/dim.h"\n',
     "hlo/eval/evaluator.h": '#include "hlo/instruction.h"\n',
     "passes/pass.h": '#include "hlo/instruction.h"\n',
-    "runtime/program.h": '#include "hlo/dim.h"\n#include "hlo/library/call.h"\n#include "absl/status/status.h"\n',
-    "runtime/binding.h": '#include "hlo/module.h"\n#include "runtime/program.h"\n',
-    "backends/compile.cc":
-        '#include "backends/cpu/kernel.h"\n#include "hlo/library/describe.h"\n'
+    "runtime/program/program.h": '#include "hlo/dim/dim.h"\n#include "hlo/library/call.h"\n#include "absl/status/status.h"\n',
+    "runtime/program/binding.h": '#include "hlo/module.h"\n#include "runtime/program/program.h"\n',
+    "backends/driver/compile.cc":
+        '#include "backends/cpu/emit/kernel.h"\n#include "hlo/library/describe.h"\n'
         'context.evaluate = options.evaluate;  // Evaluate()\n',
     "hlo/library/call.h": '#include "hlo/check.h"\n',
     "hlo/library/describe.h": '#include "hlo/instruction.h"\n#include "hlo/library/call.h"\n',
-    "backends/compile.h": '#include "passes/pass.h"\n#include "runtime/program.h"\n',
-    "backends/common/plan.h": '#include "hlo/dim.h"\n',
-    "backends/cpu/kernel.h":
-        '#include "backends/common/plan.h"\n#include "backends/compile.h"\n#include "llvm/IR/Module.h"\n',
+    "backends/driver/compile.h": '#include "passes/pass.h"\n#include "runtime/program/program.h"\n',
+    "backends/codegen/plan.h": '#include "hlo/dim/dim.h"\n',
+    "backends/cpu/emit/kernel.h":
+        '#include "backends/codegen/plan.h"\n#include "backends/driver/compile.h"\n#include "llvm/IR/Module.h"\n',
     "backends/gpu/kernel.h": '#include <llvm/IR/Module.h>\n',
-    "torch_plugin/aten/graph.h": '#include "hlo/dim.h"\n#include "runtime/program.h"\n',
+    "torch_plugin/aten/graph.h": '#include "hlo/dim/dim.h"\n#include "runtime/program/program.h"\n',
     "torch_plugin/executor/run.cc": '#include <torch/csrc/utils.h>\n#include <Python.h>\n',
     "tests/hlo/eval_test.cc": '#include "hlo/eval/evaluator.h"\n',
-    "tools/hlo-run/main.cc": '#include "hlo/eval/evaluator.h"\n#include "backends/compile.h"\n',
+    "tools/hlo-run/main.cc": '#include "hlo/eval/evaluator.h"\n#include "backends/driver/compile.h"\n',
 }
 
 # (file, line added to it, what the checker must say)
 PLANTED = [
     ("hlo/instruction.h", '#include "passes/pass.h"', 'hlo/ may not include "passes/pass.h"'),
-    ("hlo/instruction.h", '#include "runtime/program.h"', "hlo/ may not include"),
+    ("hlo/instruction.h", '#include "runtime/program/program.h"', "hlo/ may not include"),
     ("hlo/instruction.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
-    ("hlo/eval/evaluator.h", '#include "backends/compile.h"', "hlo/eval/ may not include"),
-    ("passes/pass.h", '#include "backends/compile.h"', "passes/ may not include"),
-    ("passes/pass.h", '#include "runtime/program.h"', "passes/ may not include"),
+    ("hlo/eval/evaluator.h", '#include "backends/driver/compile.h"', "hlo/eval/ may not include"),
+    ("passes/pass.h", '#include "backends/driver/compile.h"', "passes/ may not include"),
+    ("passes/pass.h", '#include "runtime/program/program.h"', "passes/ may not include"),
     ("passes/pass.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
     ("passes/pass.h", "#include <llvm/IR/Module.h>", "LLVM header"),
-    ("runtime/program.h", '#include "hlo/instruction.h"', "runtime/ may not include"),
-    ("runtime/program.h", '#include "backends/compile.h"', "runtime/ may not include"),
-    ("runtime/program.h", '#  include "llvm-c/Core.h"', "LLVM header"),
-    ("backends/compile.h", '#include "torch_plugin/aten/graph.h"', "backends/ may not include"),
-    ("backends/compile.cc", "  return EvaluateModule(m);", "backends call the evaluator"),
-    ("backends/compile.cc", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
-    ("runtime/program.h", '#include "hlo/library/describe.h"', "runtime/ may not include"),
-    ("hlo/library/call.h", '#include "runtime/program.h"', "hlo/library/ may not include"),
+    ("runtime/program/program.h", '#include "hlo/instruction.h"', "runtime/ may not include"),
+    ("runtime/program/program.h", '#include "backends/driver/compile.h"', "runtime/ may not include"),
+    ("runtime/program/program.h", '#  include "llvm-c/Core.h"', "LLVM header"),
+    ("backends/driver/compile.h", '#include "torch_plugin/aten/graph.h"', "backends/ may not include"),
+    ("backends/driver/compile.cc", "  return EvaluateModule(m);", "backends call the evaluator"),
+    ("backends/driver/compile.cc", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
+    ("runtime/program/program.h", '#include "hlo/library/describe.h"', "runtime/ may not include"),
+    ("hlo/library/call.h", '#include "runtime/program/program.h"', "hlo/library/ may not include"),
     ("hlo/library/call.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
-    ("backends/compile.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
-    ("backends/cpu/kernel.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for"),
-    ("backends/cpu/kernel.h", '#include "backends/gpu/kernel.h"', "backends/cpu/ may not include"),
-    ("backends/common/plan.h", '#include "backends/cpu/kernel.h"', "backends/common/ may not"),
-    ("backends/common/plan.h", '#include "backends/compile.h"', "backends/common/ may not"),
+    ("backends/driver/compile.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for tests and tools"),
+    ("backends/cpu/emit/kernel.h", '#include "hlo/eval/evaluator.h"', "the evaluator is for"),
+    ("backends/cpu/emit/kernel.h", '#include "backends/gpu/kernel.h"', "backends/cpu/ may not include"),
+    ("backends/codegen/plan.h", '#include "backends/cpu/emit/kernel.h"', "backends/codegen/ may not"),
+    ("backends/codegen/plan.h", '#include "backends/driver/compile.h"', "backends/codegen/ may not"),
     ("torch_plugin/aten/graph.h", '#include "passes/pass.h"', "torch_plugin/aten/ may not"),
-    ("runtime/program.h", '#include "hlo/module.h"', "runtime/ may not include"),
-    ("runtime/binding.h", '#include "hlo/instruction.h"', "runtime/binding. may not include"),
+    ("runtime/program/program.h", '#include "hlo/module.h"', "runtime/ may not include"),
+    ("runtime/program/binding.h", '#include "hlo/instruction.h"', "runtime/program/binding. may not include"),
     ("tools/hlo-run/main.cc", "#include <llvm/IR/Module.h>", "LLVM header"),
-    ("backends/cpu/kernel.h", "#include <ATen/ATen.h>", "torch header"),
+    ("backends/cpu/emit/kernel.h", "#include <ATen/ATen.h>", "torch header"),
     ("torch_plugin/aten/graph.h", "#include <c10/core/ScalarType.h>", "torch header"),
-    ("torch_plugin/aten/graph.h", '#include "backends/compile.h"', "torch_plugin/aten/ may not"),
+    ("torch_plugin/aten/graph.h", '#include "backends/driver/compile.h"', "torch_plugin/aten/ may not"),
     ("torch_plugin/executor/run.cc", "#include <llvm/IR/Module.h>", "LLVM header"),
     ("torch_plugin/executor/run.cc", '#include "hlo/eval/evaluator.h"', "the evaluator is for"),
     ("tools/hlo-run/main.cc", "#include <torch/torch.h>", "torch header"),
     ("tests/hlo/eval_test.cc", '#include "torch/script.h"', "torch header"),
     ("passes/pass.h", '#include "absl/log/log.h"', "has no absl/log"),
-    ("hlo/instruction.h", '#include "dim.h"', "write includes from the project root"),
+    ("hlo/instruction.h", '#include "module.h"', "write includes from the project root"),
 ]
 
 
@@ -110,6 +110,6 @@ def test_planted_violation(tmp_path, path, line, message):
 def test_exit_status_and_text(tmp_path, capsys):
     write_tree(tmp_path, CLEAN)
     assert check_arrows.main([str(tmp_path)]) == 0
-    write_tree(tmp_path, {"passes/bad.cc": '#include "backends/compile.h"\n'})
+    write_tree(tmp_path, {"passes/bad.cc": '#include "backends/driver/compile.h"\n'})
     assert check_arrows.main([str(tmp_path)]) == 1
-    assert 'passes/bad.cc:1: passes/ may not include "backends/compile.h"' in capsys.readouterr().out
+    assert 'passes/bad.cc:1: passes/ may not include "backends/driver/compile.h"' in capsys.readouterr().out

@@ -1,4 +1,4 @@
-#include "runtime/framework_arg.h"
+#include "runtime/program/framework_arg.h"
 
 #include <limits>
 

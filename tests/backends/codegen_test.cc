@@ -9,7 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/codegen.h"
+#include "backends/cpu/emit/codegen.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "tests/backends/disassembly.h"

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "backends/common/target.h"
-#include "backends/literal_executable.h"
+#include "backends/cpu/plan/target.h"
+#include "backends/driver/literal_executable.h"
 #include "hlo/builder.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"

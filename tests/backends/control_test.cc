@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "backends/literal_executable.h"
+#include "backends/driver/literal_executable.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "tests/backends/hlo_cases.h"

@@ -1,10 +1,10 @@
 // Index maps: simplification, goldens of whole fusions (symbolic dims included), and a numeric
 // check of every map.
-#include "backends/common/index_map.h"
+#include "backends/codegen/index/index_map.h"
 
 #include <gtest/gtest.h>
 
-#include "backends/common/make_plan.h"
+#include "backends/cpu/plan/make_plan.h"
 #include "hlo/text/text.h"
 #include "tests/backends/kernel_runner.h"
 

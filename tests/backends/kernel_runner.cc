@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "backends/compile.h"
-#include "backends/cpu/codegen.h"
-#include "backends/cpu/jit.h"
+#include "backends/cpu/emit/codegen.h"
+#include "backends/cpu/jit/jit.h"
+#include "backends/driver/compile.h"
 #include "hlo/check.h"
 #include "runtime/guarded_memory.h"
 

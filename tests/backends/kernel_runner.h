@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "backends/common/kernel.h"
-#include "backends/common/kernel_plan.h"
+#include "backends/cpu/plan/kernel.h"
+#include "backends/cpu/plan/kernel_plan.h"
 #include "hlo/literal.h"
 #include "hlo/module.h"
-#include "runtime/code_loader.h"
+#include "runtime/execute/code_loader.h"
 
 namespace tenon {
 

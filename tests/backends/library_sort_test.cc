@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "backends/literal_executable.h"
+#include "backends/driver/literal_executable.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/library/call.h"
 #include "hlo/library/sort_order.h"

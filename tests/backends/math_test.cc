@@ -1,6 +1,6 @@
 // The math bodies: accuracy on a sample (the tool ulp-sweep runs the same code on all inputs),
 // special values, every width, and that the check notices a wrong coefficient.
-#include "backends/common/math/math.h"
+#include "backends/codegen/math/math.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "backends/common/math/bodies.h"
-#include "backends/common/math/coefficients.h"
+#include "backends/codegen/math/bodies.h"
+#include "backends/codegen/math/coefficients.h"
 #include "tools/ulp-sweep/sweep.h"
 
 namespace tenon::math {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "backends/literal_executable.h"
+#include "backends/driver/literal_executable.h"
 #include "hlo/text/text.h"
 
 namespace tenon {

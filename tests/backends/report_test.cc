@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "backends/compile.h"
+#include "backends/driver/compile.h"
 #include "backends/report/document.h"
 #include "backends/report/program_report.h"
 #include "hlo/text/text.h"

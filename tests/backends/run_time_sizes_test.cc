@@ -1,5 +1,5 @@
 // Bounded dimensions whose sizes the arguments bring or the program computes, against the evaluator.
-#include "backends/literal_executable.h"
+#include "backends/driver/literal_executable.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hlo/eval/evaluator.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
-#include "backends/cpu/codegen.h"
+#include "backends/cpu/emit/codegen.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "tests/backends/hlo_cases.h"

@@ -1,7 +1,7 @@
 // Which write-backs are written by the kernel that makes the new value, where the old one lies (ValueKind::kUpdate).
 #include <gtest/gtest.h>
 
-#include "backends/compile.h"
+#include "backends/driver/compile.h"
 #include "hlo/check.h"
 #include "hlo/text/text.h"
 

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "backends/common/target.h"
-#include "backends/literal_executable.h"
+#include "backends/cpu/plan/target.h"
+#include "backends/driver/literal_executable.h"
 #include "hlo/text/text.h"
 
 namespace tenon {

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
-#include "hlo/dim.h"
+#include "hlo/dim/dim.h"
 
 namespace tenon {
 namespace {

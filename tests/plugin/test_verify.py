@@ -9,7 +9,7 @@ import torch
 
 pytestmark = pytest.mark.by_aten(tier="any")  # each test says what ran
 
-FAULTS = {  # the faulty pass (backends/faulty_pass.h) -> what the reason says
+FAULTS = {  # the faulty pass (backends/driver/faulty_pass.h) -> what the reason says
     "broken-module": "pass broken-module: verify_names",
     "silent-change": "pass silent-change changed the module and said it did not",
     "false-change": "pass false-change said it changed the module and did not",

@@ -1,5 +1,5 @@
 // Programs built by hand: every kind of step, errors, checks, escapes.
-#include "runtime/executable.h"
+#include "runtime/execute/executable.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
-#include "runtime/step_work.h"
+#include "runtime/execute/step_work.h"
 #include "tests/runtime/fakes.h"
 
 namespace tenon::testing {

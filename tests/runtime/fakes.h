@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executable.h"
+#include "runtime/execute/executable.h"
 
 namespace tenon::testing {
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "hlo/library/custom_calls.h"
-#include "runtime/frame.h"
+#include "runtime/execute/frame.h"
 #include "tests/runtime/fakes.h"
 
 namespace tenon::testing {

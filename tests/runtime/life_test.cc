@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "runtime/cache/memory_cache.h"
-#include "runtime/frame.h"
+#include "runtime/execute/frame.h"
 #include "tests/runtime/fakes.h"
 
 namespace tenon::testing {

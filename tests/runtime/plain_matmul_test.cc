@@ -1,6 +1,6 @@
 // The plain host's matrix products against three loops: sizes around its tiles, any strides, each type, with and without a bias. Values
 // are small integers, so that every order of summing gives the same.
-#include "runtime/plain_matmul.h"
+#include "runtime/host/plain_matmul.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 
 #include "hlo/literal.h"
-#include "runtime/plain_host.h"
+#include "runtime/host/plain_host.h"
 
 namespace tenon {
 namespace {

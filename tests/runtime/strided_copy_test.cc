@@ -6,7 +6,7 @@
 #include <random>
 #include <thread>
 
-#include "runtime/step_loop.h"
+#include "runtime/execute/step_loop.h"
 
 namespace tenon {
 namespace {

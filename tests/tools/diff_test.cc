@@ -1,5 +1,5 @@
 // hlo-diff's matching and what it tells.
-#include "tools/lab/diff.h"
+#include "tools/lab/diff/diff.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "hlo/builder.h"
 #include "hlo/text/text.h"
-#include "tools/lab/transformer.h"
+#include "tools/lab/generate/transformer.h"
 
 namespace tenon::lab {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "hlo/numeric_types.h"
 #include "hlo/text/text.h"
-#include "tools/lab/error_bound.h"
-#include "tools/lab/miscompare.h"
+#include "tools/lab/judge/error_bound.h"
+#include "tools/lab/judge/miscompare.h"
 
 namespace tenon::lab {
 namespace {

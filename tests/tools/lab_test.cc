@@ -3,8 +3,8 @@
 
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
-#include "tools/lab/miscompare.h"
-#include "tools/lab/random_inputs.h"
+#include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/judge/miscompare.h"
 
 namespace tenon::lab {
 namespace {

@@ -1,16 +1,16 @@
-// Each planted bug does what tools/lab/plant.h says of it: a small module that miscompares with the plant
+// Each planted bug does what tools/lab/judge/plant.h says of it: a small module that miscompares with the plant
 // and not without.
-#include "tools/lab/plant.h"
+#include "tools/lab/judge/plant.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "hlo/text/text.h"
-#include "tools/lab/predicate.h"
-#include "tools/lab/random_inputs.h"
-#include "tools/lab/reduce.h"
-#include "tools/lab/transformer.h"
+#include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/generate/transformer.h"
+#include "tools/lab/reduce/predicate.h"
+#include "tools/lab/reduce/reduce.h"
 
 namespace tenon::lab {
 namespace {

@@ -1,11 +1,11 @@
 // The predicates of hlo-reduce: what counts, in this process and in a child.
-#include "tools/lab/predicate.h"
+#include "tools/lab/reduce/predicate.h"
 
 #include <gtest/gtest.h>
 
-#include "tools/lab/plant.h"
 #include "hlo/text/text.h"
 #include "tools/lab/case_files.h"
+#include "tools/lab/judge/plant.h"
 
 namespace tenon::lab {
 namespace {

@@ -4,9 +4,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "hlo/eval/internal.h"
 #include "hlo/text/text.h"
-#include "tools/lab/miscompare.h"
-#include "tools/lab/random_inputs.h"
-#include "tools/lab/random_module.h"
+#include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/generate/random_module.h"
+#include "tools/lab/judge/miscompare.h"
 
 namespace tenon::lab {
 namespace {

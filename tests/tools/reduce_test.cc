@@ -1,5 +1,5 @@
 // The reducer on predicates whose smallest failing module is known.
-#include "tools/lab/reduce.h"
+#include "tools/lab/reduce/reduce.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
-#include "tools/lab/random_inputs.h"
-#include "tools/lab/reduce_dims.h"
+#include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/reduce/reduce_dims.h"
 
 namespace tenon::lab {
 namespace {

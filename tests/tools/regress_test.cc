@@ -7,8 +7,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "backends/common/target.h"
-#include "tools/lab/miscompare.h"
+#include "backends/cpu/plan/target.h"
+#include "tools/lab/judge/miscompare.h"
 #include "tools/lab/regress.h"
 
 namespace tenon::lab {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every file which a comment or a page names exists: `runtime/program.h`, docs/architecture/lab.md, generate_<family>.cc.
+"""Checks that every file which a comment or a page names exists: `runtime/program/program.h`, docs/ARCHITECTURE.md, generate_<family>.cc.
 
 Looked at: Markdown pages, and comments of C++, tables, Python (docstrings too), CMake and shell. A name is found if some tracked file
 is called so, from the root, from the naming file's folder or by its last parts; `<x>` and `*` stand for anything. Not looked for:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Are planted bugs found and cut? planted_bugs.py [--bin=DIR] [--plants=1,2,...] [--modules=5000] [--jobs=2] [--json]
 
-For each plant (tools/lab/plant.h; the first ten, which the transformer has places for): hlo-fuzz until a module miscompares because of
+For each plant (tools/lab/judge/plant.h; the first ten, which the transformer has places for): hlo-fuzz until a module differs because of
 it, and hlo-reduce on an optimised step of a 4-layer transformer
 in which it shows. A row per plant; exit code 1 if one is not found within --modules modules, or not
 cut to 10 instructions within 60 seconds.

@@ -4,7 +4,7 @@
 #include "absl/strings/str_split.h"
 #include "hlo/check.h"
 #include "tools/lab/case_files.h"
-#include "tools/lab/diff.h"
+#include "tools/lab/diff/diff.h"
 
 namespace tenon::lab {
 namespace {

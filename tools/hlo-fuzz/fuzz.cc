@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "hlo/check.h"
-#include "tools/lab/random_inputs.h"
-#include "tools/lab/reduce.h"
+#include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/reduce/reduce.h"
 #include "tools/lab/regress.h"
 
 namespace tenon::lab {

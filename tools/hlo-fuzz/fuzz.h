@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/lab/miscompare.h"
-#include "tools/lab/random_module.h"
+#include "tools/lab/generate/random_module.h"
+#include "tools/lab/judge/miscompare.h"
 
 namespace tenon::lab {
 

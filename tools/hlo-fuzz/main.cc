@@ -10,13 +10,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "backends/common/target.h"
-#include "tools/lab/plant.h"
+#include "backends/cpu/plan/target.h"
 #include "hlo/text/text.h"
 #include "tools/hlo-fuzz/fuzz.h"
 #include "tools/hlo-fuzz/plants.h"
 #include "tools/hlo-fuzz/report.h"
 #include "tools/hlo-fuzz/workers.h"
+#include "tools/lab/judge/plant.h"
 
 namespace tenon::lab {
 namespace {

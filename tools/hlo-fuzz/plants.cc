@@ -7,10 +7,10 @@
 
 #include "hlo/check.h"
 #include "hlo/text/text.h"
-#include "tools/lab/plant.h"
-#include "tools/lab/predicate.h"
-#include "tools/lab/random_inputs.h"
-#include "tools/lab/reduce.h"
+#include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/judge/plant.h"
+#include "tools/lab/reduce/predicate.h"
+#include "tools/lab/reduce/reduce.h"
 
 namespace tenon::lab {
 namespace {

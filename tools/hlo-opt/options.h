@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/compile.h"
+#include "backends/driver/compile.h"
 #include "hlo/text/text.h"
 
 namespace tenon::opt {

@@ -6,12 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "tools/lab/plant.h"
 #include "tools/lab/case_files.h"
-#include "tools/lab/predicate.h"
-#include "tools/lab/random_inputs.h"
-#include "tools/lab/reduce.h"
-#include "tools/lab/transformer.h"
+#include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/generate/transformer.h"
+#include "tools/lab/judge/plant.h"
+#include "tools/lab/reduce/predicate.h"
+#include "tools/lab/reduce/reduce.h"
 
 namespace tenon::lab {
 namespace {
@@ -35,7 +35,7 @@ Inputs, and how the CPU backend runs:
   --passes=a,b --disable=a,b                  as in hlo-opt
   --plant=K            with planted bug K (number or name; --list-plants)
   --tolerance=X        --miscompare: results of inexact inputs count too, beyond X * the largest magnitude (default 1e-3;
-                       0: only what breaks the rule of tools/lab/miscompare.h)
+                       0: only what breaks the rule of tools/lab/judge/miscompare.h)
   --fill-elided        fill {...} constants deterministically
 
 The reduction:

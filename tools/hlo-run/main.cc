@@ -7,12 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
-#include "runtime/thread_pool.h"
+#include "runtime/host/thread_pool.h"
 #include "tools/hlo-run/arrays.h"
 #include "tools/hlo-run/compare.h"
 #include "tools/hlo-run/measure.h"
 #include "tools/lab/case_files.h"
-#include "tools/lab/miscompare.h"
+#include "tools/lab/judge/miscompare.h"
 
 namespace tenon::run {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "backends/common/target.h"
+#include "backends/cpu/plan/target.h"
 #include "backends/report/document.h"
-#include "runtime/thread_pool.h"
+#include "runtime/host/thread_pool.h"
 
 namespace tenon::run {
 namespace {

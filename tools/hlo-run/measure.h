@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/literal_executable.h"
+#include "backends/driver/literal_executable.h"
 #include "tools/hlo-run/options.h"
 
 namespace tenon::run {

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "absl/strings/str_split.h"
-#include "tools/lab/plant.h"
+#include "tools/lab/judge/plant.h"
 
 namespace tenon::run {
 namespace {

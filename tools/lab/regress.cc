@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "hlo/text/text.h"
-#include "tools/lab/random_inputs.h"
+#include "tools/lab/generate/random_inputs.h"
 
 namespace tenon::lab {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "tools/lab/reduce.h"
+#include "tools/lab/reduce/reduce.h"
 
 namespace tenon::lab {
 

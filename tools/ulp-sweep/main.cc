@@ -19,7 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "backends/common/math/math.h"
+#include "backends/codegen/math/math.h"
 #include "tools/ulp-sweep/sweep.h"
 
 namespace tenon::ulp_sweep {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "backends/common/math/math.h"
+#include "backends/codegen/math/math.h"
 
 namespace tenon::ulp_sweep {
 

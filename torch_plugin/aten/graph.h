@@ -14,7 +14,7 @@
 //   }
 //
 // Arguments: the schema's whole positional list, defaults filled in, keyword-only ones included, in the text form of
-// runtime/framework_arg.h with tensors by name. Metas: dtype (HLO names) [sizes] {strides in elements} (+ `+offset` when the
+// runtime/program/framework_arg.h with tensors by name. Metas: dtype (HLO names) [sizes] {strides in elements} (+ `+offset` when the
 // storage offset is not 0). `@ "module path" "file:line"` is provenance. `//` comments are legal.
 #pragma once
 
@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "hlo/dim.h"
+#include "hlo/dim/dim.h"
 #include "hlo/literal.h"
-#include "runtime/framework_arg.h"
+#include "runtime/program/framework_arg.h"
 
 namespace tenon::aten {
 

@@ -14,8 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "hlo/module.h"
-#include "runtime/binding.h"
-#include "runtime/program.h"
+#include "runtime/program/binding.h"
+#include "runtime/program/program.h"
 #include "torch_plugin/aten/graph.h"
 
 namespace tenon::aten {
@@ -27,7 +27,7 @@ struct LowerOptions {
 };
 struct Lowered {
   std::unique_ptr<Module> module;
-  Binding binding;  // runtime/binding.h
+  Binding binding;  // runtime/program/binding.h
   std::vector<std::string> remarks;  // JSON objects: one for each op that became a framework call, with the reason
 };
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "runtime/program.h"
+#include "runtime/program/program.h"
 
 namespace tenon {
 class Instruction;

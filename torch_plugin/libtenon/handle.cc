@@ -1,6 +1,6 @@
 #include "torch_plugin/libtenon/handle.h"
 
-#include "runtime/dim_program.h"
+#include "runtime/program/dim_program.h"
 
 TenonExecutable::TenonExecutable(std::shared_ptr<tenon::Executable> e)
     : executable(std::move(e)), counters(executable->NewCounters()) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executable.h"
-#include "runtime/stats.h"
+#include "runtime/execute/executable.h"
+#include "runtime/execute/stats.h"
 
 // Several handles may share one cached Executable; each counts its own runs.
 struct TenonExecutable {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "backends/digest.h"
+#include "backends/driver/digest.h"
 #include "hlo/check.h"
 #include "hlo/text/text.h"
 #include "runtime/cache/memory_cache.h"

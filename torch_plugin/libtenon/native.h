@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/executable.h"
+#include "runtime/execute/executable.h"
 #include "torch_plugin/aten/graph.h"
 #include "torch_plugin/libtenon/options.h"
 

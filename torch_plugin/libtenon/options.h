@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "backends/compile.h"
+#include "backends/driver/compile.h"
 #include "torch_plugin/aten/lower.h"
 
 namespace tenon {

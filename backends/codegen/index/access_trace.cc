@@ -1,0 +1,126 @@
+// TraceAccesses: walks the fusion symbolically, as the emitter does, and notes every memory offset.
+#include "absl/container/flat_hash_set.h"
+#include "backends/codegen/index/contraction_index.h"
+#include "backends/cpu/plan/make_plan.h"
+
+namespace tenon {
+namespace {
+
+class Tracer {
+ public:
+  Tracer(IndexSpace& space, const FusedKernel& fused) : space_(space), fused_(fused) {}
+
+  void Visit(const Instruction* op, const IndexTuple& index) {
+    if (!seen_.insert({op, std::vector<Index>(index.begin(), index.end())}).second) return;
+    switch (op->opcode()) {
+      case Opcode::kParameter:
+        Note({op, space_.Linear(index, fused_.operands[op->parameter_number()].strides), false});
+        return;
+      case Opcode::kConstant:
+        return;
+      case Opcode::kIota:
+        CountDivisions(index[op->attrs().get<int64_t>(Attr::kIotaDimension)]);
+        return;
+      case Opcode::kReduce:
+        VisitReduce(op, index);
+        return;
+      case Opcode::kDot:
+      case Opcode::kConvolution:
+        VisitContraction(op, index);
+        return;
+      case Opcode::kGetTupleElement:
+        Visit(op->operand(0), index);
+        return;
+      default:
+        break;
+    }
+    for (int64_t k = 0; k < op->operand_count(); ++k) {
+      std::optional<OperandIndex> mapped = MapToOperand(space_, *op, k, index);
+      if (!mapped) continue;
+      for (const IndexBound& bound : mapped->bounds) CountDivisions(bound.index);
+      Visit(op->operand(k), mapped->index);
+    }
+  }
+
+  void Note(MemoryUse use) {
+    CountDivisions(use.offset);
+    trace.uses.push_back(use);
+  }
+
+  AccessTrace trace;
+
+ private:
+  void VisitReduce(const Instruction* op, const IndexTuple& index) {
+    for (const Instruction* r : fused_.reduces) {
+      if (r == op) return;  // the plan's own: visited as a phase
+    }
+    const Shape& shape = op->operand(0)->shape();
+    if (space_.num_vars() + shape.rank() > IndexSpace::kMaxVars) return;
+    IndexTuple full(shape.rank(), nullptr);
+    for (int64_t d : op->dimensions()) full[d] = space_.Var(shape.dim(d));
+    size_t next = 0;
+    for (Index& i : full) {
+      if (i == nullptr) i = index[next++];
+    }
+    for (int64_t k = 0; k < op->operand_count() / 2; ++k) Visit(op->operand(k), full);
+  }
+
+  void VisitContraction(const Instruction* op, const IndexTuple& index) {
+    std::vector<Index> vars;
+    for (Dim extent : SummedExtents(*op)) {
+      if (space_.num_vars() == IndexSpace::kMaxVars) return;
+      vars.push_back(space_.Var(extent));
+    }
+    const ContractionIndex at = MapContraction(space_, *op, index, vars);
+    for (const IndexBound& bound : at.bounds) CountDivisions(bound.index);
+    Visit(op->operand(0), at.lhs);
+    Visit(op->operand(1), at.rhs);
+  }
+
+  void CountDivisions(Index e) {
+    if (!counted_.insert(e).second) return;
+    switch (e->kind) {
+      case IndexNode::Kind::kSum:
+        for (const auto& t : e->terms) CountDivisions(t.node);
+        return;
+      case IndexNode::Kind::kFloorDiv:
+      case IndexNode::Kind::kMod:
+        ++trace.divisions;
+        CountDivisions(e->inner);
+        return;
+      case IndexNode::Kind::kRuntime:
+        Visit(e->producer, e->at);
+        return;
+      case IndexNode::Kind::kVar:
+        return;
+    }
+  }
+
+  IndexSpace& space_;
+  const FusedKernel& fused_;
+  absl::flat_hash_set<std::pair<const Instruction*, std::vector<Index>>> seen_;
+  absl::flat_hash_set<Index> counted_;
+};
+
+}  // namespace
+
+AccessTrace TraceAccesses(IndexSpace& space, const FusedKernel& fused, const Iteration& iteration) {
+  Tracer tracer(space, fused);
+  for (const Instruction* r : fused.reduces) {
+    for (int64_t k = 0; k < r->operand_count() / 2; ++k) {
+      tracer.Visit(r->operand(k), iteration.IndexOf(space, fused, r->operand(k)->shape()));
+    }
+  }
+  for (size_t i = 0; i < fused.roots.size(); ++i) {
+    const Instruction* root = fused.roots[i];
+    const Shape& shape =
+        root->shape().is_tuple() ? root->shape().element(static_cast<int64_t>(i)) : root->shape();
+    if (fused.RoleOf(shape) == Role::kOther) continue;
+    IndexTuple index = iteration.IndexOf(space, fused, shape);
+    tracer.Visit(root, index);
+    tracer.Note({root, space.Linear(index, fused.results[i].strides), true});
+  }
+  return std::move(tracer.trace);
+}
+
+}  // namespace tenon

@@ -1,0 +1,294 @@
+// kLoop: one nest over the result. Also what the kinds share.
+#include <algorithm>
+
+#include "backends/codegen/emit/elementwise.h"
+#include "backends/cpu/emit/kernels.h"
+#include "hlo/own_calls.h"
+#include "llvm/IR/Intrinsics.h"
+
+namespace tenon {
+
+using llvm::Value;
+
+const Shape& RootShape(const FusedKernel& fused, size_t root) {
+  const Shape& s = fused.roots[root]->shape();
+  return s.is_tuple() ? s.element(static_cast<int64_t>(root)) : s;
+}
+
+std::vector<int64_t> RootsWithRole(const FusedKernel& fused, Role role) {
+  std::vector<int64_t> r;
+  for (size_t i = 0; i < fused.roots.size(); ++i) {
+    if (fused.RoleOf(RootShape(fused, i)) == role) r.push_back(static_cast<int64_t>(i));
+  }
+  return r;
+}
+
+bool IsHeavy(const FusedKernel& fused) {
+  int cost = 0;
+  for (const Instruction* op : fused.order) cost += IsPointwise(*op) ? ElementwiseCost(*op) : 0;
+  return cost > 80;
+}
+
+void ForOuter(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> vars, Dim blocks,
+              const std::function<void(Value*)>& body) {
+  e.Loop(e.begin(), e.end(), e.I64(1), [&](Value* o) {
+    Value* rest = o;
+    Value* block = e.I64(0);
+    auto digit = [&](Dim extent, bool last) {
+      if (last) return rest;
+      Value* n = e.EmitDim(extent);
+      Value* d = e.Here().CreateURem(rest, n);
+      rest = e.Here().CreateUDiv(rest, n);
+      return d;
+    };
+    const bool has_block = !(blocks == Dim(1));
+    if (has_block) block = digit(blocks, plan.split == 0);
+    for (int i = plan.split; i-- > 0;)
+      e.BindVar(vars[static_cast<size_t>(i)],
+                digit(plan.loops[static_cast<size_t>(i)].extent, i == 0));
+    body(block);
+  });
+}
+
+void ForLoops(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> vars, size_t first,
+              size_t last, const std::function<void()>& body) {
+  if (first >= last) return body();
+  e.LoopOver(vars[first], e.I64(0), e.EmitDim(plan.loops[first].extent), 1,
+             [&] { ForLoops(e, plan, vars, first + 1, last, body); });
+}
+
+void StoreRoots(KernelEmitter& e, const Iteration& iteration, absl::Span<const int64_t> roots) {
+  std::vector<Val> values;
+  std::vector<Index> offsets;
+  for (int64_t i : roots) {
+    const Instruction* root = e.fused().roots[static_cast<size_t>(i)];
+    IndexTuple index =
+        iteration.IndexOf(e.space(), e.fused(), RootShape(e.fused(), static_cast<size_t>(i)));
+    values.push_back(
+        e.Eval(root, index, nullptr, root->shape().is_tuple() ? static_cast<int>(i) : 0));
+    if (e.fused().updated != nullptr) index = UpdatePlace(e.space(), *e.fused().updated, index);
+    offsets.push_back(e.space().Linear(index, e.fused().results[static_cast<size_t>(i)].strides));
+  }
+  for (size_t k = 0; k < values.size(); ++k)
+    e.StoreResult(static_cast<int>(roots[k]), offsets[k], values[k]);
+}
+
+void EmitChecks(KernelEmitter& e, const Iteration& iteration, Role role) {
+  for (const Instruction* check : e.fused().checks) {
+    const Instruction* pred = check->operand(0);
+    if (e.fused().RoleOf(pred->shape()) != role) continue;
+    e.Check(check, e.Eval(pred, iteration.IndexOf(e.space(), e.fused(), pred->shape())));
+  }
+}
+
+void EmitOthers(KernelEmitter& e, bool all_checks) {
+  const FusedKernel& f = e.fused();
+  struct Item {
+    const Shape* shape;
+    int64_t root;
+    const Instruction* check;
+  };
+  std::vector<Item> items;
+  for (int64_t i : f.serial != nullptr ? std::vector<int64_t>() : RootsWithRole(f, Role::kOther))
+    items.push_back({&RootShape(f, static_cast<size_t>(i)), i, nullptr});
+  for (const Instruction* c : f.checks) {
+    if (all_checks || f.RoleOf(c->operand(0)->shape()) == Role::kOther)
+      items.push_back({&c->operand(0)->shape(), -1, c});
+  }
+  if (items.empty()) return;
+  e.If(e.Here().CreateICmpEQ(e.begin(), e.I64(0)), [&] {
+    for (const Item& item : items) {
+      IndexTuple index;
+      for (Dim d : item.shape->dims())
+        index.push_back(KnownOne(d) ? e.space().Constant(0) : e.space().Var(d));
+      std::function<void(size_t)> nest = [&](size_t d) {
+        if (d < index.size()) {
+          if (index[d]->kind != IndexNode::Kind::kVar) return nest(d + 1);
+          return e.LoopOver(index[d], e.I64(0), e.EmitDim(item.shape->dim(static_cast<int64_t>(d))),
+                            1, [&] { nest(d + 1); });
+        }
+        if (item.check != nullptr)
+          return e.Check(item.check, e.Eval(item.check->operand(0), index));
+        const Instruction* root = f.roots[static_cast<size_t>(item.root)];
+        Val v = e.Eval(root, index, nullptr,
+                       root->shape().is_tuple() ? static_cast<int>(item.root) : 0);
+        e.StoreResult(static_cast<int>(item.root),
+                      e.space().Linear(index, f.results[static_cast<size_t>(item.root)].strides),
+                      v);
+      };
+      nest(0);
+    }
+  });
+}
+
+namespace {
+
+// Pieces of one loop in which every concatenate of the fusion reads one known operand.
+struct Segments {
+  size_t loop = 0;
+  std::vector<Dim> starts, extents;  // in iterations of that loop
+};
+
+constexpr int64_t kMaxSegments = 8;
+
+std::optional<Segments> FindSegments(const FusedKernel& f, const KernelPlan& plan) {
+  const Instruction* concat = nullptr;
+  for (const Instruction* op : f.order) {
+    if (op->opcode() == Opcode::kConcatenate && f.RoleOf(op->shape()) == Role::kFull &&
+        concat == nullptr)
+      concat = op;
+  }
+  if (concat == nullptr || concat->operand_count() > kMaxSegments ||
+      concat->shape().rank() != static_cast<int64_t>(f.dims.size()))
+    return std::nullopt;
+  const int64_t d = concat->dimensions()[0];
+  if (!KnownEqual(concat->shape().dim(d), f.dims[static_cast<size_t>(d)])) return std::nullopt;
+  for (size_t i = 0; i < plan.loops.size(); ++i) {
+    if (plan.loops[i].dims[0] != d) continue;
+    Dim inner = 1;
+    for (size_t k = 1; k < plan.loops[i].dims.size(); ++k)
+      inner *= f.dims[static_cast<size_t>(plan.loops[i].dims[k])];
+    Segments s{.loop = i};
+    Dim start = 0;
+    for (const Instruction* o : concat->operands()) {
+      s.starts.push_back(start * inner);
+      s.extents.push_back(o->shape().dim(d) * inner);
+      start += o->shape().dim(d);
+    }
+    return s;
+  }
+  return std::nullopt;
+}
+
+class LoopKernel {
+ public:
+  LoopKernel(KernelEmitter& e, const KernelPlan& plan) : e_(e), f_(e.fused()), plan_(plan) {
+    for (const PlanLoop& l : plan.loops) vars_.push_back(e.space().Var(l.extent));
+    index_.assign(vars_.begin(), vars_.end());
+    segments_ = FindSegments(f_, plan);
+  }
+
+  void Emit() {
+    if (plan_.loops.size() == 1 && plan_.split == 0 && plan_.block > 0) return Flat();
+    const Dim blocks = plan_.block > 0 ? CeilDiv(plan_.loops.back().extent, plan_.block) : Dim(1);
+    ForOuter(e_, plan_, vars_, blocks, [&](Value* block) {
+      block_ = block;
+      InSegment(0);
+    });
+  }
+
+ private:
+  llvm::IRBuilder<>& b() { return e_.Here(); }
+  Value* Min(Value* x, Value* y) { return b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y); }
+  Value* Max(Value* x, Value* y) { return b().CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y); }
+
+  // The only loop is the vector loop: [begin, end) is one range of elements.
+  void Flat() {
+    Value* n = e_.EmitDim(plan_.loops[0].extent);
+    Value* lo = b().CreateMul(e_.begin(), e_.I64(plan_.block));
+    Value* hi = Min(b().CreateMul(e_.end(), e_.I64(plan_.block)), n);
+    Vectors(lo, hi);
+  }
+
+  // Split loops are bound; one that is cut into segments is asked in which it is.
+  void InSegment(int i) {
+    if (i == plan_.split) return Inner(static_cast<size_t>(i));
+    if (!segments_ || segments_->loop != static_cast<size_t>(i)) return InSegment(i + 1);
+    Value* x = e_.ScalarIndex(vars_[static_cast<size_t>(i)]).v[0];
+    ForSegments([&](Index var, Dim start, Dim extent) {
+      Value* local = b().CreateSub(x, e_.EmitDim(start));
+      e_.If(b().CreateICmpULT(local, e_.EmitDim(extent)), [&] {
+        e_.BindVar(var, local);
+        InSegment(i + 1);
+      });
+    });
+  }
+
+  void Inner(size_t i) {
+    if (i + 1 >= plan_.loops.size()) {
+      if (i == plan_.loops.size()) return Body();  // no loop at all, or all of them split
+      Value* n = e_.EmitDim(plan_.loops.back().extent);
+      if (plan_.block == 0) return Vectors(e_.I64(0), n);
+      Value* lo = b().CreateMul(block_, e_.I64(plan_.block));
+      return Vectors(lo, Min(b().CreateAdd(lo, e_.I64(plan_.block)), n));
+    }
+    if (plan_.tile_loop == static_cast<int>(i)) return Unrolled(i);
+    if (segments_ && segments_->loop == i) {
+      return ForSegments([&](Index var, Dim, Dim extent) {
+        e_.LoopOver(var, e_.I64(0), e_.EmitDim(extent), 1, [&] { Inner(i + 1); });
+      });
+    }
+    e_.LoopOver(vars_[i], e_.I64(0), e_.EmitDim(plan_.loops[i].extent), 1, [&] { Inner(i + 1); });
+  }
+
+  // Loop i, `unroll` of its iterations side by side, then what remains one by one.
+  void Unrolled(size_t i) {
+    const Dim extent = plan_.loops[i].extent;
+    const int64_t step = plan_.unroll;
+    Value* n = e_.EmitDim(extent);
+    Value* whole = extent.is_constant() ? e_.I64(extent.constant() / step * step)
+                                        : b().CreateSub(n, b().CreateURem(n, e_.I64(step)));
+    if (extent.constant_or(step) >= step) {
+      const LaneMode outer = e_.mode();
+      LaneMode unrolled = outer;
+      unrolled.copies = static_cast<int>(step);
+      unrolled.unroll_var = vars_[i]->var;
+      unrolled.unroll_step = 1;
+      e_.set_mode(unrolled);
+      e_.LoopOver(vars_[i], e_.I64(0), whole, step, [&] { Inner(i + 1); });
+      e_.set_mode(outer);
+    }
+    if (!extent.is_constant() || extent.constant() % step != 0)
+      e_.LoopOver(vars_[i], whole, n, 1, [&] { Inner(i + 1); });
+  }
+
+  void Vectors(Value* lo, Value* hi) {
+    KernelEmitter::VectorLoopOptions options{
+        plan_.lanes, plan_.tile_loop >= 0 ? 1 : plan_.unroll, plan_.masked_tail, IsHeavy(f_)};
+    const int64_t n = plan_.loops.back().extent.constant_or(1);
+    const int64_t step = plan_.lanes * options.unroll;
+    if (plan_.block > 0 && plan_.block % step == 0 && n % step == 0) options.multiple = step;
+    if (!segments_ || segments_->loop + 1 != plan_.loops.size())
+      return e_.VectorLoop(vars_.back(), lo, hi, options, [&] { Body(); });
+    options.multiple = 1;
+    ForSegments([&](Index var, Dim start, Dim extent) {
+      Value *from = e_.EmitDim(start), *to = e_.EmitDim(start + extent);
+      Value* first = b().CreateSub(Max(lo, from), from);
+      Value* last = b().CreateSub(Min(hi, to), from);
+      e_.VectorLoop(var, first, last, options, [&] { Body(); });
+    });
+  }
+
+  void ForSegments(const std::function<void(Index var, Dim start, Dim extent)>& body) {
+    const size_t loop = segments_->loop;
+    for (size_t k = 0; k < segments_->starts.size(); ++k) {
+      if (segments_->extents[k] == Dim(0)) continue;
+      Index var = e_.space().Var(segments_->extents[k]);
+      index_[loop] = e_.space().AddConstant(var, segments_->starts[k]);
+      body(var, segments_->starts[k], segments_->extents[k]);
+    }
+    index_[loop] = vars_[loop];
+  }
+
+  void Body() {
+    Iteration iteration(e_.space(), f_, plan_.loops, index_);
+    StoreRoots(e_, iteration, RootsWithRole(f_, Role::kFull));
+    EmitChecks(e_, iteration, Role::kFull);
+  }
+
+  KernelEmitter& e_;
+  const FusedKernel& f_;
+  const KernelPlan& plan_;
+  std::vector<Index> vars_, index_;
+  std::optional<Segments> segments_;
+  Value* block_ = nullptr;
+};
+
+}  // namespace
+
+void EmitLoopKernel(KernelEmitter& e, const KernelPlan& plan) {
+  LoopKernel(e, plan).Emit();
+  EmitOthers(e);
+}
+
+}  // namespace tenon

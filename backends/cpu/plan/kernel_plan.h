@@ -1,0 +1,66 @@
+// KernelPlan: how one fusion runs as loops (DESIGN D10). The fusion says what is computed, the plan
+// only how: any plan of MakePlan's gives the right values, and CheckPlan finds most that would not. Built in microseconds from the
+// fusion and the target, printable, parsable.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "hlo/dim/dim.h"
+
+namespace tenon {
+
+enum class PlanKind : uint8_t {
+  kLoop,       // one nest over the result, vector along its minor loop
+  kRow,        // reductions along the vector loop: phases over one row at a time
+  kColumn,     // reductions across the vector loop: accumulator rows in scratch
+  kTranspose,  // kLoop whose operands are contiguous along another loop: square tiles turned in
+               // registers
+  kScatter,    // copy, then serial updates
+  kSelectAndScatter,  // fill, then serial updates, windows outermost last; split over dims that no
+                      // window crosses
+  kSort,              // one row at a time, in scratch; also topk
+  kScan,              // one row at a time, or a vector of rows
+};
+std::string_view PlanKindName(PlanKind kind);
+
+struct PlanLoop {
+  std::vector<int64_t> dims;  // of the iteration shape, major to minor, iterated as one
+  Dim extent = 1;
+  bool reduced = false;
+  bool operator==(const PlanLoop&) const = default;
+};
+
+// One pass over the row (kRow) or over the rows (kColumn). Numbers are positions in the fused
+// computation's post-order.
+struct PlanPhase {
+  std::vector<int64_t> reduces;  // finished by this pass
+  std::vector<int64_t> roots;    // full-shaped roots stored by this pass
+  std::vector<int64_t> kept;     // values stored to row scratch, read by later passes
+  bool operator==(const PlanPhase&) const = default;
+};
+
+struct KernelPlan {
+  PlanKind kind = PlanKind::kLoop;
+  std::vector<PlanLoop> loops;  // outermost first; the last is the vector loop
+  int split = 0;                // leading loops merged into the outer range
+  int64_t block =
+      0;  // > 0: the vector loop too is in the outer range, in blocks of this many elements
+  int tile_loop = -1;  // kTranspose: the loop along which operands are contiguous; kLoop: the one
+                       // along which `unroll` goes, if it is not the vector loop (contractions)
+  int lanes = 1;
+  int unroll = 1;            // kLoop, kRow: vectors at once; kColumn: rows at once
+  bool masked_tail = false;  // else the tail runs lane by lane
+  std::vector<PlanPhase> phases;
+  int64_t scratch_bytes = 0;
+  bool operator==(const KernelPlan&) const = default;
+};
+
+// "row loops=[0:128 1:768!] split=1 block=0 tile=-1 lanes=16 unroll=4 tail=mask phases=[{reduces 3;
+// roots; kept 2} ...] scratch=0"
+std::string ToString(const KernelPlan& plan);
+absl::StatusOr<KernelPlan> ParseKernelPlan(std::string_view text, DimTable* dims);
+
+}  // namespace tenon

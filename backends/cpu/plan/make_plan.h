@@ -1,0 +1,67 @@
+// MakePlan: the schedule of one fusion, constructed from its index maps and the target's numbers
+// (no search).
+#pragma once
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "backends/codegen/fused/fused_kernel.h"
+#include "backends/cpu/plan/kernel_plan.h"
+#include "backends/cpu/plan/target.h"
+
+namespace tenon {
+
+absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& target);
+// Whether `plan` describes this fusion: loops cover the iteration space; phases name each reduction and each full-shaped root
+// once and nothing that isn't there; numbers in range. Not checked: scratch_bytes of rows, and that each phase has what it
+// reads. Those are MakePlan's own, so a plan must not come from a file that others can write.
+absl::Status CheckPlan(const FusedKernel& fused, const KernelPlan& plan);
+
+// The plans of sort, topk, scan and select-and-scatter (serial_plan.cc), and their nanoseconds on
+// one thread.
+absl::StatusOr<KernelPlan> MakeSerialPlan(const FusedKernel& fused, const CpuTarget& target);
+double SerialWork(const FusedKernel& fused, double elements);
+// No window of a select-and-scatter crosses dim d: its elements are independent.
+bool WindowsStayApart(const Window& window, int64_t d);
+// The size of the dim along which a sort or scan runs.
+Dim SerialExtent(const FusedKernel& fused);
+// A sort's columns in row scratch, operands and for topk the positions: column k has two buffers,
+// at byte offsets[k] and offsets[k] + distances[k], of elements as in memory.
+struct SortColumns {
+  std::vector<PrimitiveType> types;
+  std::vector<int64_t> offsets, distances;
+  int64_t bytes = 0;
+};
+SortColumns SortScratch(const FusedKernel& fused);
+
+// What a dim of a scatter's operand is to its updates: walked from end to end by their windows or batches, found by an index, or
+// something that pieces cannot share (windows that begin at an index, or that are shorter than the dim).
+enum class ScatterDim : uint8_t { kWindow, kBatch, kIndexed, kTied };
+ScatterDim ScatterDimOf(const Instruction& scatter, int64_t d);
+// The dim of its operand that pieces of a scatter share, if they should.
+std::optional<int64_t> ChooseCut(const Instruction& scatter);
+// As the plan says it: the first loop, which is the outer range, or the last one, in blocks.
+std::optional<int64_t> CutDim(const KernelPlan& plan);
+
+struct WorkEstimate {
+  int64_t bytes = 0, flops = 0;  // whole kernel; 0 if sizes are symbolic
+  double nanoseconds = 0;        // one thread
+  Dim units = 1;                 // size of the outer range
+  int64_t grain = 1;             // units that are worth a thread
+};
+WorkEstimate EstimateWork(const FusedKernel& fused, const KernelPlan& plan);
+
+// How one element of a memory operand is reached by a plan's loops; one entry per load or store.
+// For plans and tests.
+struct MemoryUse {
+  const Instruction* op = nullptr;  // parameter or root
+  Index offset = nullptr;           // linear, in elements
+  bool store = false;
+};
+struct AccessTrace {
+  std::vector<MemoryUse> uses;
+  int divisions = 0;  // floordiv and mod nodes left in all index expressions
+};
+AccessTrace TraceAccesses(IndexSpace& space, const FusedKernel& fused, const Iteration& iteration);
+
+}  // namespace tenon

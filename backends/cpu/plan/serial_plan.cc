@@ -1,0 +1,169 @@
+// Plans of the serial ops that run along one dim, or over windows that overlap.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "backends/codegen/emit/elementwise.h"
+#include "backends/codegen/fused/region.h"
+#include "backends/cpu/plan/make_plan.h"
+
+namespace tenon {
+namespace {
+
+constexpr int64_t kScanBlock = 64;  // columns of a unit
+
+int64_t RoundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Lanes for the widest type in registers, no more than the vector loop has elements.
+int Lanes(const FusedKernel& f, const CpuTarget& target, Dim extent) {
+  for (const Instruction* op : f.order) {
+    if (HasGeneralRegion(*op)) return 1;
+  }
+  int64_t bytes = 1;
+  for (const Instruction* o : f.serial->operands()) {
+    const PrimitiveType type = o->shape().element_type();
+    bytes = std::max<int64_t>(bytes, std::max<int64_t>(ByteWidth(type), IsHalf(type) ? 4 : 1));
+  }
+  int64_t lanes = std::max<int64_t>(target.vector_bytes / bytes, 2);
+  if (extent.is_constant()) {
+    const uint64_t n = static_cast<uint64_t>(std::max<int64_t>(extent.constant(), 1));
+    lanes = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(n)));
+  }
+  return static_cast<int>(std::min<int64_t>(lanes, 64));
+}
+
+PlanLoop LoopOf(const FusedKernel& f, int64_t d) {
+  return {.dims = {d}, .extent = f.dims[static_cast<size_t>(d)], .reduced = f.reduced[static_cast<size_t>(d)]};
+}
+
+// The dims of more than one element, in order; kept ones, then the reduced one.
+std::vector<PlanLoop> KeptThenReduced(const FusedKernel& f) {
+  std::vector<PlanLoop> loops;
+  for (const bool reduced : {false, true}) {
+    for (size_t d = 0; d < f.dims.size(); ++d) {
+      if (f.reduced[d] == reduced && !KnownOne(f.dims[d]))
+        loops.push_back(LoopOf(f, static_cast<int64_t>(d)));
+    }
+  }
+  return loops;
+}
+
+int KeptLoops(const KernelPlan& plan) {
+  return static_cast<int>(std::count_if(plan.loops.begin(), plan.loops.end(),
+                                        [](const PlanLoop& l) { return !l.reduced; }));
+}
+
+absl::StatusOr<KernelPlan> SortPlan(const FusedKernel& f, const CpuTarget& target) {
+  KernelPlan plan{.kind = PlanKind::kSort, .loops = KeptThenReduced(f)};
+  const Dim n = SerialExtent(f);
+  if (!n.is_constant()) {
+    return absl::UnimplementedError(absl::StrCat(std::string(OpcodeName(f.serial->opcode())), " ",
+                                                 f.serial->name(), ": along a dimension of unknown size ",
+                                                 n.ToString()));
+  }
+  plan.split = KeptLoops(plan);
+  const bool row = !plan.loops.empty() && plan.loops.back().reduced;
+  plan.lanes = row ? Lanes(f, target, n) : 1;
+  plan.scratch_bytes = SortScratch(f).bytes;
+  return plan;
+}
+
+// Along the fastest dim that is not the scanned one where the scanned one is not the fastest.
+KernelPlan ScanPlan(const FusedKernel& f, const CpuTarget& target) {
+  KernelPlan plan{.kind = PlanKind::kScan, .loops = KeptThenReduced(f)};
+  plan.split = KeptLoops(plan);
+  if (plan.split == 0 || static_cast<size_t>(plan.split) == plan.loops.size()) return plan;
+  const std::vector<Dim>* strides = &f.results[0].strides;
+  for (size_t i = 0; i < f.roots.size(); ++i) {
+    if (f.roots[i]->shape().is_array() && f.RoleOf(f.roots[i]->shape()) == Role::kFull)
+      strides = &f.results[i].strides;
+  }
+  if (strides->size() != f.dims.size()) return plan;
+  for (int i = 0; i < plan.split; ++i) {
+    if (!((*strides)[static_cast<size_t>(plan.loops[i].dims[0])] == Dim(1))) continue;
+    std::rotate(plan.loops.begin() + i, plan.loops.begin() + i + 1, plan.loops.end());
+    --plan.split;
+    plan.lanes = Lanes(f, target, plan.loops.back().extent);
+    plan.masked_tail = target.vector_bytes == 64;
+    plan.block = kScanBlock;
+    break;
+  }
+  return plan;
+}
+
+KernelPlan SelectAndScatterPlan(const FusedKernel& f) {
+  KernelPlan plan{.kind = PlanKind::kSelectAndScatter};
+  const Window window = f.serial->attrs().get_or<Window>(Attr::kWindow, {});
+  for (const bool independent : {true, false}) {
+    for (size_t d = 0; d < f.dims.size(); ++d) {
+      if (KnownOne(f.dims[d]) || WindowsStayApart(window, static_cast<int64_t>(d)) != independent) continue;
+      plan.loops.push_back(LoopOf(f, static_cast<int64_t>(d)));
+      plan.split += independent ? 1 : 0;
+    }
+  }
+  return plan;
+}
+
+}  // namespace
+
+bool WindowsStayApart(const Window& window, int64_t d) {
+  if (window.dims.empty()) return true;
+  const WindowDim& w = window.dims[static_cast<size_t>(d)];
+  return w.size == 1 && w.stride == 1 && w.padding_low == 0 && w.padding_high == 0 &&
+         w.base_dilation == 1;
+}
+
+Dim SerialExtent(const FusedKernel& f) {
+  for (size_t d = 0; d < f.dims.size(); ++d) {
+    if (f.reduced[d]) return f.dims[d];
+  }
+  return 1;
+}
+
+SortColumns SortScratch(const FusedKernel& f) {
+  SortColumns c;
+  const int64_t n = SerialExtent(f).constant_or(0);
+  auto add = [&](PrimitiveType type) {
+    c.types.push_back(type);
+    c.offsets.push_back(c.bytes);
+    c.distances.push_back(RoundUp64(n * ByteWidth(type)));
+    c.bytes += 2 * c.distances.back();
+  };
+  for (const Instruction* o : f.serial->operands()) add(o->shape().element_type());
+  if (f.serial->opcode() == Opcode::kTopk) add(PrimitiveType::kS32);
+  return c;
+}
+
+absl::StatusOr<KernelPlan> MakeSerialPlan(const FusedKernel& f, const CpuTarget& target) {
+  switch (f.serial->opcode()) {
+    case Opcode::kScan:
+      return ScanPlan(f, target);
+    case Opcode::kSelectAndScatter:
+      return SelectAndScatterPlan(f);
+    default:
+      return SortPlan(f, target);
+  }
+}
+
+double SerialWork(const FusedKernel& f, double elements) {
+  const Instruction& op = *f.serial;
+  switch (op.opcode()) {
+    case Opcode::kSort:
+    case Opcode::kTopk: {
+      const double n = static_cast<double>(std::max<int64_t>(SerialExtent(f).constant_or(16), 2));
+      return elements * std::log2(n) * 3;
+    }
+    case Opcode::kSelectAndScatter: {
+      double window = 1;
+      for (const WindowDim& w : op.attrs().get_or<Window>(Attr::kWindow, {}).dims)
+        window *= static_cast<double>(w.size);
+      return elements +
+             static_cast<double>(op.operand(1)->shape().num_elements().constant_or(0)) * window * 3;
+    }
+    default:
+      return elements * 4;
+  }
+}
+
+}  // namespace tenon

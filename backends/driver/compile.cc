@@ -1,0 +1,301 @@
+#include "backends/driver/compile.h"
+
+#include <atomic>
+#include <chrono>
+#include <new>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "backends/cpu/emit/codegen.h"
+#include "backends/cpu/jit/jit.h"
+#include "backends/cpu/plan/kernel.h"
+#include "backends/driver/faulty_pass.h"
+#include "backends/program/program_builder.h"
+#include "backends/report/module_report.h"
+#include "hlo/check.h"
+#include "hlo/text/text.h"
+#include "hlo/verifier.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "passes/fusion/fused_form.h"
+#include "runtime/build_id.h"
+#include "runtime/fork.h"
+#include "runtime/host/pace.h"
+
+namespace tenon {
+namespace {
+
+class PhaseTimer {
+ public:
+  explicit PhaseTimer(std::vector<std::pair<std::string, double>>* phases) : phases_(phases) {}
+  void Done(std::string phase) {
+    const auto now = std::chrono::steady_clock::now();
+    phases_->emplace_back(std::move(phase), std::chrono::duration<double, std::milli>(now - last_).count());
+    last_ = now;
+  }
+
+ private:
+  std::vector<std::pair<std::string, double>>* phases_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+TargetInfo InfoOfTarget(const CpuTarget& target, const CompileOptions& options) {
+  TargetInfo info;
+  info.name = absl::StrCat("cpu-", target.isa);
+  info.vector_bytes = target.vector_bytes;
+  info.threads = options.threads > 0 ? options.threads : Cores();
+  return info;
+}
+
+// Planning with every operand dense in its layout: says whether the fusion can be a kernel, before memory is known.
+absl::Status TryPlan(const Instruction& fusion, const CpuTarget& target, bool excess_precision) {
+  auto layout = [](const Shape& shape) {
+    const DimVector strides = shape.strides();
+    return OperandLayout{.strides = {strides.begin(), strides.end()}};
+  };
+  KernelRequest request{.fusion = &fusion};
+  for (const Instruction* operand : fusion.operands()) request.operands.push_back(layout(operand->shape()));
+  for (const Shape& leaf : FlattenShape(fusion.shape())) request.results.push_back(layout(leaf));
+  return PlanCpuKernel(request, target, excess_precision).status();
+}
+
+std::string PlansOf(const BuiltProgram& built) {
+  std::string text;
+  for (const KernelSpec& k : built.program.kernels) absl::StrAppend(&text, "// ", k.symbol, "\n", k.plan, "\n");
+  return text;
+}
+
+constexpr int64_t kMaxInstructions = 200'000;
+
+// One compile. The phases are called in order; each shows its stages also where it fails.
+class Compilation {
+ public:
+  Compilation(Module& module, const Binding& binding, const CompileOptions& options)
+      : module_(module), binding_(binding), options_(options),
+        stages_(Both(ToDirectory(options.dump_dir, options.dump_prefix), options.stages)) {
+    if (options.report == CompileOptions::Report::kCode) stages_ = Both(stages_, code_.Sink());
+  }
+
+  absl::Status Setup() {
+    ForkSection section;
+    TENON_ASSIGN_OR_RETURN(target_, MakeCpuTarget(options_.isa));
+    if (module_.instruction_count() > kMaxInstructions) {
+      return absl::ResourceExhaustedError(absl::StrCat("module ", module_.name(), " has ", module_.instruction_count(),
+                                                       " instructions; the CPU backend compiles at most ", kMaxInstructions));
+    }
+    if (options_.verify_passes) TENON_RETURN_IF_ERROR(Verify(module_));
+    timer_.Done("setup");
+    if (reports()) {
+      report_.Input(module_, InfoOfTarget(target_, options_));
+      timer_.Done("report");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Passes() {
+    ForkSection section;
+    PassContext context;
+    context.target = InfoOfTarget(target_, options_);
+    context.excess_precision = options_.excess_precision;
+    context.remarks = &remarks_;
+    context.evaluate = options_.evaluate;
+    context.can_generate = CpuCanGenerate;
+    context.any_order = CpuReducesInAnyOrder;
+    context.try_plan = [&](const Instruction& fusion) { return TryPlan(fusion, target_, options_.excess_precision); };
+    PipelineOptions pipeline{.passes = options_.passes, .disable = options_.disable_passes, .stop_after = options_.stop_after,
+                             .verify = options_.verify_passes};
+    pipeline.between = [&] {
+      absl::Status status;
+      section.Yield([&] { status = AskUser(); });
+      return status;
+    };
+    if (stages_.Wants(StageKind::kHlo)) {
+      Show(StageKind::kHlo, "00.input.hlo", Print(module_));
+      pipeline.dump = [&](std::string_view pass, int index, const Module& m) {
+        Show(StageKind::kHlo, absl::StrCat(absl::Dec(index + 1, absl::kZeroPad2), ".", std::string(pass), ".hlo"), Print(m));
+      };
+    }
+    if (options_.inject_fault == "pass-crash") throw InternalError("injected crash in a pass");
+    std::vector<PassInfo> table;
+    AddFaultyPass(options_.inject_fault, &pipeline, &table);
+    const absl::Status status = RunPipeline(module_, context, pipeline, &pass_timings_).status();
+    if (options_.sabotage.module) options_.sabotage.module(module_);
+    timer_.Done("passes");
+    if (options_.verify_passes) MoveVerifying();
+    return status;
+  }
+
+  absl::Status Plan() {
+    TENON_RETURN_IF_ERROR(AskUser());
+    ForkSection section;
+    TENON_RETURN_IF_ERROR(CheckFusedForm(module_));
+    TENON_ASSIGN_OR_RETURN(built_, BuildProgram(module_, binding_, target_, options_.excess_precision, &remarks_));
+    if (stages_.Wants(StageKind::kPlans)) Show(StageKind::kPlans, "plans.txt", PlansOf(built_));
+    if (stages_.Wants(StageKind::kBuffers)) Show(StageKind::kBuffers, "buffers.txt", built_.buffer_plan);
+    if (stages_.Wants(StageKind::kProgram)) Show(StageKind::kProgram, "program.txt", built_.program.ToString());
+    timer_.Done("plan");
+    return absl::OkStatus();
+  }
+
+  // Shares of the kernels, one LLVM module and one thread each.
+  absl::Status Kernels() {
+    const int kernels = static_cast<int>(built_.kernels.size());
+    if (kernels == 0) return absl::OkStatus();
+    const int wanted = options_.compile_threads > 0 ? options_.compile_threads : std::min(3, Cores());
+    std::vector<Share> shares(std::clamp(kernels / 2, 1, wanted));
+    std::vector<ObjectRequest> requests;
+    for (size_t t = 0; t < shares.size(); ++t) requests.push_back(Request(t, &shares));
+    const auto objects = CompileToObjects(requests, [&] { cancelled_ = cancelled_ || !AskUser().ok(); });
+    for (size_t t = 0; t < shares.size(); ++t) {
+      if (!shares[t].emitted.empty()) Show(StageKind::kLlvm, absl::StrCat("llvm.", t, ".emitted.ll"), std::move(shares[t].emitted));
+      if (!shares[t].ir.empty()) Show(StageKind::kOptimizedLlvm, absl::StrCat("llvm.", t, ".ll"), std::move(shares[t].ir));
+      if (!shares[t].assembly.empty()) Show(StageKind::kAssembly, absl::StrCat("llvm.", t, ".s"), std::move(shares[t].assembly));
+    }
+    for (const auto& object : objects) {
+      TENON_RETURN_IF_ERROR(object.status());
+      AppendObject(&built_.program.object, *object);
+    }
+    timer_.Done("llvm");
+    return absl::OkStatus();
+  }
+
+  Program Finish() {
+    Program program = std::move(built_.program);
+    if (options_.sabotage.program) options_.sabotage.program(program);
+    for (const Remark& r : remarks_) program.remarks.push_back(r.ToJson());
+    program.compile_ms = std::move(phases_);
+    if (reports()) program.report = report_.Finish(module_, pass_timings_, code_);
+    return program;
+  }
+
+  // Is there a stage from `kind` on that somebody wants?
+  bool WantsFrom(StageKind kind) const {
+    for (const StageInfo& stage : AllStages()) {
+      if (stage.kind >= kind && stages_.Wants(stage.kind)) return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Share {
+    std::string emitted, ir, assembly;
+  };
+
+  // Never in a ForkSection: the answer may need Python's lock.
+  absl::Status AskUser() {
+    if (options_.interrupted && pace_.Due() && options_.interrupted()) return absl::CancelledError("interrupted");
+    return absl::OkStatus();
+  }
+
+  // Share t, every shares->size()th kernel. A fault is injected into the first share only: one thread is lost, not each.
+  ObjectRequest Request(size_t t, std::vector<Share>* shares) {
+    ObjectRequest request{.target = target_, .name = absl::StrCat(built_.program.name, ".", t), .cancelled = &cancelled_};
+    if (t == 0) request.inject_fault = options_.inject_fault;
+    Share& share = (*shares)[t];
+    if (stages_.Wants(StageKind::kLlvm)) request.emitted_ir = &share.emitted;
+    if (stages_.Wants(StageKind::kOptimizedLlvm)) request.llvm_ir = &share.ir;
+    if (stages_.Wants(StageKind::kAssembly)) request.assembly = &share.assembly;
+    request.emit = [&, t, stride = shares->size()](llvm::Module& module) -> absl::Status {
+      for (size_t k = t; k < built_.kernels.size(); k += stride) {
+        if (cancelled_) return absl::CancelledError("interrupted");
+        TENON_RETURN_IF_ERROR(built_.kernels[k]->Emit(module, built_.program.kernels[k].symbol));
+      }
+      return absl::OkStatus();
+    };
+    return request;
+  }
+
+  // The checks between passes are a phase of their own: `passes` stays comparable, and who reads the phases sees that they ran.
+  void MoveVerifying() {
+    double ms = 0;
+    for (const PassTiming& t : pass_timings_) ms += t.verify_ms;
+    phases_.back().second -= ms;
+    phases_.emplace_back("verify", ms);
+  }
+
+  void Show(StageKind kind, std::string file, std::string text) const {
+    if (stages_.Wants(kind)) stages_.take({kind, std::move(file), std::move(text)});
+  }
+  bool reports() const { return options_.report != CompileOptions::Report::kNone; }
+
+  Module& module_;
+  const Binding& binding_;
+  const CompileOptions& options_;
+  CpuTarget target_;
+  std::vector<std::pair<std::string, double>> phases_;
+  PhaseTimer timer_{&phases_};
+  std::vector<Remark> remarks_;
+  std::vector<PassTiming> pass_timings_;
+  BuiltProgram built_;
+  ModuleReport report_;
+  KernelCode code_;
+  StageSink stages_;
+  Pace pace_;
+  std::atomic<bool> cancelled_ = false;
+};
+
+absl::StatusOr<Program> CompileAll(Module& module, const Binding& binding, const CompileOptions& options) {
+  Compilation compilation(module, binding, options);
+  TENON_RETURN_IF_ERROR(compilation.Setup());
+  TENON_RETURN_IF_ERROR(compilation.Passes());
+  TENON_RETURN_IF_ERROR(compilation.Plan());
+  TENON_RETURN_IF_ERROR(compilation.Kernels());
+  return compilation.Finish();
+}
+
+absl::Status CompileWanted(Module& module, const Binding& binding, const CompileOptions& options) {
+  Compilation compilation(module, binding, options);
+  TENON_RETURN_IF_ERROR(compilation.Setup());
+  TENON_RETURN_IF_ERROR(compilation.Passes());
+  if (!compilation.WantsFrom(StageKind::kPlans)) return absl::OkStatus();
+  TENON_RETURN_IF_ERROR(compilation.Plan());
+  return compilation.WantsFrom(StageKind::kLlvm) ? compilation.Kernels() : absl::OkStatus();
+}
+
+}  // namespace
+
+std::string CompileOptions::Key() const {
+  std::string key = absl::StrCat("excess=", excess_precision, ";passes=", absl::StrJoin(passes, ","),
+                                 ";disable=", absl::StrJoin(disable_passes, ","), ";stop=", stop_after,
+                                 ";fold=", evaluate != nullptr, ";fault=", inject_fault, ";report=", static_cast<int>(report));
+  // Code is the same for any number of threads; a report tells it.
+  if (report != Report::kNone) absl::StrAppend(&key, ";threads=", threads);
+  return key;
+}
+
+absl::StatusOr<Program> CompileToProgram(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options) {
+  try {
+    return CompileAll(*module, binding, options);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& e) {
+    return absl::InternalError(e.what());
+  }
+}
+
+absl::Status CompileStages(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options) {
+  try {
+    return CompileWanted(*module, binding, options);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& e) {
+    return absl::InternalError(e.what());
+  }
+}
+
+std::string TargetKey(const std::string& isa) {
+  const absl::StatusOr<CpuTarget> target = MakeCpuTarget(isa);
+  return target.ok() ? target->Key() : absl::StrCat("refused: ", isa);
+}
+
+std::string CompilerBuildId() {
+  static const auto* id = new std::string(
+      absl::StrCat("tenon-", TENON_VERSION, "-", BuildIdOf(reinterpret_cast<const void*>(&CompilerBuildId)), "-llvm-", LLVM_VERSION_STRING,
+                   "-", BuildIdOf(reinterpret_cast<const void*>(&llvm::install_fatal_error_handler))));
+  return *id;
+}
+
+}  // namespace tenon

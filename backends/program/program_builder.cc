@@ -1,0 +1,12 @@
+#include "backends/program/program_builder.h"
+
+#include "backends/program/builder.h"
+
+namespace tenon {
+
+absl::StatusOr<BuiltProgram> BuildProgram(const Module& module, const Binding& binding, const CpuTarget& target,
+                                          bool excess_precision, std::vector<Remark>* remarks) {
+  return ProgramBuilder(module, binding, target, excess_precision, remarks).Build();
+}
+
+}  // namespace tenon

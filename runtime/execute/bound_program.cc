@@ -1,0 +1,297 @@
+#include "runtime/execute/bound_program.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "hlo/check.h"
+#include "runtime/execute/library_step.h"
+#include "runtime/program/op_spec.h"
+
+namespace tenon {
+namespace {
+
+bool SameMeta(const View& view, PrimitiveType dtype, const std::vector<SizeRef>& dims,
+              const std::vector<SizeRef>& strides) {
+  return view.byte_offset == 0 && view.dtype == dtype && view.dims == dims &&
+         view.strides == strides;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BoundProgram>> BoundProgram::Create(
+    Program program, CodeLoader* loader, const TenonHost* host,
+    std::vector<TenonTensor> framework_constants) {
+  TENON_RETURN_IF_ERROR(program.Validate());
+  std::unique_ptr<BoundProgram> bound(new BoundProgram(std::move(program), host));
+  bound->framework_constants = std::move(framework_constants);
+  const int64_t given = static_cast<int64_t>(bound->framework_constants.size());
+  for (const ConstantSpec& c : bound->program.constants) {
+    if (c.kind == ConstantSpec::Kind::kFramework && (c.index < 0 || c.index >= given)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("program ", bound->program.name, ": constant ", c.index, " of ", given));
+    }
+  }
+  for (const OutputSpec& out : bound->program.outputs) {
+    if (out.kind == OutputKind::kConstant && out.index >= given) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "program ", bound->program.name, ": an output is constant ", out.index, " of ", given));
+    }
+  }
+  TENON_RETURN_IF_ERROR(bound->Bind(loader));
+  return bound;
+}
+
+BoundProgram::~BoundProgram() {
+  for (const BoundCall& call : calls) {
+    if (call.op != nullptr) host->op_release(host->context, call.op);
+  }
+}
+
+absl::Status BoundProgram::Bind(CodeLoader* loader) {
+  TENON_RETURN_IF_ERROR(LoadCode(loader));
+  BindValues();
+  framework_inputs.resize(program.inputs.size());
+  FindSlotMetas();
+  FindLateReads();
+  regions.resize(program.regions.size());
+  for (size_t r = 0; r < program.regions.size(); ++r) {
+    for (const Step& step : program.regions[r].steps)
+      TENON_RETURN_IF_ERROR(BindStep(step, &regions[r]));
+  }
+  for (const OutputSpec& out : program.outputs) {
+    escaping_slots |= out.kind == OutputKind::kSlot && program.tier == Program::Tier::kNative;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BoundProgram::LoadCode(CodeLoader* loader) {
+  if (program.kernels.empty()) return absl::OkStatus();
+  if (loader == nullptr)
+    return absl::InvalidArgumentError("a program with kernels, but no code loader");
+  std::vector<std::string> symbols;
+  for (const KernelSpec& k : program.kernels) symbols.push_back(k.symbol);
+  TENON_ASSIGN_OR_RETURN(code_, loader->Load(program.object, symbols));
+  TENON_CHECK(code_->functions().size() == symbols.size(), "the loader lost a kernel");
+  return absl::OkStatus();
+}
+
+void BoundProgram::BindValues() {
+  slot_values.resize(program.num_slots);
+  has_dims = !program.dim_program.empty();
+  static_arena = program.arena_bytes >= 0;
+  for (int32_t v = 0; v < static_cast<int32_t>(program.values.size()); ++v) {
+    const Value& value = program.values[v];
+    const int32_t index = static_cast<int32_t>(value.index);
+    switch (value.kind) {
+      case ValueKind::kInput:
+        input_values.push_back({v, index});
+        break;
+      case ValueKind::kOutput:
+        output_values.push_back({v, index});
+        break;
+      case ValueKind::kSlot:
+        slot_values[index].push_back(v);
+        break;
+      case ValueKind::kErrorWord:
+        break;  // by the frame
+      case ValueKind::kUpdate:
+        update_values.push_back({v, index});
+        break;
+      case ValueKind::kArena:
+        arena_values.push_back(v);
+        static_arena &= value.offset >= 0;
+        break;
+      case ValueKind::kConstant: {
+        const ConstantSpec& c = program.constants[index];
+        const void* data = c.kind == ConstantSpec::Kind::kLiteral
+                               ? c.literal.bytes()
+                               : framework_constants[c.index].data;
+        fixed_values.emplace_back(v, const_cast<void*>(data));
+      }
+    }
+  }
+}
+
+void BoundProgram::FindSlotMetas() {
+  slot_meta_.resize(program.num_slots);
+  std::vector<bool> reused(program.num_slots);
+  for (const Region& region : program.regions) {
+    for (const Step& step : region.steps) {
+      const auto* call = std::get_if<FrameworkStep>(&step.body);
+      if (call == nullptr) continue;
+      for (const View& result : call->results) {
+        if (result.value < 0 || program.values[result.value].kind != ValueKind::kSlot) continue;
+        const int64_t slot = program.values[result.value].index;
+        reused[slot] = reused[slot] || slot_meta_[slot] != nullptr;
+        // Which of two steps filled a slot is known at run time only: then its tensor is never
+        // taken as "whole".
+        slot_meta_[slot] = reused[slot] ? nullptr : &result;
+      }
+    }
+  }
+}
+
+// Validate has seen that only kernels and copies follow.
+void BoundProgram::FindLateReads() {
+  if (update_values.empty()) return;
+  absl::flat_hash_set<int64_t> inputs, constants, slots;
+  auto note = [&](const View& view) {
+    if (view.value < 0) return;
+    const Value& value = program.values[view.value];
+    if (value.kind == ValueKind::kInput) inputs.insert(value.index);
+    if (value.kind == ValueKind::kSlot) slots.insert(value.index);
+    if (value.kind != ValueKind::kConstant) return;
+    const ConstantSpec& c = program.constants[value.index];
+    if (c.kind == ConstantSpec::Kind::kFramework) constants.insert(c.index);
+  };
+  bool late = false;
+  for (const Step& step : program.regions[0].steps) {
+    late |= step.effect == Effect::kMutates;
+    if (!late) continue;
+    if (const auto* kernel = std::get_if<KernelStep>(&step.body)) std::for_each(kernel->operands.begin(), kernel->operands.end(), note);
+    if (const auto* copy = std::get_if<CopyStep>(&step.body)) note(copy->from), note(copy->to);
+  }
+  for (const Step& step : program.regions[program.commit_region].steps) {
+    if (const auto* copy = std::get_if<CopyStep>(&step.body)) note(copy->from);
+  }
+  for (const Source& update : update_values) inputs.erase(update.index);
+  auto sorted = [](const absl::flat_hash_set<int64_t>& set, std::vector<int32_t>* out) {
+    out->assign(set.begin(), set.end());
+    std::sort(out->begin(), out->end());
+  };
+  sorted(inputs, &late_inputs), sorted(constants, &late_constants), sorted(slots, &late_slots);
+}
+
+bool BoundProgram::IsWhole(const View& view) const {
+  const Value& value = program.values[view.value];
+  const bool eager = program.tier == Program::Tier::kEagerProgram;
+  switch (value.kind) {
+    case ValueKind::kInput: {
+      const InputSpec& in = program.inputs[value.index];
+      return eager || SameMeta(view, in.dtype, in.dims, in.strides);
+    }
+    case ValueKind::kConstant: {
+      const ConstantSpec& c = program.constants[value.index];
+      return c.kind == ConstantSpec::Kind::kFramework &&
+             (eager || SameMeta(view, c.dtype, c.dims, c.strides));
+    }
+    case ValueKind::kSlot: {
+      const View* promised = slot_meta_[value.index];
+      return eager || (promised != nullptr &&
+                       SameMeta(view, promised->dtype, promised->dims, promised->strides));
+    }
+    default:
+      return false;
+  }
+}
+
+BoundView BoundProgram::Bind(const View& view) {
+  BoundView bound;
+  bound.view = &view;
+  if (view.value < 0) return bound;
+  bound.value = view.value;
+  bound.byte_offset = view.byte_offset;
+  bound.is_static = view.byte_offset >= 0 && IsStatic(view.dims) && IsStatic(view.strides);
+  if (!bound.is_static) {
+    bound.meta = static_cast<int32_t>(num_metas);
+    num_metas += 2 * static_cast<int64_t>(view.dims.size());
+  }
+  bound.whole = IsWhole(view);
+  const Value& value = program.values[view.value];
+  if (value.kind == ValueKind::kSlot) bound.slot = static_cast<int32_t>(value.index);
+  if (bound.whole && value.kind == ValueKind::kInput) framework_inputs[value.index] = 1;
+  return bound;
+}
+
+absl::Status BoundProgram::BindStep(const Step& step, std::vector<BoundStep>* out) {
+  BoundStep bound{BoundStep::Kind::kKernel, 0, static_cast<int32_t>(num_steps++), &step};
+  if (const auto* kernel = std::get_if<KernelStep>(&step.body)) {
+    bound.index = static_cast<int32_t>(kernels.size());
+    BindKernel(*kernel);
+  } else if (const auto* call = std::get_if<FrameworkStep>(&step.body)) {
+    bound.kind = BoundStep::Kind::kCall;
+    bound.index = static_cast<int32_t>(calls.size());
+    TENON_RETURN_IF_ERROR(BindCall(step, *call));
+  } else if (const auto* copy = std::get_if<CopyStep>(&step.body)) {
+    bound.kind = BoundStep::Kind::kCopy;
+    bound.index = static_cast<int32_t>(copies.size());
+    const bool update = copy->from.value >= 0 && program.values[copy->from.value].kind == ValueKind::kUpdate;
+    copies.push_back({Bind(copy->from), Bind(copy->to), update});
+  } else if (const auto* library = std::get_if<LibraryStep>(&step.body)) {
+    bound.kind = BoundStep::Kind::kLibrary;
+    bound.index = static_cast<int32_t>(libraries.size());
+    BindLibrary(*library);
+  } else {
+    const auto* loop = std::get_if<WhileStep>(&step.body);
+    bound.kind = loop != nullptr ? BoundStep::Kind::kWhile : BoundStep::Kind::kConditional;
+    bound.index = static_cast<int32_t>(predicates.size());
+    predicates.push_back(
+        Bind(loop != nullptr ? loop->predicate : std::get<ConditionalStep>(step.body).index));
+  }
+  out->push_back(bound);
+  return absl::OkStatus();
+}
+
+void BoundProgram::BindKernel(const KernelStep& step) {
+  BoundKernel k;
+  k.function = code_->functions()[step.kernel];
+  k.step = &step;
+  for (const View& v : step.operands) k.operands.push_back(Bind(v));
+  k.args.assign(step.args.begin(), step.args.end());
+  for (uint64_t bits : step.literals) k.args.push_back(static_cast<int64_t>(bits));
+  k.static_args = IsStatic(step.args) && step.begin >= 0 && step.end >= 0;
+  k.begin = step.begin;
+  k.end = step.end;
+  k.scratch_bytes = (program.kernels[step.kernel].scratch_bytes + 63) / 64 * 64;
+  max_operands = std::max<int64_t>(max_operands, k.operands.size());
+  max_args = std::max<int64_t>(max_args, k.args.size());
+  max_scratch = std::max(max_scratch, k.scratch_bytes);
+  kernels.push_back(std::move(k));
+}
+
+void BoundProgram::BindLibrary(const LibraryStep& step) {
+  BoundLibrary l{library::FindFunction(step.function), SignatureOf(step), {}, step.scratch_bytes};
+  for (const View& v : step.operands) l.views.push_back(Bind(v));
+  for (const View& v : step.results) l.views.push_back(Bind(v));
+  max_operands = std::max<int64_t>(max_operands, l.views.size());
+  libraries.push_back(std::move(l));
+}
+
+absl::Status BoundProgram::BindCall(const Step& owner, const FrameworkStep& step) {
+  BoundCall call;
+  call.step = &step;
+  for (const View& v : step.operands) call.operands.push_back(Bind(v));
+  for (const View& v : step.results) {
+    call.results.push_back(Bind(v));
+    const bool slot = v.value >= 0 && program.values[v.value].kind == ValueKind::kSlot;
+    call.result_slots.push_back(slot ? static_cast<int32_t>(program.values[v.value].index) : -1);
+  }
+  call.cache = static_cast<int32_t>(num_caches);
+  num_caches += static_cast<int64_t>(call.operands.size() + call.results.size());
+  max_operands = std::max<int64_t>(max_operands, call.operands.size());
+  max_results = std::max<int64_t>(max_results, call.results.size());
+  calls.push_back(std::move(call));  // first: what is prepared has an owner then, whatever fails
+  absl::StatusOr<void*> op = PrepareOp(step);
+  if (!op.ok()) {
+    return absl::Status(
+        op.status().code(),
+        absl::StrCat(owner.name, owner.source.empty() ? "" : absl::StrCat(" (", owner.source, ")"),
+                     ": ", op.status().message()));
+  }
+  calls.back().op = *op;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<void*> BoundProgram::PrepareOp(const FrameworkStep& step) {
+  const OpSpec spec(step, program.tier == Program::Tier::kNative);
+  char* error = nullptr;
+  void* op = host->op_prepare(host->context, spec.get(), &error);
+  if (op != nullptr) return op;
+  std::string message = error != nullptr ? error : "no reason given";
+  std::free(error);
+  return absl::NotFoundError(absl::StrCat(step.overload, ": ", message));
+}
+
+}  // namespace tenon

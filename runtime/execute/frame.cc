@@ -1,0 +1,160 @@
+#include "runtime/execute/frame.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hlo/check.h"
+
+namespace tenon {
+
+absl::Status HostBuffer::Reserve(int64_t bytes, const char* what) {
+  if (bytes <= size_ && !exact_) return absl::OkStatus();
+  Free();  // first: the old and the new one needn't fit side by side
+  data_ = static_cast<char*>(host_->allocate(host_->context, static_cast<size_t>(bytes)));
+  if (data_ == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("out of memory: wanted ", bytes, " bytes for ", what));
+  }
+  size_ = bytes;
+  return absl::OkStatus();
+}
+
+void HostBuffer::Free() {
+  if (data_ != nullptr) host_->deallocate(host_->context, data_, static_cast<size_t>(size_));
+  data_ = nullptr;
+  size_ = 0;
+}
+
+Frame::Frame(const BoundProgram* b)
+    : bound(*b),
+      metas(b->num_metas),
+      base(b->program.values.size()),
+      slots(b->program.num_slots),
+      caches(b->num_caches),
+      pointers(b->max_operands),
+      args(b->max_args),
+      operands(b->max_operands),
+      results(b->max_results),
+      arena(b->host),
+      scratch(b->host),
+      overlap_(*b) {
+  for (size_t i = 0; i < bound.update_values.size(); ++i) updates.push_back(std::make_unique<HostBuffer>(bound.host));
+  if (GuardOfEnvironment() != MemoryGuard::kOff) {
+    for (size_t i = 0; i < bound.arena_values.size(); ++i) apart.push_back(std::make_unique<HostBuffer>(bound.host));
+  }
+  for (const auto& [value, address] : bound.fixed_values) base[value] = static_cast<char*>(address);
+  for (size_t v = 0; v < base.size(); ++v) {
+    if (bound.program.values[v].kind == ValueKind::kErrorWord)
+      base[v] = reinterpret_cast<char*>(&error_word);
+  }
+}
+
+Frame::~Frame() {
+  for (void* wrapper : caches) {
+    if (wrapper != nullptr) bound.host->cache_release(bound.host->context, wrapper);
+  }
+}
+
+absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
+  inputs = in;
+  outputs = out;
+  num_threads = 0;
+  error_word.store(0, std::memory_order_relaxed);
+  library_state = {};
+  if (bound.has_dims) TENON_RETURN_IF_ERROR(EvaluateDims(bound.program.dim_program, in, &dims));
+  TENON_RETURN_IF_ERROR(PlaceArena());
+  for (const auto& [value, index] : bound.input_values)
+    base[value] = static_cast<char*>(in[index].data);
+  for (const auto& [value, index] : bound.output_values)
+    base[value] = static_cast<char*>(out[index].data);
+  if (bound.num_metas != 0) ResolveMetas();
+  return updates.empty() ? absl::OkStatus() : PlaceUpdates();
+}
+
+absl::Status Frame::PlaceUpdates() {
+  const bool apart = overlap_.Overlaps(inputs);
+  for (size_t i = 0; i < updates.size(); ++i) {
+    const auto& [value, index] = bound.update_values[i];
+    base[value] = static_cast<char*>(inputs[index].data);
+    if (!apart) continue;
+    TENON_RETURN_IF_ERROR(updates[i]->Reserve(Resolve(bound.program.values[value].bytes, dims), "the new value of an input"));
+    base[value] = updates[i]->data();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Frame::PlaceArena() {
+  if (!apart.empty()) return PlaceApart();
+  if (bound.static_arena && arena.data() != nullptr) return absl::OkStatus();
+  const int64_t bytes = Resolve(bound.program.arena_bytes, dims);
+  if (bytes < 0)
+    return absl::InvalidArgumentError(absl::StrCat("the arena's size comes out as ", bytes));
+  TENON_RETURN_IF_ERROR(arena.Reserve(bytes, "intermediate results"));
+  for (int32_t value : bound.arena_values) {
+    base[value] = arena.data() + Resolve(bound.program.values[value].offset, dims);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Frame::PlaceApart() {
+  for (size_t i = 0; i < apart.size(); ++i) {
+    const int32_t value = bound.arena_values[i];
+    TENON_RETURN_IF_ERROR(apart[i]->Reserve(Resolve(bound.program.values[value].bytes, dims), "an intermediate result"));
+    base[value] = apart[i]->data();
+  }
+  return absl::OkStatus();
+}
+
+bool Frame::InArena(const char* p) const {
+  auto in = [p](const HostBuffer& b) { return p >= b.data() && p < b.data() + b.size(); };
+  return in(arena) || std::any_of(apart.begin(), apart.end(), [&](const auto& block) { return in(*block); });
+}
+
+void Frame::ResolveMetas() {
+  for (const BoundKernel& k : bound.kernels) {
+    for (const BoundView& v : k.operands) Resolve1(v);
+  }
+  for (const BoundCall& c : bound.calls) {
+    for (const BoundView& v : c.operands) Resolve1(v);
+    for (const BoundView& v : c.results) Resolve1(v);
+  }
+  for (const BoundCopy& c : bound.copies) {
+    Resolve1(c.from);
+    Resolve1(c.to);
+  }
+}
+
+void Frame::Resolve1(const BoundView& v) {
+  if (v.meta < 0) return;
+  int64_t* out = metas.data() + v.meta;
+  for (SizeRef d : v.view->dims) *out++ = Resolve(d, dims);
+  for (SizeRef s : v.view->strides) *out++ = Resolve(s, dims);
+}
+
+void Frame::End() {
+  for (int32_t s = 0; s < static_cast<int32_t>(slots.size()); ++s) ReleaseSlot(s);
+  if (owned != nullptr) {
+    for (size_t i = 0; i < bound.program.inputs.size(); ++i) {
+      if (std::exchange(owned[i], 0))
+        bound.host->tensor_release(bound.host->context, inputs[i].tensor);
+    }
+  }
+  owned = nullptr;
+  inputs = nullptr;
+  outputs = nullptr;
+}
+
+void Frame::SetSlot(int32_t slot, const TenonTensor& tensor) {
+  ReleaseSlot(slot);
+  slots[slot] = tensor;
+  for (int32_t value : bound.slot_values[slot]) base[value] = static_cast<char*>(tensor.data);
+}
+
+void Frame::ReleaseSlot(int32_t slot) {
+  if (void* tensor = std::exchange(slots[slot].tensor, nullptr)) {
+    bound.host->tensor_release(bound.host->context, tensor);
+  }
+}
+
+}  // namespace tenon

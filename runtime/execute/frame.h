@@ -1,0 +1,120 @@
+// Frame: the state of one call of an executable. FramePool: frames kept between calls, so that a
+// call finds its arena mapped and its wrappers made.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "runtime/execute/bound_program.h"
+#include "runtime/execute/update_overlap.h"
+#include "runtime/guarded_memory.h"
+
+namespace tenon {
+
+// Memory from the host: freed with the object, grown by Reserve. Under TENON_GUARD (guarded_memory.h) each Reserve takes memory of
+// exactly the size that is asked for.
+class HostBuffer {
+ public:
+  explicit HostBuffer(const TenonHost* host) : host_(host) {}
+  ~HostBuffer() { Free(); }
+  HostBuffer(const HostBuffer&) = delete;
+  // Contents are lost when it grows. Error: kResourceExhausted, "out of memory: wanted N bytes for
+  // `what`".
+  absl::Status Reserve(int64_t bytes, const char* what);
+  void Free();
+  char* data() const { return data_; }
+  int64_t size() const { return size_; }
+
+ private:
+  const TenonHost* host_;
+  const bool exact_ = GuardOfEnvironment() != MemoryGuard::kOff;
+  char* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+class Frame {
+ public:
+  explicit Frame(const BoundProgram* bound);
+  ~Frame();  // gives wrappers back to the host
+  Frame(const Frame&) = delete;
+
+  // Before the steps: sizes, memory, addresses of inputs and outputs.
+  absl::Status Begin(const TenonTensor* inputs, TenonTensor* outputs);
+  // After the steps, however they ended: gives back what is left in slots. The frame can be used
+  // again.
+  void End();
+
+  char* Address(const BoundView& v) const {
+    return base[v.value] + (v.is_static ? v.byte_offset : Resolve(v.view->byte_offset, dims));
+  }
+  void SetSlot(int32_t slot, const TenonTensor& tensor);
+  void ReleaseSlot(int32_t slot);
+  // At least pieces * BoundKernel::scratch_bytes.
+  absl::Status ReserveScratch(int64_t bytes) { return scratch.Reserve(bytes, "scratch of a step"); }
+  int64_t bytes() const { return arena.size() + scratch.size(); }
+  // Is it the address of an intermediate result?
+  bool InArena(const char* p) const;
+
+  const BoundProgram& bound;
+  std::vector<int64_t> dims;       // the dim program's slots
+  std::vector<int64_t> metas;      // dims and strides of symbolic views, by BoundView::meta
+  std::vector<char*> base;         // per value
+  std::vector<TenonTensor> slots;  // tensor NULL: empty
+  std::vector<void*> caches;       // the host's wrappers
+  std::vector<void*> pointers;     // of the kernel being run
+  std::vector<int64_t> args;       // of the kernel being run, if symbolic
+  std::vector<TenonTensor> operands, results;  // of the framework call being made
+  HostBuffer arena, scratch;
+  std::vector<std::unique_ptr<HostBuffer>> updates;  // by BoundProgram::update_values: where they cannot be made in the inputs' memory
+  std::vector<std::unique_ptr<HostBuffer>> apart;  // under TENON_GUARD: a block for each value of the arena, anew for each run
+  alignas(64) std::atomic<int64_t> error_word{0};
+  library::RunState library_state;
+
+  // Of this call.
+  const TenonTensor* inputs = nullptr;
+  TenonTensor* outputs = nullptr;
+  uint8_t* owned = nullptr;  // inputs whose references are ours to give back; NULL: none
+  int num_threads = 0;       // 0: not asked yet
+
+ private:
+  absl::Status PlaceArena();
+  absl::Status PlaceApart();
+  absl::Status PlaceUpdates();
+  void ResolveMetas();
+  void Resolve1(const BoundView& view);
+
+  UpdateOverlap overlap_;
+};
+
+// Keeps at most as many frames as ran at once since the last trim. Frames idle for some seconds are
+// freed by whichever executable runs next (or by TrimIdle). Thread-safe.
+class FramePool {
+ public:
+  explicit FramePool(const BoundProgram* bound);
+  ~FramePool();
+
+  std::unique_ptr<Frame> Take();
+  void Give(std::unique_ptr<Frame> frame);
+  int64_t idle_frames() const;
+
+  // Frees the frames of every pool in the process that weren't used for `seconds`.
+  static void TrimIdle(double seconds);
+  // Around fork(): no lock of any pool may be held by another thread when the child is made.
+  static void LockAll();
+  static void UnlockAll();
+
+ private:
+  std::vector<std::unique_ptr<Frame>> TakeIdle(uint64_t before);
+  void MaybeTrimOthers(uint64_t now);
+
+  const BoundProgram* bound_;
+  std::atomic<Frame*> hot_{nullptr};  // the frame of the single-threaded case
+  std::atomic<uint64_t> last_use_;
+  mutable absl::Mutex mutex_;
+  std::vector<std::unique_ptr<Frame>> idle_;
+};
+
+}  // namespace tenon

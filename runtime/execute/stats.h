@@ -1,0 +1,61 @@
+// What an executable's runs cost, per step. Counters are atomics: any number of threads add to them
+// while one reads. A step's time is what its region waited for it: a loop's holds those of its body.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "runtime/execute/bound_program.h"
+
+namespace tenon {
+
+struct Counter {
+  std::atomic<uint64_t> count{0}, ticks{0};
+  void Add(uint64_t t) {
+    count.fetch_add(1, std::memory_order_relaxed);
+    ticks.fetch_add(t, std::memory_order_relaxed);
+  }
+  void Reset() {
+    count.store(0, std::memory_order_relaxed);
+    ticks.store(0, std::memory_order_relaxed);
+  }
+};
+
+// One execution of a step in a profiled run, in ticks of runtime/clock.h.
+struct TraceEvent {
+  int32_t step;  // BoundStep::counter
+  uint64_t begin, end;
+};
+inline constexpr size_t kMaxTraceEvents = 20000;  // of one run: loops may make any number
+
+class RunCounters {
+ public:
+  explicit RunCounters(const BoundProgram& bound)
+      : steps(bound.num_steps), regions(bound.regions.size()) {}
+  // {"calls":..,"run_ns":..,"steps":[{"op","count","ns","reason","source","name"}],"kernels":[...],"copies":..,"library":..}:
+  // framework and library steps always; kernels and copies as far as profiling was on.
+  std::string Json(const BoundProgram& bound, bool reset);
+  // {"calls","run_ns","threads","regions":[runs of each],"steps":[{"region","step","kind","name","source","op","kernel",
+  // "count","ns","bytes","flops"}],"trace":[[step, begin ns, end ns]...]}: every step in program order, and the last
+  // profiled run. What only profiling counts is 0 without it.
+  std::string ProfileJson(const BoundProgram& bound);
+  void SetTrace(std::vector<TraceEvent> trace);
+
+  Counter runs;
+  std::vector<Counter> steps;                  // by BoundStep::counter
+  std::vector<std::atomic<uint64_t>> regions;  // how often each ran while profiling was on
+
+ private:
+  absl::Mutex trace_mutex_;
+  std::vector<TraceEvent> trace_ ABSL_GUARDED_BY(trace_mutex_);
+};
+
+// {"tier","reason","inputs","outputs","kernels","steps","memory","compile_ms","remarks","program"}
+std::string InfoJson(const BoundProgram& bound);
+
+extern std::atomic<bool> profiling;  // every step is timed, and runs are traced
+
+}  // namespace tenon

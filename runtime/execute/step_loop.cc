@@ -1,0 +1,357 @@
+#include "runtime/execute/step_loop.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/clock.h"
+#include "runtime/host/pace.h"
+
+namespace tenon {
+namespace {
+
+// One kernel over several threads: piece k computes its share of the range with its own scratch.
+struct Pieces {
+  KernelFn function;
+  void* const* pointers;
+  const int64_t* args;
+  int64_t begin, size, count;
+  char* scratch;
+  int64_t scratch_bytes;
+
+  static void Run(void* self, int64_t first, int64_t last) {
+    const Pieces& p = *static_cast<const Pieces*>(self);
+    for (int64_t k = first; k < last; ++k) {
+      const int64_t b = p.begin + p.size * k / p.count, e = p.begin + p.size * (k + 1) / p.count;
+      p.function(p.pointers, p.args, b, e, p.scratch + k * p.scratch_bytes);
+    }
+  }
+};
+
+class Loop {
+ public:
+  Loop(Frame& frame, RunCounters& counters)
+      : f_(frame),
+        b_(frame.bound),
+        host_(*frame.bound.host),
+        counters_(counters),
+        profile_(profiling.load(std::memory_order_relaxed)) {}
+
+  RunResult Run() {
+    if (!RunRegion(0) || !CheckErrorWord()) return Failure();
+    if (b_.program.commit_region >= 0 &&
+        (!RunRegion(b_.program.commit_region) || !CheckErrorWord()))
+      return Failure();
+    if (!FinishOutputs()) return Failure();
+    if (profile_) counters_.SetTrace(std::move(trace_));
+    return {};
+  }
+
+ private:
+  bool Fail(int code, std::string message = "") {
+    code_ = code;
+    error_ = std::move(message);
+    return false;
+  }
+  RunResult Failure() { return {code_, std::move(error_), kind_}; }
+
+  bool RunRegion(int32_t region) {
+    if (profile_) counters_.regions[region].fetch_add(1, std::memory_order_relaxed);
+    for (const BoundStep& step : b_.regions[region]) {
+      // Calls of the framework and of library functions are always timed: they are few and dear.
+      const bool timed = profile_ || step.kind == BoundStep::Kind::kCall || step.kind == BoundStep::Kind::kLibrary;
+      if (!mutates_ && step.step->effect == Effect::kMutates && !BeforeWrites()) return false;
+      if (!(timed ? TimedStep(step) : RunStep(step))) return false;
+      for (int32_t slot : step.step->release_slots) f_.ReleaseSlot(slot);
+      if (f_.owned == nullptr) continue;
+      for (int32_t input : step.step->release_inputs) {
+        if (std::exchange(f_.owned[input], 0))
+          host_.tensor_release(host_.context, f_.inputs[input].tensor);
+      }
+    }
+    return true;
+  }
+
+  // The caller's memory is about to change: what could fail from here on must have failed.
+  bool BeforeWrites() {
+    mutates_ = true;
+    if (b_.update_values.empty()) return true;
+    if (!CheckErrorWord()) return false;
+    for (int32_t slot : b_.late_slots) {
+      if (f_.slots[slot].tensor == nullptr) return EmptySlot("a kernel");
+    }
+    if (b_.max_scratch == 0) return true;
+    const absl::Status s = f_.ReserveScratch(CountPieces(INT64_MAX) * b_.max_scratch);
+    return s.ok() || Fail(TENON_ERROR, std::string(s.message()));
+  }
+
+  bool RunStep(const BoundStep& step) {
+    switch (step.kind) {
+      case BoundStep::Kind::kCall:
+        return Call(b_.calls[step.index]);
+      case BoundStep::Kind::kKernel:
+        return Kernel(b_.kernels[step.index]);
+      case BoundStep::Kind::kCopy:
+        return Copy(b_.copies[step.index]);
+      case BoundStep::Kind::kLibrary:
+        return Library(b_.libraries[step.index], *step.step);
+      case BoundStep::Kind::kWhile:
+        return While(std::get<WhileStep>(step.step->body), b_.predicates[step.index]);
+      case BoundStep::Kind::kConditional:
+        return Conditional(std::get<ConditionalStep>(step.step->body), b_.predicates[step.index]);
+    }
+    return true;
+  }
+
+  bool TimedStep(const BoundStep& step) {
+    const uint64_t begin = Ticks();
+    const bool ok = RunStep(step);
+    const uint64_t end = Ticks();
+    counters_.steps[step.counter].Add(end - begin);
+    if (profile_ && trace_.size() < kMaxTraceEvents) trace_.push_back({step.counter, begin, end});
+    return ok;
+  }
+
+  bool Kernel(const BoundKernel& k) {
+    void** pointers = f_.pointers.data();
+    for (size_t i = 0; i < k.operands.size(); ++i) {
+      const BoundView& v = k.operands[i];
+      if (IsEmptySlot(v)) return EmptySlot("a kernel");
+      pointers[i] = v.value < 0 ? nullptr : f_.Address(v);
+    }
+    const int64_t* args = k.args.data();
+    int64_t begin = k.begin, end = k.end;
+    if (!k.static_args) {
+      std::copy(k.args.begin(), k.args.end(), f_.args.begin());
+      for (size_t i = 0; i < k.step->args.size(); ++i)
+        f_.args[i] = Resolve(k.step->args[i], f_.dims);
+      args = f_.args.data();
+      begin = Resolve(k.step->begin, f_.dims);
+      end = Resolve(k.step->end, f_.dims);
+    }
+    if (begin >= end) return true;
+    const int64_t pieces = CountPieces((end - begin) / k.step->grain);
+    if (k.scratch_bytes != 0) {
+      if (absl::Status s = f_.ReserveScratch(pieces * k.scratch_bytes); !s.ok()) {
+        return Fail(TENON_ERROR, std::string(s.message()));
+      }
+    }
+    char* scratch = f_.scratch.data();
+    if (pieces == 1) {
+      k.function(pointers, args, begin, end, scratch);
+      return true;
+    }
+    Pieces work{k.function, pointers, args, begin, end - begin, pieces, scratch, k.scratch_bytes};
+    host_.parallel_for(host_.context, 0, pieces, 1, Pieces::Run, &work);
+    return true;
+  }
+
+  int64_t CountPieces(int64_t possible) {
+    return possible <= 1 ? 1 : std::min<int64_t>(possible, NumThreads());
+  }
+
+  library::Parallel Threads() { return {NumThreads(), host_.context, host_.parallel_for}; }
+
+  int NumThreads() {
+    if (f_.num_threads == 0) f_.num_threads = std::max(1, host_.num_threads(host_.context));
+    return static_cast<int>(f_.num_threads);
+  }
+
+  const int64_t* Dims(const BoundView& v) const {
+    return v.meta >= 0 ? f_.metas.data() + v.meta : v.view->dims.data();
+  }
+  const int64_t* Strides(const BoundView& v) const {
+    return v.meta >= 0 ? f_.metas.data() + v.meta + v.view->dims.size() : v.view->strides.data();
+  }
+
+  TenonTensor Operand(const BoundView& v) const {
+    TenonTensor t = {};
+    if (v.value < 0) {
+      t.ndim = -1;
+      t.dtype = -1;
+      return t;
+    }
+    const Value& value = b_.program.values[v.value];
+    if (v.whole) {
+      switch (value.kind) {
+        case ValueKind::kInput:
+          return f_.inputs[value.index];
+        case ValueKind::kSlot:
+          return f_.slots[value.index];
+        case ValueKind::kConstant:
+          return b_.framework_constants[b_.program.constants[value.index].index];
+        default:
+          break;
+      }
+    }
+    t.data = f_.Address(v);
+    t.sizes = Dims(v);
+    t.strides = Strides(v);
+    t.dtype = static_cast<int32_t>(v.view->dtype);
+    t.ndim = static_cast<int32_t>(v.view->dims.size());
+    return t;
+  }
+
+  bool Call(const BoundCall& c) {
+    for (size_t i = 0; i < c.operands.size(); ++i) {
+      if (IsEmptySlot(c.operands[i])) return EmptySlot(c.step->overload);
+      f_.operands[i] = Operand(c.operands[i]);
+    }
+    const bool out = c.step->rule == ResultRule::kOut;
+    for (size_t i = 0; i < c.results.size(); ++i)
+      f_.results[i] = out ? Operand(c.results[i]) : TenonTensor{};
+    TenonOpCall call{c.op, f_.operands.data(), f_.results.data(), f_.caches.data() + c.cache};
+    if (host_.op_call(host_.context, &call) != 0) return Fail(TENON_HOST_ERROR);
+    if (out) return true;
+    for (size_t i = 0; i < c.results.size(); ++i) {
+      const TenonTensor& result = f_.results[i];
+      if (result.tensor == nullptr) continue;
+      if (c.result_slots[i] >= 0) {
+        f_.SetSlot(c.result_slots[i], result);
+      } else {
+        host_.tensor_release(host_.context, result.tensor);
+      }
+    }
+    return true;
+  }
+
+  // A slot is empty if its operator didn't return that result.
+  bool IsEmptySlot(const BoundView& v) const { return v.slot >= 0 && f_.slots[v.slot].tensor == nullptr; }
+  bool EmptySlot(const std::string& reader) {
+    return Fail(TENON_ERROR, absl::StrCat("program ", b_.program.name, ": ", reader,
+                                          " reads a result that its operator did not return"));
+  }
+
+  bool Copy(const BoundCopy& c) {
+    if (c.update && f_.Address(c.from) == f_.Address(c.to)) return true;
+    if (IsEmptySlot(c.from)) return EmptySlot("a copy");
+    StridedCopy(f_.Address(c.to), Strides(c.to), f_.Address(c.from), Strides(c.from), Dims(c.to),
+                static_cast<int>(c.to.view->dims.size()), ByteWidth(c.to.view->dtype), Threads());
+    return true;
+  }
+
+  bool Library(const BoundLibrary& l, const Step& step) {
+    void** pointers = f_.pointers.data();
+    for (size_t i = 0; i < l.views.size(); ++i) {
+      if (IsEmptySlot(l.views[i])) return EmptySlot(l.signature.function);
+      pointers[i] = f_.Address(l.views[i]);
+    }
+    absl::Status status = l.scratch_bytes == 0 ? absl::OkStatus() : f_.ReserveScratch(l.scratch_bytes);
+    if (status.ok()) {
+      const size_t operands = l.signature.operands.size();
+      status = l.function->run({l.signature, {pointers, operands}, {pointers + operands, l.views.size() - operands},
+                                f_.scratch.data(), f_.library_state, Threads()});
+    }
+    if (status.ok()) return true;
+    kind_ = status.code();
+    return Fail(TENON_ERROR, absl::StrCat(step.name, ": ", status.message()));
+  }
+
+  bool While(const WhileStep& loop, const BoundView& predicate) {
+    Pace pace;
+    while (true) {
+      // What is half written must not be left so: an interrupt waits until all is.
+      if (!mutates_ && pace.Due() && host_.interrupted(host_.context) != 0) {
+        kind_ = absl::StatusCode::kCancelled;
+        return Fail(TENON_HOST_ERROR, "interrupted");
+      }
+      if (!RunRegion(loop.condition)) return false;
+      if (*f_.Address(predicate) == 0) return true;
+      if (!CheckErrorWord()) return false;  // what the error made of the state may never end
+      if (!RunRegion(loop.body)) return false;
+    }
+  }
+
+  bool Conditional(const ConditionalStep& branch, const BoundView& index) {
+    const int32_t last = static_cast<int32_t>(branch.branches.size()) - 1;
+    int32_t chosen;
+    if (index.view->dtype == PrimitiveType::kPred) {
+      chosen = *f_.Address(index) != 0 ? 0 : 1;
+    } else {
+      chosen = *reinterpret_cast<const int32_t*>(f_.Address(index));
+      if (chosen < 0 || chosen > last) chosen = last;
+    }
+    return RunRegion(branch.branches[chosen]);
+  }
+
+  bool CheckErrorWord() {
+    const int64_t word = f_.error_word.load(std::memory_order_relaxed);
+    if (word == 0) return true;
+    if (word < 0 || word > static_cast<int64_t>(b_.program.checks.size())) {
+      return Fail(TENON_ERROR,
+                  absl::StrCat("program ", b_.program.name, ": a kernel reported check ", word - 1,
+                               " of ", b_.program.checks.size()));
+    }
+    const CheckSpec& check = b_.program.checks[word - 1];
+    return Fail(TENON_CHECK_ERROR, absl::StrCat(check.exception, ": ", check.message));
+  }
+
+  // Memory that the run doesn't own beyond its end.
+  bool IsBorrowed(const void* data) const {
+    const char* p = static_cast<const char*>(data);
+    if (f_.InArena(p)) return true;
+    for (size_t i = 0; i < b_.program.inputs.size(); ++i) {
+      const TenonTensor& in = f_.inputs[i];
+      if (b_.program.inputs[i].kind != InputSpec::Kind::kTensor || in.data == nullptr) continue;
+      int64_t last = 0;
+      for (int d = 0; d < in.ndim; ++d)
+        last += in.sizes[d] == 0 ? 0 : (in.sizes[d] - 1) * in.strides[d];
+      const char* begin = static_cast<const char*>(in.data);
+      if (p >= begin && p <= begin + last * ByteWidth(static_cast<PrimitiveType>(in.dtype)))
+        return true;
+    }
+    return false;
+  }
+
+  bool FinishOutputs() {
+    const auto& outputs = b_.program.outputs;
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const OutputSpec& out = outputs[k];
+      if (out.kind == OutputKind::kSymInt) {
+        f_.outputs[k].data = reinterpret_cast<void*>(Resolve(out.size, f_.dims));
+      } else if (out.kind == OutputKind::kSlot && !GiveSlot(k, out.index)) {
+        for (size_t j = 0; j < k; ++j) {
+          if (outputs[j].kind != OutputKind::kSlot) continue;
+          host_.tensor_release(host_.context, std::exchange(f_.outputs[j].tensor, nullptr));
+        }
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // The slot keeps its own reference until Frame::End, so that one slot can be several outputs.
+  bool GiveSlot(size_t output, int64_t slot) {
+    TenonTensor tensor = f_.slots[slot];
+    if (tensor.tensor == nullptr) {
+      return Fail(TENON_ERROR, absl::StrCat("program ", b_.program.name, ": output ", output,
+                                            " was not computed"));
+    }
+    host_.tensor_retain(host_.context, tensor.tensor);
+    if (b_.escaping_slots && IsBorrowed(tensor.data) &&
+        host_.tensor_clone(host_.context, &tensor) != 0) {
+      host_.tensor_release(host_.context, tensor.tensor);
+      return Fail(TENON_HOST_ERROR);
+    }
+    f_.outputs[output] = tensor;
+    return true;
+  }
+
+  Frame& f_;
+  const BoundProgram& b_;
+  const TenonHost& host_;
+  RunCounters& counters_;
+  const bool profile_;
+  std::vector<TraceEvent> trace_;
+  bool mutates_ = false;  // a step that writes to the caller's memory was begun
+  int code_ = TENON_OK;
+  std::string error_;
+  absl::StatusCode kind_ = absl::StatusCode::kInternal;
+};
+
+}  // namespace
+
+RunResult RunProgram(Frame& frame, RunCounters& counters) { return Loop(frame, counters).Run(); }
+
+}  // namespace tenon

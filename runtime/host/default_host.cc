@@ -1,0 +1,74 @@
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/guarded_memory.h"
+#include "runtime/host/host.h"
+#include "runtime/host/thread_pool.h"
+
+namespace tenon {
+namespace {
+
+void* Allocate(void*, size_t bytes) {
+  if (const MemoryGuard guard = GuardOfEnvironment(); guard != MemoryGuard::kOff) return GuardedAllocate(bytes, guard);
+  if (bytes > SIZE_MAX - 64) return nullptr;
+  return std::aligned_alloc(64, (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0));
+}
+void Deallocate(void*, void* memory, size_t) {
+  if (const MemoryGuard guard = GuardOfEnvironment(); guard != MemoryGuard::kOff) return GuardedFree(memory, guard);
+  std::free(memory);
+}
+void ParallelFor(void*, int64_t begin, int64_t end, int64_t grain,
+                 void (*fn)(void*, int64_t, int64_t), void* arg) {
+  PoolParallelFor(begin, end, grain, fn, arg);
+}
+int NumThreads(void*) { return PoolThreads(); }
+
+void* NoOps(void*, const TenonOpSpec*, char** error) {
+  *error = strdup("this host has no framework operators");
+  return nullptr;
+}
+void ReleaseNothing(void*, void*) {}
+int CallNothing(void*, TenonOpCall*) { return 1; }
+int CloneNothing(void*, TenonTensor*) { return 1; }
+void LogNothing(void*, int, const char*) {}
+int NeverInterrupted(void*) { return 0; }
+
+}  // namespace
+
+bool HostMultiplies(PrimitiveType type) {
+  switch (type) {
+    case PrimitiveType::kF16:
+    case PrimitiveType::kBF16:
+    case PrimitiveType::kF32:
+    case PrimitiveType::kF64:
+    case PrimitiveType::kC64:
+    case PrimitiveType::kC128:
+      return true;
+    default:
+      return false;
+  }
+}
+
+const TenonHost* DefaultHost() {
+  static const TenonHost host = {
+      .size = sizeof(TenonHost),
+      .version = TENON_ABI_VERSION,
+      .context = nullptr,
+      .allocate = Allocate,
+      .deallocate = Deallocate,
+      .parallel_for = ParallelFor,
+      .num_threads = NumThreads,
+      .op_prepare = NoOps,
+      .op_release = ReleaseNothing,
+      .op_call = CallNothing,
+      .tensor_release = ReleaseNothing,
+      .tensor_retain = ReleaseNothing,
+      .tensor_clone = CloneNothing,
+      .cache_release = ReleaseNothing,
+      .log = LogNothing,
+      .interrupted = NeverInterrupted,
+  };
+  return &host;
+}
+
+}  // namespace tenon

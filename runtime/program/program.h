@@ -1,0 +1,219 @@
+// Program: what an executable runs. Plain data: no pointers, no framework types; the cache stores
+// it, tools print it.
+//
+// A *value* is a flat leaf (tuples exist only in HLO). A *view* is a strided window on a value;
+// every operand and result of a step is a view, so slices, expands, transposes and channels_last
+// cost nothing. A *region* is a list of steps. Sizes are SizeRefs: a number >= 0, or ~slot of the
+// dim program, which is evaluated once per call from the inputs' sizes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "hlo/library/call.h"
+#include "hlo/literal.h"
+#include "hlo/primitive_type.h"
+#include "runtime/program/framework_arg.h"
+
+namespace tenon {
+
+// ---- sizes
+// -------------------------------------------------------------------------------------------------------
+using SizeRef = int64_t;  // >= 0: the size itself. < 0: the value of dim slot ~ref.
+struct DimOp {
+  enum class Kind : uint8_t {
+    kConstant,
+    kInputDim,
+    kInputStride,
+    kInputScalar,
+    kAdd,
+    kSub,
+    kMul,
+    kFloorDiv,
+    kMod,
+    kMin,
+    kMax
+  };
+  Kind kind = Kind::kConstant;
+  int64_t a = 0,
+          b = 0;  // kConstant: a. kInputDim/kInputStride: input a, axis b. kInputScalar: input a (a
+                  // SymInt input). The others: SizeRefs of earlier slots or constants.
+};
+
+// ---- values and views
+// --------------------------------------------------------------------------------------------
+enum class ValueKind : uint8_t {
+  kInput,     // index = graph input; memory of the caller
+  kConstant,  // index into Program::constants
+  kArena,     // [offset, offset + bytes) of the frame's arena, 64-byte aligned
+  kOutput,  // index = graph output with OutputKind::kFresh: memory allocated before the run by the
+            // host
+  kSlot,    // index = framework slot: memory owned by a framework tensor that a framework step
+            // produced
+  kErrorWord,  // one int64 of the frame, zeroed per run; a kernel stores check id + 1 into it
+               // (relaxed atomic)
+  kUpdate,     // index = graph input: where a kernel of the main region makes the input's new value. It is the input's own
+               // memory, so that the commit region's copy finds nothing to do; memory of the frame where the caller's
+               // inputs overlap (runtime/execute/update_overlap.h)
+};
+struct Value {
+  ValueKind kind = ValueKind::kArena;
+  int64_t index = 0;
+  SizeRef offset = 0;  // bytes, kArena
+  SizeRef bytes = 0;
+};
+struct View {
+  int32_t value = -1;  // -1: absent (an optional operand that is None)
+  PrimitiveType dtype = PrimitiveType::kF32;
+  SizeRef byte_offset = 0;
+  std::vector<SizeRef> dims, strides;  // elements; stride 0 repeats
+};
+
+// ---- steps
+// -------------------------------------------------------------------------------------------------------
+enum class Effect : uint8_t { kPure, kRandom, kMutates, kHostRead, kError };
+
+// kernel(pointers, args, begin, end, scratch): see runtime/kernel_abi.h.
+struct KernelStep {
+  int32_t kernel = -1;  // index into Program::kernels
+  std::vector<View>
+      operands;  // one pointer each, in the kernel's order (inputs, then results, then extras)
+  int32_t num_results = 0;         // the last num_results operands (before extras) are written
+  std::vector<SizeRef> args;       // symbolic sizes the kernel asked for
+  std::vector<uint64_t> literals;  // bits of scalar literals, appended to args
+  SizeRef begin = 0, end = 1;      // the outer iteration range that may be split over threads
+  int64_t grain = 1;               // smallest piece of that range worth a thread
+};
+enum class ResultRule : uint8_t {
+  kOut,    // an out= overload: writes into `results`' memory
+  kOwned,  // the operator allocates; result i goes to slots[i], released at last use
+  kView,   // as kOwned, but the result may alias an operand's memory: never released before that
+           // operand
+};
+struct FrameworkStep {
+  std::string overload;  // "aten.convolution.default", for kOut the out= one: "aten.bmm.out"
+  std::vector<FrameworkArg>
+      args;  // the whole positional argument list of the schema; kTensor indexes `operands`
+  std::vector<View> operands;
+  ResultRule rule = ResultRule::kOwned;
+  std::vector<View> results;  // kOut: the memory written. Otherwise the expected metas on the slots
+                              // (checked by the host: dtype, sizes, strides; a mismatch is an error
+                              // naming the op); value -1: not used
+  std::string reason;  // why this is a framework step: "library: dot", "no lowering", ...
+};
+struct CopyStep {
+  View from, to;
+};  // same dims and dtype
+// A library function (hlo/library/call.h) on dense row-major views of static sizes. Results overlap nothing else of the step.
+struct LibraryStep {
+  std::string function;
+  library::AttributeList attributes;
+  std::vector<View> operands, results;
+  int64_t scratch_bytes = 0;  // what the function says it needs
+};
+struct WhileStep {
+  int32_t condition, body;
+  View predicate;
+};  // regions; predicate: pred[] after `condition`
+struct ConditionalStep {
+  View index;
+  std::vector<int32_t> branches;
+};  // pred[] (true -> 0) or s32[] (clamped to the last)
+
+struct Step {
+  std::variant<KernelStep, FrameworkStep, CopyStep, LibraryStep, WhileStep, ConditionalStep> body;
+  std::string name;    // HLO instruction or ATen node
+  std::string source;  // "model.layer.0 @ file.py:12"
+  Effect effect = Effect::kPure;
+  double estimated_ns = 0;              // one thread
+  int64_t bytes = 0, flops = 0;         // estimated traffic and work (static sizes; 0 = unknown)
+  std::vector<int32_t> release_slots;   // framework slots whose last use this step is
+  std::vector<int32_t> release_inputs;  // inputs not used after this step
+};
+struct Region {
+  std::string name;
+  std::vector<Step> steps;
+};
+
+// ---- the whole
+// ---------------------------------------------------------------------------------------------------
+struct InputSpec {
+  enum class Kind : uint8_t { kTensor, kSymInt, kNone, kOther } kind = Kind::kTensor;
+  PrimitiveType dtype = PrimitiveType::kF32;
+  std::vector<SizeRef> dims,
+      strides;  // what was compiled for; symbolic dims are slots defined by this very input
+  std::string name;
+  bool mutated = false;
+};
+enum class OutputKind : uint8_t {
+  kFresh,     // allocated by the host before the run with dims and strides below
+  kSlot,      // the framework tensor in slot `index` itself
+  kInput,     // graph input `index` itself (same object)
+  kConstant,  // framework constant `index` itself
+  kNone,      // Python None
+  kSymInt,    // the number `size`
+};
+struct OutputSpec {
+  OutputKind kind = OutputKind::kFresh;
+  int64_t index = 0;
+  PrimitiveType dtype = PrimitiveType::kF32;
+  std::vector<SizeRef> dims, strides;
+  SizeRef size = 0;
+};
+struct ConstantSpec {
+  enum class Kind : uint8_t { kLiteral, kFramework } kind = Kind::kLiteral;
+  Literal literal;    // kLiteral
+  int64_t index = 0;  // kFramework: the host's constant tensor number (get_attr)
+  std::vector<int64_t> dims, strides;
+  PrimitiveType dtype = PrimitiveType::kF32;
+};
+struct CheckSpec {        // data-dependent errors
+  std::string exception;  // "IndexError", "RuntimeError", "ZeroDivisionError"
+  std::string message;    // eager's text, plus the op and its source line
+};
+struct KernelSpec {
+  std::string symbol;         // in the code image
+  std::string plan;           // printed KernelPlan
+  int64_t scratch_bytes = 0;  // per thread
+  std::string fingerprint;    // structural hash; equal kernels are emitted once
+};
+
+struct Program {
+  std::string name;
+  enum class Tier : uint8_t { kNative, kEagerProgram } tier = Tier::kNative;
+  std::string tier_reason;  // why kEagerProgram
+  std::vector<DimOp> dim_program;
+  std::vector<InputSpec> inputs;
+  std::vector<OutputSpec> outputs;
+  std::vector<ConstantSpec> constants;
+  std::vector<Value> values;
+  int32_t num_slots = 0;
+  SizeRef arena_bytes = 0;
+  std::vector<Region> regions;  // regions[0] is the main one
+  int32_t commit_region = -1;   // runs after the error word was checked: writes to mutated inputs
+  std::vector<CheckSpec> checks;
+  std::vector<KernelSpec> kernels;
+  std::vector<uint8_t> object;  // one relocatable object with all kernels; empty if none
+  std::vector<std::pair<std::string, double>> compile_ms;  // by phase
+  std::vector<std::string> remarks;  // one JSON object each (Remark of passes/pass.h)
+  std::string report;  // JSON of backends/report/module_report.h; empty unless asked for
+
+  // Every index in range, every view inside its value where static, slots released once, ...:
+  // refuses corrupt cache entries and catches our own bugs.
+  absl::Status Validate() const;
+  std::string ToString() const;
+};
+
+// Builds SizeRefs and the dim program without duplicates.
+class DimProgramBuilder {
+ public:
+  explicit DimProgramBuilder(Program* program) : program_(program) {}
+  SizeRef Emit(DimOp op);  // folds constants
+ private:
+  Program* program_;
+};
+
+}  // namespace tenon

@@ -1,0 +1,382 @@
+// Program::Validate. What it guarantees, so that the executor need not look twice:
+//   - every index (value, slot, input, constant, kernel, region, dim slot, tensor argument) is in
+//   range;
+//   - the dim program refers backwards only; regions call each other without cycles;
+//   - static views of the arena, of fresh outputs, of literals and of the error word lie inside
+//   them;
+//   - library steps name a function that is known and takes their attributes and dense views;
+//   - inputs are updated in place only by kernels of the main region after which nothing can fail, and the commit region
+//   copies each update home;
+//   - in a region no slot or input is used after its release, and none is released twice.
+#include <algorithm>
+#include <functional>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "hlo/check.h"
+#include "runtime/execute/library_step.h"
+#include "runtime/program/dim_program.h"
+#include "runtime/program/program.h"
+
+namespace tenon {
+namespace {
+
+class Validator {
+ public:
+  explicit Validator(const Program& program) : p_(program) {}
+
+  absl::Status Run() {
+    TENON_RETURN_IF_ERROR(DimProgram());
+    TENON_RETURN_IF_ERROR(Signature());
+    TENON_RETURN_IF_ERROR(Values());
+    if (p_.regions.empty()) return Error("no region");
+    if (p_.commit_region >= Count(p_.regions) || p_.commit_region < -1 || p_.commit_region == 0) {
+      return Error("commit region ", p_.commit_region, " of ", p_.regions.size());
+    }
+    if (p_.kernels.empty() != p_.object.empty()) {
+      return Error(p_.kernels.size(), " kernels with ", p_.object.size(), " bytes of code");
+    }
+    state_.assign(p_.regions.size(), 0);
+    for (int32_t r = 0; r < Count(p_.regions); ++r) TENON_RETURN_IF_ERROR(VisitRegion(r));
+    return Updates();
+  }
+
+ private:
+  template <typename... T>
+  absl::Status Error(const T&... parts) const {
+    return absl::InvalidArgumentError(absl::StrCat(Where(), parts...));
+  }
+  std::string Where() const { return absl::StrCat("program ", p_.name, ": ", where_); }
+  template <typename V>
+  static int64_t Count(const V& v) {
+    return static_cast<int64_t>(v.size());
+  }
+  absl::Status Index(std::string_view what, int64_t index, int64_t count) const {
+    if (index >= 0 && index < count) return absl::OkStatus();
+    return Error(std::string(what), " ", index, " of ", count);
+  }
+  absl::Status Ref(SizeRef ref, int64_t slots) const {
+    if (ref >= 0 || ~ref < slots) return absl::OkStatus();
+    return Error("dim slot ", ~ref, " of ", slots);
+  }
+  absl::Status Refs(const std::vector<SizeRef>& refs) const {
+    for (SizeRef r : refs) TENON_RETURN_IF_ERROR(Ref(r, Count(p_.dim_program)));
+    return absl::OkStatus();
+  }
+
+  absl::Status DimProgram() {
+    where_ = "dim program: ";
+    for (int64_t k = 0; k < Count(p_.dim_program); ++k) {
+      const DimOp& op = p_.dim_program[k];
+      switch (op.kind) {
+        case DimOp::Kind::kConstant:
+          break;
+        case DimOp::Kind::kInputDim:
+        case DimOp::Kind::kInputStride:
+          TENON_RETURN_IF_ERROR(Index("input", op.a, Count(p_.inputs)));
+          TENON_RETURN_IF_ERROR(Index("axis", op.b, Count(p_.inputs[op.a].dims)));
+          break;
+        case DimOp::Kind::kInputScalar:
+          TENON_RETURN_IF_ERROR(Index("input", op.a, Count(p_.inputs)));
+          if (p_.inputs[op.a].kind != InputSpec::Kind::kSymInt)
+            return Error("input ", op.a, " is no number");
+          break;
+        default:
+          TENON_RETURN_IF_ERROR(Ref(op.a, k));
+          TENON_RETURN_IF_ERROR(Ref(op.b, k));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Signature() {
+    where_ = "inputs: ";
+    for (const InputSpec& in : p_.inputs) {
+      TENON_RETURN_IF_ERROR(Refs(in.dims));
+      TENON_RETURN_IF_ERROR(Refs(in.strides));
+      if (in.dims.size() != in.strides.size())
+        return Error(in.name, ": dims and strides differ in number");
+    }
+    where_ = "outputs: ";
+    for (const OutputSpec& out : p_.outputs) {
+      TENON_RETURN_IF_ERROR(Refs(out.dims));
+      TENON_RETURN_IF_ERROR(Refs(out.strides));
+      TENON_RETURN_IF_ERROR(Ref(out.size, Count(p_.dim_program)));
+      if (out.kind == OutputKind::kFresh && out.dims.size() != out.strides.size()) {
+        return Error("dims and strides differ in number");
+      }
+      if (out.kind == OutputKind::kSlot)
+        TENON_RETURN_IF_ERROR(Index("slot", out.index, p_.num_slots));
+      if (out.kind == OutputKind::kInput)
+        TENON_RETURN_IF_ERROR(Index("input", out.index, Count(p_.inputs)));
+      if (out.kind == OutputKind::kConstant && out.index < 0) return Error("constant ", out.index);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Values() {
+    for (int64_t v = 0; v < Count(p_.values); ++v) {
+      where_ = absl::StrCat("value ", v, ": ");
+      const Value& value = p_.values[v];
+      TENON_RETURN_IF_ERROR(Refs({value.offset, value.bytes}));
+      switch (value.kind) {
+        case ValueKind::kInput:
+          TENON_RETURN_IF_ERROR(Index("input", value.index, Count(p_.inputs)));
+          break;
+        case ValueKind::kConstant:
+          TENON_RETURN_IF_ERROR(Index("constant", value.index, Count(p_.constants)));
+          break;
+        case ValueKind::kArena:
+          if (value.offset >= 0 && value.bytes >= 0 && p_.arena_bytes >= 0 &&
+              (value.offset > p_.arena_bytes || value.bytes > p_.arena_bytes - value.offset)) {
+            return Error("[", value.offset, ", +", value.bytes, ") of an arena of ", p_.arena_bytes,
+                         " bytes");
+          }
+          if (value.offset > 0 && value.offset % 64 != 0)
+            return Error("offset ", value.offset, " is not aligned to 64");
+          break;
+        case ValueKind::kOutput:
+          TENON_RETURN_IF_ERROR(Index("output", value.index, Count(p_.outputs)));
+          if (p_.outputs[value.index].kind != OutputKind::kFresh)
+            return Error("output ", value.index, " has no memory");
+          break;
+        case ValueKind::kSlot:
+          TENON_RETURN_IF_ERROR(Index("slot", value.index, p_.num_slots));
+          break;
+        case ValueKind::kErrorWord:
+          break;
+        case ValueKind::kUpdate:
+          TENON_RETURN_IF_ERROR(Index("input", value.index, Count(p_.inputs)));
+          if (p_.inputs[value.index].kind != InputSpec::Kind::kTensor) return Error("input ", value.index, " is no tensor");
+          break;
+      }
+    }
+    where_.clear();
+    return absl::OkStatus();
+  }
+
+  // Bytes of the memory behind a value where the program knows them; -1: it does not.
+  int64_t KnownBytes(const Value& value) const {
+    switch (value.kind) {
+      case ValueKind::kErrorWord:
+        return 8;
+      case ValueKind::kArena:
+        return value.bytes >= 0 ? value.bytes : -1;
+      case ValueKind::kConstant: {
+        const ConstantSpec& c = p_.constants[value.index];
+        return c.kind == ConstantSpec::Kind::kLiteral ? c.literal.size_bytes() : -1;
+      }
+      case ValueKind::kOutput: {
+        const OutputSpec& out = p_.outputs[value.index];
+        return IsStatic(out.dims) && IsStatic(out.strides)
+                   ? Extent(out.dims, out.strides, out.dtype)
+                   : -1;
+      }
+      default:
+        return -1;
+    }
+  }
+  static int64_t Extent(const std::vector<SizeRef>& dims, const std::vector<SizeRef>& strides,
+                        PrimitiveType dtype) {
+    int64_t last = 0;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (dims[d] == 0) return 0;
+      last += (dims[d] - 1) * strides[d];
+    }
+    return (last + 1) * ByteWidth(dtype);
+  }
+
+  absl::Status CheckView(const View& view) {
+    if (view.value == -1) return absl::OkStatus();
+    TENON_RETURN_IF_ERROR(Index("value", view.value, Count(p_.values)));
+    TENON_RETURN_IF_ERROR(Refs(view.dims));
+    TENON_RETURN_IF_ERROR(Refs(view.strides));
+    TENON_RETURN_IF_ERROR(Ref(view.byte_offset, Count(p_.dim_program)));
+    if (view.dims.size() != view.strides.size())
+      return Error("a view's dims and strides differ in number");
+    const Value& value = p_.values[view.value];
+    const int64_t bytes = KnownBytes(value);
+    if (bytes >= 0 && view.byte_offset >= 0 && IsStatic(view.dims) && IsStatic(view.strides)) {
+      const int64_t extent = Extent(view.dims, view.strides, view.dtype);
+      if (extent > 0 && (view.byte_offset > bytes || extent > bytes - view.byte_offset)) {
+        return Error("a view of [", view.byte_offset, ", +", extent, ") of value ", view.value,
+                     ", which has ", bytes, " bytes");
+      }
+    }
+    if (value.kind == ValueKind::kSlot && released_slots_.contains(value.index)) {
+      return Error("slot ", value.index, " is used after its release");
+    }
+    if (value.kind == ValueKind::kInput && released_inputs_.contains(value.index)) {
+      return Error("input ", value.index, " is used after its release");
+    }
+    return absl::OkStatus();
+  }
+  absl::Status CheckViews(const std::vector<View>& views) {
+    for (const View& v : views) TENON_RETURN_IF_ERROR(CheckView(v));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckArgs(const std::vector<FrameworkArg>& args, int64_t operands) const {
+    for (const FrameworkArg& arg : args) {
+      if (arg.is_tensor()) TENON_RETURN_IF_ERROR(Index("tensor argument", arg.i, operands));
+      TENON_RETURN_IF_ERROR(CheckArgs(arg.list, operands));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Body(const KernelStep& step) {
+    TENON_RETURN_IF_ERROR(Index("kernel", step.kernel, Count(p_.kernels)));
+    TENON_RETURN_IF_ERROR(CheckViews(step.operands));
+    TENON_RETURN_IF_ERROR(Refs(step.args));
+    TENON_RETURN_IF_ERROR(Refs({step.begin, step.end}));
+    if (step.num_results < 0 || step.num_results > Count(step.operands))
+      return Error(step.num_results, " results");
+    if (step.grain < 1) return Error("grain ", step.grain);
+    return absl::OkStatus();
+  }
+  absl::Status Body(const FrameworkStep& step) {
+    TENON_RETURN_IF_ERROR(CheckViews(step.operands));
+    TENON_RETURN_IF_ERROR(CheckArgs(step.args, Count(step.operands)));
+    for (const View& result : step.results) {
+      if (result.value == -1) continue;
+      TENON_RETURN_IF_ERROR(Index("value", result.value, Count(p_.values)));
+      const Value& value = p_.values[result.value];
+      const bool slot = value.kind == ValueKind::kSlot;
+      // A view result may also be named as the memory it is: an in-place operator's result is its
+      // operand.
+      if (step.rule == ResultRule::kOwned && !slot)
+        return Error("an owned result outside of a slot");
+      if (step.rule == ResultRule::kOut && slot) return Error("an out= result in a slot");
+      if (slot) released_slots_.erase(value.index);
+    }
+    return CheckViews(step.results);
+  }
+  absl::Status Body(const CopyStep& step) {
+    TENON_RETURN_IF_ERROR(CheckViews({step.from, step.to}));
+    if (step.from.value < 0 || step.to.value < 0) return Error("a copy of nothing");
+    if (step.from.dims != step.to.dims || step.from.dtype != step.to.dtype)
+      return Error("a copy between different shapes or dtypes");
+    return absl::OkStatus();
+  }
+  absl::Status Body(const LibraryStep& step) {
+    TENON_RETURN_IF_ERROR(CheckViews(step.operands));
+    TENON_RETURN_IF_ERROR(CheckViews(step.results));
+    if (absl::Status s = CheckLibraryStep(step); !s.ok()) return absl::Status(s.code(), absl::StrCat(Where(), s.message()));
+    for (const View& v : step.results) {
+      const ValueKind kind = p_.values[v.value].kind;
+      if (kind != ValueKind::kArena && kind != ValueKind::kOutput) return Error("a library result outside of the arena and the outputs");
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Body(const WhileStep& step) {
+    TENON_RETURN_IF_ERROR(Index("region", step.condition, Count(p_.regions)));
+    TENON_RETURN_IF_ERROR(Index("region", step.body, Count(p_.regions)));
+    if (step.predicate.value < 0 || step.predicate.dtype != PrimitiveType::kPred)
+      return Error("a loop needs a predicate");
+    TENON_RETURN_IF_ERROR(CheckView(step.predicate));
+    callees_ = {step.condition, step.body};
+    return absl::OkStatus();
+  }
+  absl::Status Body(const ConditionalStep& step) {
+    for (int32_t r : step.branches) TENON_RETURN_IF_ERROR(Index("region", r, Count(p_.regions)));
+    const bool pred = step.index.dtype == PrimitiveType::kPred;
+    if (step.branches.empty() || (pred && step.branches.size() != 2))
+      return Error(step.branches.size(), " branches");
+    if (step.index.value < 0 || (!pred && step.index.dtype != PrimitiveType::kS32))
+      return Error("a branch needs a pred or s32");
+    TENON_RETURN_IF_ERROR(CheckView(step.index));
+    callees_ = step.branches;
+    return absl::OkStatus();
+  }
+
+  absl::Status Releases(const Step& step) {
+    for (int32_t slot : step.release_slots) {
+      TENON_RETURN_IF_ERROR(Index("slot", slot, p_.num_slots));
+      if (!released_slots_.insert(slot).second) return Error("slot ", slot, " is released twice");
+    }
+    for (int32_t input : step.release_inputs) {
+      TENON_RETURN_IF_ERROR(Index("input", input, Count(p_.inputs)));
+      if (!released_inputs_.insert(input).second)
+        return Error("input ", input, " is released twice");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status VisitRegion(int32_t index) {
+    if (state_[index] == 2) return absl::OkStatus();
+    if (state_[index] == 1) return Error("region ", index, " runs itself");
+    state_[index] = 1;
+    const auto slots = std::exchange(released_slots_, {});
+    const auto inputs = std::exchange(released_inputs_, {});
+    std::vector<int32_t> callees;
+    for (const Step& step : p_.regions[index].steps) {
+      where_ = absl::StrCat("region ", index, ", step ", step.name, ": ");
+      callees_.clear();
+      TENON_RETURN_IF_ERROR(std::visit([&](const auto& body) { return Body(body); }, step.body));
+      TENON_RETURN_IF_ERROR(Releases(step));
+      callees.insert(callees.end(), callees_.begin(), callees_.end());
+    }
+    released_slots_ = slots;
+    released_inputs_ = inputs;
+    for (int32_t callee : callees) TENON_RETURN_IF_ERROR(VisitRegion(callee));
+    state_[index] = 2;
+    return absl::OkStatus();
+  }
+
+  bool IsOf(ValueKind kind, const View& view) const { return view.value >= 0 && p_.values[view.value].kind == kind; }
+
+  // Of the kernel's operands, those that it writes: before the error word, which is last.
+  bool WritesUpdate(const KernelStep& kernel) const {
+    int64_t end = Count(kernel.operands);
+    while (end > 0 && IsOf(ValueKind::kErrorWord, kernel.operands[end - 1])) --end;
+    for (int64_t i = std::max<int64_t>(0, end - kernel.num_results); i < end; ++i) {
+      if (IsOf(ValueKind::kUpdate, kernel.operands[i])) return true;
+    }
+    return false;
+  }
+
+  absl::Status Updates() {
+    absl::flat_hash_set<int64_t> copied_home, updated;
+    if (p_.commit_region >= 0) {
+      for (const Step& step : p_.regions[p_.commit_region].steps) {
+        const auto* copy = std::get_if<CopyStep>(&step.body);
+        if (copy == nullptr || !IsOf(ValueKind::kUpdate, copy->from) || !IsOf(ValueKind::kInput, copy->to)) continue;
+        const int64_t input = p_.values[copy->from.value].index;
+        if (p_.values[copy->to.value].index == input) copied_home.insert(input);
+      }
+    }
+    for (int32_t v = 0; v < Count(p_.values); ++v) {
+      where_ = absl::StrCat("value ", v, ": ");
+      if (p_.values[v].kind != ValueKind::kUpdate) continue;
+      if (!copied_home.contains(p_.values[v].index)) return Error("the update of input ", p_.values[v].index, " is not copied home");
+      if (!updated.insert(p_.values[v].index).second) return Error("input ", p_.values[v].index, " is updated twice");
+    }
+    bool writing = false;
+    for (const Step& step : p_.regions[0].steps) {
+      where_ = absl::StrCat("region 0, step ", step.name, ": ");
+      const auto* kernel = std::get_if<KernelStep>(&step.body);
+      if (kernel != nullptr && WritesUpdate(*kernel)) {
+        writing = true;
+        if (step.effect != Effect::kMutates) return Error("updates an input and does not say so");
+      }
+      if (!writing || std::holds_alternative<CopyStep>(step.body)) continue;
+      if (kernel == nullptr) return Error("may fail after an input was updated");
+      for (const View& view : kernel->operands) {
+        if (IsOf(ValueKind::kErrorWord, view)) return Error("checks something after an input was updated");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const Program& p_;
+  std::string where_;
+  std::vector<int> state_;  // per region: 0 new, 1 being visited, 2 done
+  std::vector<int32_t> callees_;
+  absl::flat_hash_set<int32_t> released_slots_, released_inputs_;
+};
+
+}  // namespace
+
+absl::Status Program::Validate() const { return Validator(*this).Run(); }
+
+}  // namespace tenon

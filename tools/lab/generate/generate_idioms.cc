@@ -1,0 +1,323 @@
+// What programs do again and again, and single rows seldom come to: softmax, frozen weights, masks, missing values, ids in range,
+// mixed precision. Each stands for code of its own in a compiler; applied to the entry, between its rows.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tools/lab/generate/generator.h"
+
+namespace tenon::lab {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool IsWideFloat(PrimitiveType t) { return IsFloat(t) && BitWidth(t) >= 16; }
+bool IsPlain(PrimitiveType t) { return IsWideFloat(t) || (IsIntegral(t) && BitWidth(t) >= 8); }
+// Products and sums of which every backend rounds alike, with excess precision or without.
+bool IsExactEverywhere(PrimitiveType t) { return t == PrimitiveType::kF32 || t == PrimitiveType::kF64 || t == PrimitiveType::kS32; }
+
+std::vector<Dim> DimsOf(const std::vector<int64_t>& dims) { return {dims.begin(), dims.end()}; }
+
+// What models do to rows: softmax, log-sum-exp, layer norm, RMS norm; over any dims, in halves or with the arithmetic in f32, masked
+// or not.
+class RowNorm {
+ public:
+  RowNorm(Scope& s, const Value& x) : s_(s), b_(s.b()), x_(x) {}
+
+  bool Make() {
+    Random& random = s_.random();
+    dims_ = random.OneIn(3) ? Subset(random, x_.rank(), random.Between(1, x_.rank())) : std::vector<int64_t>{x_.rank() - 1};
+    Instruction* x = x_.op;
+    const PrimitiveType from = x_.type();
+    if (BitWidth(from) == 16 && random.OneIn(2)) x = b_.Convert(x, PrimitiveType::kF32);
+    if (random.OneIn(4)) {  // the causal mask
+      const Value seen = s_.Shaped(PrimitiveType::kPred, x_.dims());
+      x = b_.Select(seen.op, x, b_.FullLike(x, -kInfinity));
+    }
+    const auto how = random.Below(4);
+    Instruction* y = how == 0 ? Softmax(x) : how == 1 ? LogSumExp(x) : how == 2 ? LayerNorm(x) : RmsNorm(x);
+    s_.Add(b_.Convert(y, from), false);
+    return true;
+  }
+
+ private:
+  Instruction* Over(Instruction* x, Opcode by) {
+    const double init = by == Opcode::kMaximum ? -kInfinity : 0;
+    Instruction* r = b_.Reduce(x, b_.ScalarConstant(x->shape().element_type(), init), dims_, by);
+    if (s_.random().OneIn(4)) s_.Add(r, false);  // a statistic that is a result, too
+    return r;
+  }
+  Instruction* Back(Instruction* r) {
+    std::vector<int64_t> kept;
+    for (int64_t d = 0; d < x_.rank(); ++d) {
+      if (std::find(dims_.begin(), dims_.end(), d) == dims_.end()) kept.push_back(d);
+    }
+    const std::vector<int64_t> dims = x_.dims();
+    return b_.Broadcast(r, std::vector<Dim>(dims.begin(), dims.end()), kept);
+  }
+  Instruction* Mean(Instruction* x) {
+    Instruction* sum = Over(x, Opcode::kAdd);
+    double n = 1;
+    for (int64_t d : dims_) n *= static_cast<double>(x_.dim(d));
+    return b_.Binary(Opcode::kMultiply, sum, b_.FullLike(sum, 1 / n));
+  }
+  Instruction* Exponentials(Instruction* x, Instruction* most) {
+    return b_.Unary(Opcode::kExponential, b_.Binary(Opcode::kSubtract, x, Back(most)));
+  }
+  Instruction* Softmax(Instruction* x) {
+    Instruction* e = Exponentials(x, Over(x, Opcode::kMaximum));
+    return b_.Binary(Opcode::kDivide, e, Back(Over(e, Opcode::kAdd)));
+  }
+  Instruction* LogSumExp(Instruction* x) {
+    Instruction* most = Over(x, Opcode::kMaximum);
+    return b_.Binary(Opcode::kAdd, b_.Unary(Opcode::kLog, Over(Exponentials(x, most), Opcode::kAdd)), most);
+  }
+  Instruction* Scaled(Instruction* x, Instruction* square) {
+    Instruction* r = b_.Unary(Opcode::kRsqrt, b_.Binary(Opcode::kAdd, square, b_.FullLike(square, 0.0625)));
+    return b_.Binary(Opcode::kMultiply, x, Back(r));
+  }
+  Instruction* LayerNorm(Instruction* x) {
+    Instruction* d = b_.Binary(Opcode::kSubtract, x, Back(Mean(x)));
+    return Scaled(d, Mean(b_.Binary(Opcode::kMultiply, d, d)));
+  }
+  Instruction* RmsNorm(Instruction* x) { return Scaled(x, Mean(b_.Binary(Opcode::kMultiply, x, x))); }
+
+  Scope& s_;
+  Builder& b_;
+  const Value x_;
+  std::vector<int64_t> dims_;
+};
+
+bool NormalisedRows(Scope& s, Opcode) {
+  return RowNorm(s, s.OfRank(1, 3, IsWideFloat)).Make();
+}
+
+// Layers that differ in their literals only, apart from each other: kernels that may be one.
+bool Layers(Scope& s, Opcode) {
+  Value x =
+      s.OfRank(1, 3, [](PrimitiveType t) { return t == PrimitiveType::kF32 || t == PrimitiveType::kF64 || t == PrimitiveType::kS32; });
+  Instruction* h = x.op;
+  for (int64_t n = s.random().Between(2, 3), k = 0; k < n; ++k) {
+    const double scale = static_cast<double>(s.random().Between(3, 60)) / (IsFloat(x.type()) ? 4 : 1);
+    Instruction* y = s.b().Binary(Opcode::kMultiply, h, s.b().FullLike(h, scale));
+    y = s.b().Binary(Opcode::kMaximum, y, s.b().FullLike(y, static_cast<double>(-5 - 7 * k)));
+    y = s.b().Make(Opcode::kOptBarrier, {y}, {});
+    s.Add(y);
+    h = y;
+  }
+  return true;
+}
+
+// The largest or smallest where all have one sign, as log-probabilities do, or where some are missing.
+bool Extrema(Scope& s, Opcode) {
+  const Value x = s.OfRank(1, 3, IsWideFloat);
+  const Opcode by = s.random().OneIn(3) ? Opcode::kMinimum : Opcode::kMaximum;
+  Builder& b = s.b();
+  Instruction* y = x.op;
+  if (s.random().OneIn(2)) {
+    y = b.Unary(Opcode::kAbs, y);
+    if (by == Opcode::kMaximum) y = b.Unary(Opcode::kNegate, y);
+  } else {
+    const Value there = s.Shaped(PrimitiveType::kPred, x.dims());
+    y = b.Select(there.op, y, b.FullLike(y, std::numeric_limits<double>::quiet_NaN()));
+  }
+  const int64_t count = s.random().Between(1, x.rank());
+  const std::vector<int64_t> dims = Subset(s.random(), x.rank(), count);
+  s.Add(b.Reduce(y, b.ScalarConstant(x.type(), by == Opcode::kMaximum ? -kInfinity : kInfinity), dims, by));
+  return true;
+}
+
+// Sums and products of rows: of halves, with a ragged end, of what is masked by an infinity, of factors that may be zero.
+bool RowSums(Scope& s, Opcode) {
+  const int64_t how = s.random().Below(4);
+  const PrimitiveType type = how == 0 ? s.random().OneIn(2) ? PrimitiveType::kBF16 : PrimitiveType::kF16 : PrimitiveType::kF32;
+  const int64_t rows = s.random().Between(1, 6), columns = s.random().Between(9, 33);
+  const Value any = s.Shaped(type, {rows, how == 3 ? columns / 3 : columns});
+  const Value x = s.Small(any);
+  Builder& b = s.b();
+  Instruction* y = x.op;
+  if (how == 2) {
+    const Value seen = s.Shaped(PrimitiveType::kPred, x.dims());
+    y = b.Select(seen.op, y, b.FullLike(y, s.random().OneIn(2) ? kInfinity : -kInfinity));
+  }
+  const Opcode by = how == 3 ? Opcode::kMultiply : Opcode::kAdd;
+  const std::vector<int64_t> dims = {s.random().OneIn(4) ? 0 : 1};
+  // A sum of infinities and small integers is exact, a product of factors up to 4 is not known to be.
+  s.Add(b.Reduce(y, b.ScalarConstant(type, how == 3 ? 1 : 0), dims, by), how != 3);
+  return true;
+}
+
+// A reducer that is not associative, over more than one element.
+bool InOrder(Scope& s, Opcode opcode) {
+  const Value x = s.OfRank(1, 3, [](PrimitiveType t) { return HasOrderedCombiner(t); });
+  const std::vector<int64_t> sizes = x.dims();
+  const int64_t dim = std::max_element(sizes.begin(), sizes.end()) - sizes.begin();
+  Attributes attrs = With(Attr::kDimensions, std::vector<int64_t>{dim});
+  attrs.set(Attr::kToApply, OrderedCombiner(s, x.type()));
+  Instruction* init = s.Scalar(x.type()).op;
+  Instruction* y = s.Try(opcode, {x.op, init}, attrs);
+  return y != nullptr && (s.Add(y), true);
+}
+
+// Mixed precision: through a narrower type and back.
+bool RoundTrip(Scope& s, Opcode) {
+  const auto wide = [](PrimitiveType t) { return t == PrimitiveType::kF32 || t == PrimitiveType::kF64; };
+  const auto fits = [&](const Value& v) { return v.exact && wide(v.type()) && v.small == kNotSmall && v.op->shape().rank() > 0; };
+  const std::optional<Value> found = s.Find(fits);
+  const Value x = found.has_value() ? *found : s.OfRank(1, 3, wide);
+  const int bits = BitWidth(x.type());
+  const PrimitiveType via = s.Type([&](PrimitiveType t) { return IsWideFloat(t) && BitWidth(t) < bits; });
+  s.Add(s.b().Convert(s.b().Convert(x.op, via), x.type()));
+  return true;
+}
+
+// Weights that are constants, layer by layer: what a layer returns lives as long as the next one needs it.
+bool FrozenLayers(Scope& s, Opcode) {
+  const PrimitiveType type = s.Type(IsExactEverywhere);
+  const int64_t rows = s.random().Between(3, 6), columns = s.random().Between(7, 17);
+  Value x = s.Shaped(type, {rows, columns});
+  Instruction* h = x.op;
+  const int64_t layers = s.random().Between(2, 4);
+  for (int64_t k = 0; k < layers; ++k) {
+    const Style style = s.random().OneIn(2) ? Style::kSmallIntegers : Style::kUnit;
+    Instruction* w = s.b().Constant(RandomArray(Shape::Array(type, {rows, columns}), style, s.random()));
+    h = s.b().Binary(k % 2 == 0 ? Opcode::kAdd : Opcode::kMaximum, h, w);
+    h = s.b().Make(Opcode::kOptBarrier, {h}, {});
+  }
+  s.Add(h);
+  return true;
+}
+
+// Rows of a table by ids in range, the last row among them.
+bool Embedding(Scope& s, Opcode opcode) {
+  const Value table = s.OfRank(1, 3, [](PrimitiveType) { return true; });
+  const int64_t rows = table.dim(0), count = s.random().Between(2, 9);
+  if (rows < 2) return false;
+  const Value any = s.Shaped(PrimitiveType::kS32, {count});
+  Builder& b = s.b();
+  Instruction* ids = b.Binary(Opcode::kRemainder, any.op, b.FullLike(any.op, static_cast<double>(rows)));
+  Instruction* at = b.Iota(Shape::Array(PrimitiveType::kS32, {count}), 0);
+  ids = b.Select(b.Compare(at, b.FullLike(at, 1), "EQ"), b.FullLike(ids, static_cast<double>(rows - 1)), ids);
+  std::vector<int64_t> sizes = table.dims(), offset;
+  sizes[0] = 1;
+  for (int64_t d = 1; d < table.rank(); ++d) offset.push_back(d);
+  Attributes attrs = With(Attr::kSliceSizes, sizes);
+  attrs.set(Attr::kOffsetDims, offset);
+  attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{0});
+  attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{0});
+  attrs.set(Attr::kIndexVectorDim, int64_t{1});
+  Instruction* y = s.Try(opcode, {table.op, ids}, attrs);
+  return y != nullptr && (s.Moved(y, table), true);
+}
+
+// A cache that is written to, and what it was before.
+bool CacheUpdate(Scope& s, Opcode opcode) {
+  const Value x = s.OfRank(1, 3, [](PrimitiveType t) { return IsExactEverywhere(t); });
+  std::vector<int64_t> sizes = x.dims();
+  sizes[0] = std::min<int64_t>(sizes[0], s.random().Between(1, 3));
+  const Value update = s.Shaped(x.type(), sizes);
+  std::vector<Instruction*> operands = {x.op, update.op};
+  operands.push_back(s.Scalar(PrimitiveType::kS32).op);
+  for (int64_t d = 1; d < x.rank(); ++d) operands.push_back(s.b().ScalarConstantInt(PrimitiveType::kS32, 0));
+  Instruction* y = s.Try(opcode, operands);
+  if (y == nullptr) return false;
+  s.Add(y);
+  Instruction* later = s.b().Make(Opcode::kOptBarrier, {y}, {});
+  s.Add(s.b().Binary(Opcode::kSubtract, later, x.op));
+  return true;
+}
+
+// A mask of random bits below a threshold.
+bool Mask(Scope& s, Opcode) {
+  const Value x = s.OfRank(1, 3, IsPlain);
+  const PrimitiveType type = s.Type([](PrimitiveType t) { return IsUnsigned(t) && BitWidth(t) >= 8; });
+  const Value any = s.Shaped(type, x.dims());
+  Builder& b = s.b();
+  Instruction* at = b.Iota(any.op->shape(), x.rank() - 1);
+  Instruction* bits = b.Binary(Opcode::kMultiply, b.Binary(Opcode::kAdd, any.op, at), b.FullLike(at, 181));
+  const double threshold = std::ldexp(static_cast<double>(s.random().Between(3, 6)), BitWidth(type) - 3);
+  Instruction* keep = b.Compare(bits, b.FullLike(bits, threshold), "LT");
+  s.Add(b.Select(keep, x.op, b.FullLike(x.op, 0)), true, x.small);
+  return true;
+}
+
+// Two dropouts of one layer: draws that look alike.
+bool Dropouts(Scope& s, Opcode opcode) {
+  const PrimitiveType type = s.random().OneIn(2) ? PrimitiveType::kF32 : PrimitiveType::kS32;
+  Instruction* low = s.b().ScalarConstant(type, 0);
+  Instruction* high = s.b().ScalarConstant(type, 9);
+  const Shape shape = Shape::Array(type, s.Dims(1, 2));
+  for (int k = 0; k < 2; ++k) {
+    Instruction* y = s.Try(opcode, {low, high}, With(Attr::kDistribution, std::string("rng_uniform")), shape);
+    if (y == nullptr) return false;
+    s.Add(y);
+  }
+  return true;
+}
+
+// The backward of a pooling over values that tie.
+bool PoolBackward(Scope& s, Opcode opcode) {
+  const PrimitiveType type = s.Type([](PrimitiveType t) { return t == PrimitiveType::kF32 || t == PrimitiveType::kF64; });
+  const int64_t rows = s.random().Between(1, 4), columns = s.random().Between(4, 17), size = s.random().Between(2, 3);
+  const int64_t stride = s.random().Between(1, size);
+  const Value any = s.Shaped(type, {rows, columns});
+  const Value x = s.Small(any);
+  const Value given = s.Shaped(type, {rows, (columns - size) / stride + 1});
+  const Value source = s.Small(given);
+  Window window;
+  window.dims.resize(2);
+  window.dims[1].size = size;
+  window.dims[1].stride = stride;
+  Computation* select = s.module()->AddComputation("select");
+  Builder b(select);
+  Instruction* p = b.Parameter(0, Shape::Scalar(type));
+  Instruction* q = b.Parameter(1, Shape::Scalar(type));
+  select->set_root(b.Compare(p, q, "GE"));
+  Attributes attrs = With(Attr::kWindow, window);
+  attrs.set(Attr::kSelect, select);
+  attrs.set(Attr::kScatter, s.module()->ScalarComputation(Opcode::kAdd, type));
+  Instruction* y = s.Try(opcode, {x.op, source.op, s.b().ScalarConstant(type, 0)}, attrs);
+  return y != nullptr && (s.Add(y, true, 4.0 * static_cast<double>(size)), true);
+}
+
+// A square matrix, stored by columns or by rows, with a vector along each of its dims.
+bool Outer(Scope& s, Opcode) {
+  const PrimitiveType type = s.Type(IsExactEverywhere);
+  const int64_t n = s.random().Between(2, 12), parameters = static_cast<int64_t>(s.b().computation()->parameters().size());
+  Value m;
+  if (parameters < 8) {
+    Shape shape = Shape::Array(type, {n, n});
+    if (s.g().options.layouts) shape.set_layout(Shuffled(s.random(), 2));
+    m = s.Add(s.b().Parameter(parameters, shape), true, kNotSmall, true);
+  } else {
+    m = s.Shaped(type, {n, n});
+  }
+  const Value v = s.Shaped(type, {n});
+  const std::vector<Dim> dims = DimsOf(m.dims());
+  Instruction* y = s.b().Binary(Opcode::kAdd, m.op, s.b().Broadcast(v.op, dims, {1}));
+  if (s.random().OneIn(2)) y = s.b().Binary(Opcode::kMaximum, y, s.b().Broadcast(v.op, dims, {0}));
+  s.Add(y);
+  return true;
+}
+
+constexpr Row kRows[] = {
+    {Opcode::kReduce, NormalisedRows},
+    {Opcode::kMaximum, Layers},
+    {Opcode::kReduce, Extrema},
+    {Opcode::kReduce, RowSums},
+    {Opcode::kReduce, InOrder},
+    {Opcode::kConvert, RoundTrip},
+    {Opcode::kMaximum, FrozenLayers},
+    {Opcode::kGather, Embedding},
+    {Opcode::kDynamicUpdateSlice, CacheUpdate},
+    {Opcode::kCompare, Mask},
+    {Opcode::kRng, Dropouts},
+    {Opcode::kSelectAndScatter, PoolBackward},
+    {Opcode::kBroadcast, Outer},
+};
+
+}  // namespace
+
+absl::Span<const Row> Idioms() { return kRows; }
+
+}  // namespace tenon::lab

@@ -1,0 +1,372 @@
+#include "tools/lab/judge/error_bound.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/functional/function_ref.h"
+#include "hlo/check.h"
+#include "hlo/own_calls.h"
+#include "tools/lab/judge/error_rules.h"
+
+namespace tenon::lab {
+namespace {
+
+bool IsInexact(Opcode opcode, PrimitiveType type) {
+  if (!IsFloat(type) && !IsComplex(type)) return false;
+  switch (opcode) {
+    case Opcode::kReduce: case Opcode::kReduceWindow: case Opcode::kScatter: case Opcode::kSelectAndScatter:
+    case Opcode::kDot: case Opcode::kConvolution: case Opcode::kRaggedDot: case Opcode::kScaledDot:
+    case Opcode::kBatchNormTraining: case Opcode::kBatchNormInference: case Opcode::kBatchNormGrad:
+    case Opcode::kCholesky: case Opcode::kFft: case Opcode::kTriangularSolve: case Opcode::kCustomCall: case Opcode::kRng:
+      return true;
+    case Opcode::kMultiply: case Opcode::kDivide: case Opcode::kAbs: case Opcode::kSqrt: case Opcode::kSign: case Opcode::kRemainder:
+      return IsComplex(type);
+    default:
+      return IsTranscendental(opcode);
+  }
+}
+
+// With excess precision: may the value of a half instruction have more bits than its type? Not one that is picked or moved.
+bool KeepsExcess(const Instruction& i) {
+  if (!i.shape().is_array() || !IsHalfType(i.shape().element_type()) || i.family() == Family::kMovement) return i.opcode() == Opcode::kIota;
+  switch (i.opcode()) {
+    case Opcode::kParameter: case Opcode::kConstant: case Opcode::kGetTupleElement: case Opcode::kCopy: case Opcode::kNegate:
+    case Opcode::kAbs: case Opcode::kMaximum: case Opcode::kMinimum: case Opcode::kClamp: case Opcode::kSelect:
+      return false;
+    default:
+      return true;
+  }
+}
+
+bool LooksAtNanBits(const Instruction& i) {
+  if (i.opcode() == Opcode::kBitcastConvert) return IsFloat(ComplexComponent(i.operand(0)->shape().element_type()));
+  return i.opcode() == Opcode::kCompare && i.attrs().get_or<std::string>(Attr::kComparisonType, "") == "TOTALORDER";
+}
+
+bool AnyOf(const Computation& c, absl::FunctionRef<bool(const Instruction&)> holds) {
+  for (const Instruction* i : c.instructions()) {
+    if (holds(*i)) return true;
+    for (const Computation* callee : i->called_computations()) {
+      if (AnyOf(*callee, holds)) return true;
+    }
+  }
+  return false;
+}
+
+int64_t LeafCount(const Shape& shape) { return static_cast<int64_t>(FlattenShape(shape).size()); }
+
+std::vector<const Literal*> Leaves(const Literal& l) {
+  if (!l.shape().is_tuple()) return {&l};
+  std::vector<const Literal*> leaves;
+  for (const Literal& e : l.elements()) {
+    for (const Literal* leaf : Leaves(e)) leaves.push_back(leaf);
+  }
+  return leaves;
+}
+
+// Ops whose result is elements of their operands, by exact indices; index operands from `first_index` on.
+std::optional<int64_t> MovementIndices(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kBroadcast: case Opcode::kConcatenate: case Opcode::kReshape: case Opcode::kBitcast: case Opcode::kReverse:
+    case Opcode::kSlice: case Opcode::kTranspose: case Opcode::kPad:
+      return 1000;
+    case Opcode::kDynamicReshape: case Opcode::kDynamicSlice: case Opcode::kGather: case Opcode::kSetDimensionSize:
+      return 1;
+    case Opcode::kDynamicUpdateSlice:
+      return 2;
+    default:
+      return std::nullopt;
+  }
+}
+
+class BoundEvaluator {
+ public:
+  explicit BoundEvaluator(bool excess) : excess_(excess) {}
+
+  absl::StatusOr<Shadow> Run(const Computation& c, std::vector<const Shadow*> args) {
+    absl::flat_hash_map<const Instruction*, Shadow> values;
+    for (const Instruction* i : c.PostOrder()) {
+      if (i->opcode() == Opcode::kParameter) {
+        values[i] = *args[i->parameter_number()];
+        continue;
+      }
+      std::vector<const Shadow*> operands;
+      for (const Instruction* o : i->operands()) operands.push_back(&values.at(o));
+      TENON_ASSIGN_OR_RETURN(Shadow made, Step(*i, operands));
+      values[i] = std::move(made);
+    }
+    return std::move(values.at(c.root()));
+  }
+
+ private:
+  absl::StatusOr<Shadow> Step(const Instruction& i, Shadows operands) {
+    switch (i.opcode()) {
+      case Opcode::kConstant: {
+        Shadow s{i.literal(), std::vector<Known>(LeafCount(i.shape()))};
+        for (Known& k : s.leaves) k.moved = true;
+        return s;
+      }
+      case Opcode::kCall: return Run(*i.to_apply(), {operands.begin(), operands.end()});
+      case Opcode::kFusion: return Run(*i.fused_computation(), {operands.begin(), operands.end()});
+      case Opcode::kWhile: return While(i, *operands[0]);
+      case Opcode::kConditional: return Conditional(i, operands);
+      case Opcode::kAsyncStart: return AsyncStart(i, operands);
+      case Opcode::kTuple: return Tuple(operands);
+      case Opcode::kGetTupleElement: return Element(*operands[0], i.tuple_index());
+      case Opcode::kCopyDone: return Element(*operands[0], 0);
+      case Opcode::kAsyncDone: case Opcode::kAllGatherDone: case Opcode::kCollectivePermuteDone: return Element(*operands[0], 1);
+      case Opcode::kCopy: case Opcode::kOptBarrier: case Opcode::kDomain: case Opcode::kAddDependency: case Opcode::kAsyncUpdate:
+        return *operands[0];
+      default: break;
+    }
+    const eval::Handler handler = eval::HandlerOf(i.opcode());
+    if (handler == nullptr) return eval::Unimplemented(i, "has no meaning on one device");
+    std::vector<Literal> literals;
+    for (const Shadow* o : operands) literals.push_back(o->value);
+    TENON_ASSIGN_OR_RETURN(Literal value, handler(context_, i, literals));
+    Shadow s{std::move(value), {}};
+    switch (i.opcode()) {
+      case Opcode::kReduce: case Opcode::kReduceWindow: case Opcode::kScatter: case Opcode::kSelectAndScatter: {
+        TENON_ASSIGN_OR_RETURN(s.leaves, RegionRule(i, operands, excess_, &s.value));
+        return s;
+      }
+      case Opcode::kDot: case Opcode::kConvolution: case Opcode::kRaggedDot: case Opcode::kScaledDot: {
+        TENON_ASSIGN_OR_RETURN(Known known, ContractionRule(i, operands, excess_, &s.value));
+        s.leaves.push_back(std::move(known));
+        return s;
+      }
+      default: break;
+    }
+    TENON_ASSIGN_OR_RETURN(s.leaves, Rule(i, operands, s.value));
+    return s;
+  }
+
+  absl::StatusOr<std::vector<Known>> Rule(const Instruction& i, Shadows operands, const Literal& value) {
+    const std::vector<const Literal*> leaves = Leaves(value);
+    std::vector<Known> all(leaves.size());
+    if (const std::optional<int64_t> indices = MovementIndices(i.opcode())) {
+      TENON_ASSIGN_OR_RETURN(all[0], Moved(i, operands, *indices, value));
+      return all;
+    }
+    switch (i.opcode()) {
+      case Opcode::kFft: case Opcode::kCholesky: case Opcode::kTriangularSolve: case Opcode::kBatchNormTraining:
+      case Opcode::kBatchNormInference: case Opcode::kBatchNormGrad:
+        return LinalgRule(i, operands, value);
+      case Opcode::kRng: return std::vector<Known>{Drawn(i, operands, value)};
+      case Opcode::kIota: return std::vector<Known>{excess_ && IsHalfType(value.type()) ? Counted(i, value) : Known{}};
+      default: break;
+    }
+    const bool passes = i.opcode() == Opcode::kCustomCall && operands.size() == 1 && value == operands[0]->value;
+    if (i.family() == Family::kCollective || i.opcode() == Opcode::kCopyStart || passes) return Passed(operands, leaves);
+    if ((i.family() == Family::kElementwise && i.opcode() != Opcode::kMap) || IsPointwiseCall(i)) {
+      TENON_ASSIGN_OR_RETURN(all[0], ElementwiseRule(i, operands, value, excess_));
+      return all;
+    }
+    // Sorts, scans, maps, ...: exact from exact, if no region of theirs looks deeper.
+    bool exact = i.opcode() != Opcode::kCustomCall || !IsFloat(ComplexComponent(leaves[0]->type()));
+    bool moved = true, nan = false;
+    for (const Shadow* o : operands) {
+      exact = exact && o->exact();
+      for (size_t k = 0; k < o->leaves.size(); ++k) {
+        moved = moved && o->leaves[k].moved;
+        if (!o->leaves[k].moved && o->value.shape().is_array()) nan = nan || HasNan(o->value);
+      }
+    }
+    for (const Computation* c : i.called_computations()) {
+      exact = exact && !lab::HasInexact(*c, excess_) && !(nan && lab::LooksAtNanBits(*c));
+    }
+    for (size_t k = 0; k < leaves.size(); ++k) {
+      if (!exact) all[k] = Unknown(*leaves[k]);
+      all[k].moved = moved && (i.opcode() == Opcode::kSort || i.opcode() == Opcode::kTopk);
+    }
+    return all;
+  }
+
+  // The same movement of the errors.
+  absl::StatusOr<Known> Moved(const Instruction& i, Shadows operands, int64_t first_index, const Literal& value) {
+    bool exact = true, indices_exact = true, moved = true;
+    for (int64_t k = 0; k < static_cast<int64_t>(operands.size()); ++k) {
+      (k < first_index ? exact : indices_exact) &= operands[k]->exact();
+      if (k < first_index) moved = moved && operands[k]->known().moved;
+    }
+    if (!indices_exact) return Unknown(value);
+    const bool retyped = i.opcode() == Opcode::kBitcast && value.type() != operands[0]->value.type();
+    if (retyped && !(exact && moved)) return Unknown(value);
+    if (exact) return Known{std::nullopt, moved};
+    std::vector<Literal> errors;
+    for (int64_t k = 0; k < static_cast<int64_t>(operands.size()); ++k) {
+      const Literal& x = operands[k]->value;
+      if (k >= first_index) {
+        errors.push_back(x);
+        continue;
+      }
+      std::vector<double> e(x.num_elements());
+      for (size_t n = 0; n < e.size(); ++n) e[n] = operands[k]->known().At(static_cast<int64_t>(n));
+      errors.push_back(AsDouble(x.shape(), std::move(e)));
+    }
+    const std::unique_ptr<Instruction> in_double = [&] {
+      Shape shape = i.shape();
+      shape.set_element_type(PrimitiveType::kF64);
+      return i.CloneWithShape(shape, i.operands());
+    }();
+    TENON_ASSIGN_OR_RETURN(const Literal result, eval::HandlerOf(i.opcode())(context_, *in_double, errors));
+    const auto data = result.data<double>();
+    return FromErrors({data.begin(), data.end()}, moved);
+  }
+
+  // Operands that come out as they went in, leaf by leaf, or several times.
+  static std::vector<Known> Passed(Shadows operands, const std::vector<const Literal*>& leaves) {
+    std::vector<Known> from;
+    for (const Shadow* o : operands) from.insert(from.end(), o->leaves.begin(), o->leaves.end());
+    std::vector<Known> all(leaves.size());
+    bool exact = true;
+    for (const Known& k : from) exact = exact && k.exact();
+    for (size_t k = 0; k < leaves.size() && !exact; ++k) {
+      const bool fits = from.size() == 1 && from[0].error.has_value() && leaves[k]->shape().is_array() &&
+                        static_cast<int64_t>(from[0].error->size()) == leaves[k]->num_elements();
+      all[k] = fits ? from[0] : Unknown(*leaves[k]);
+    }
+    return all;
+  }
+
+  // Uniform draws go through one product and sum; normal ones through log and cos.
+  static Known Drawn(const Instruction& i, Shadows operands, const Literal& value) {
+    if (!operands[0]->exact() || !operands[1]->exact()) return Unknown(value);
+    if (i.attrs().get<std::string>(Attr::kDistribution) != "rng_normal") return {};
+    const double size = std::fabs(operands[0]->value.GetAsDouble(0)) + 8 * std::fabs(operands[1]->value.GetAsDouble(0));
+    return FromErrors(std::vector<double>(value.num_elements(), 8 * Spacing(value.type(), size)));
+  }
+
+  // An iota of halves that may be whole numbers of f32.
+  static Known Counted(const Instruction& i, const Literal& value) {
+    int64_t stride = 1;
+    const int64_t dim = i.attrs().get<int64_t>(Attr::kIotaDimension), size = value.shape().constant_dim(dim);
+    for (int64_t d = dim + 1; d < value.shape().rank(); ++d) stride *= value.shape().constant_dim(d);
+    std::vector<double> errors(value.num_elements());
+    for (size_t n = 0; n < errors.size(); ++n) {
+      const int64_t at = static_cast<int64_t>(n), count = at / stride % size;
+      errors[n] = std::isfinite(value.GetAsDouble(at)) ? std::fabs(static_cast<double>(count) - value.GetAsDouble(at)) : kUnknown;
+    }
+    return FromErrors(std::move(errors), true);
+  }
+
+  absl::StatusOr<Shadow> While(const Instruction& i, Shadow state) {
+    bool open = false;  // how often it runs is not certain
+    for (int64_t n = 0;; ++n) {
+      TENON_ASSIGN_OR_RETURN(const Shadow go_on, Run(*i.attrs().get<Computation*>(Attr::kCondition), {&state}));
+      open = open || !go_on.exact();
+      if (go_on.value.GetAsInt64(0) == 0) break;
+      if (n == context_.options().max_while_iterations) return absl::ResourceExhaustedError("while: too many iterations");
+      TENON_ASSIGN_OR_RETURN(state, Run(*i.attrs().get<Computation*>(Attr::kBody), {&state}));
+    }
+    if (open) Forget(&state);
+    return state;
+  }
+
+  absl::StatusOr<Shadow> Conditional(const Instruction& i, Shadows operands) {
+    std::vector<Computation*> branches = i.attrs().get_or<std::vector<Computation*>>(Attr::kBranchComputations, {});
+    if (branches.empty()) {
+      branches = {i.attrs().get<Computation*>(Attr::kTrueComputation), i.attrs().get<Computation*>(Attr::kFalseComputation)};
+    }
+    int64_t chosen = operands[0]->value.GetAsInt64(0);
+    const int64_t count = static_cast<int64_t>(branches.size());
+    if (operands[0]->value.type() == PrimitiveType::kPred) chosen = chosen != 0 ? 0 : 1;
+    if (chosen < 0 || chosen >= count) chosen = count - 1;
+    TENON_ASSIGN_OR_RETURN(Shadow result, Run(*branches[chosen], {operands[chosen + 1]}));
+    if (!operands[0]->exact()) Forget(&result);
+    return result;
+  }
+
+  // ((operands), result, contexts...)
+  absl::StatusOr<Shadow> AsyncStart(const Instruction& i, Shadows operands) {
+    TENON_ASSIGN_OR_RETURN(Shadow result, Run(*i.fused_computation(), {operands.begin(), operands.end()}));
+    Shadow whole = Tuple(operands);
+    whole.leaves.insert(whole.leaves.end(), result.leaves.begin(), result.leaves.end());
+    std::vector<Literal> parts = {std::move(whole.value), std::move(result.value)};
+    for (size_t k = 2; k < i.shape().elements().size(); ++k) {
+      parts.emplace_back(i.shape().element(k));
+      whole.leaves.resize(whole.leaves.size() + LeafCount(i.shape().element(k)));
+    }
+    whole.value = Literal::Tuple(std::move(parts));
+    return whole;
+  }
+
+  static Shadow Tuple(Shadows operands) {
+    std::vector<Literal> parts;
+    Shadow s;
+    for (const Shadow* o : operands) {
+      parts.push_back(o->value);
+      s.leaves.insert(s.leaves.end(), o->leaves.begin(), o->leaves.end());
+    }
+    s.value = Literal::Tuple(std::move(parts));
+    return s;
+  }
+
+  static Shadow Element(const Shadow& tuple, int64_t index) {
+    int64_t first = 0;
+    for (int64_t k = 0; k < index; ++k) first += LeafCount(tuple.value.elements()[k].shape());
+    const Literal& part = tuple.value.elements()[index];
+    const auto begin = tuple.leaves.begin() + first;
+    return {part, {begin, begin + LeafCount(part.shape())}};
+  }
+
+  static void Forget(Shadow* s) {
+    const std::vector<const Literal*> leaves = Leaves(s->value);
+    for (size_t k = 0; k < leaves.size(); ++k) s->leaves[k] = Unknown(*leaves[k]);
+  }
+
+  const bool excess_;
+  EvalOptions options_;
+  eval::Context context_{options_};
+};
+
+}  // namespace
+
+bool Shadow::exact() const {
+  return std::all_of(leaves.begin(), leaves.end(), [](const Known& k) { return k.exact(); });
+}
+
+bool HasInexact(const Computation& computation, bool excess) {
+  return AnyOf(computation, [excess](const Instruction& i) {
+    if (excess && KeepsExcess(i)) return true;
+    if (IsPointwiseCall(i)) return false;
+    std::vector<Shape> shapes = FlattenShape(i.shape());
+    for (const Instruction* o : i.operands()) {
+      for (const Shape& leaf : FlattenShape(o->shape())) shapes.push_back(leaf);
+    }
+    return std::any_of(shapes.begin(), shapes.end(), [&](const Shape& s) { return IsInexact(i.opcode(), s.element_type()); });
+  });
+}
+
+bool LooksAtNanBits(const Computation& computation) {
+  return AnyOf(computation, [](const Instruction& i) { return LooksAtNanBits(i); });
+}
+
+bool HasInexact(const Module& module, bool excess_precision) {
+  return HasInexact(*module.entry(), excess_precision) || LooksAtNanBits(*module.entry());
+}
+
+absl::StatusOr<Expectation> EvaluateWithBounds(const Module& module, absl::Span<const Literal> arguments, bool excess_precision) {
+  std::vector<Shadow> shadows;
+  for (const Literal& a : arguments) {
+    shadows.push_back({a, std::vector<Known>(LeafCount(a.shape()))});
+    for (Known& k : shadows.back().leaves) k.moved = true;
+  }
+  std::vector<const Shadow*> args;
+  for (const Shadow& s : shadows) args.push_back(&s);
+  TENON_ASSIGN_OR_RETURN(const Shadow result, BoundEvaluator(excess_precision).Run(*module.entry(), args));
+  Expectation expected;
+  const std::vector<const Literal*> leaves = Leaves(result.value);
+  for (size_t k = 0; k < leaves.size(); ++k) {
+    expected.values.push_back(*leaves[k]);
+    const Known& known = result.leaves[k];
+    if (known.exact() || !leaves[k]->shape().is_array()) {
+      expected.bounds.push_back(std::nullopt);
+    } else {
+      expected.bounds.push_back(AsDouble(leaves[k]->shape(), *known.error));
+    }
+  }
+  return expected;
+}
+
+}  // namespace tenon::lab
