@@ -127,7 +127,7 @@ Known SumBound(const Adding& adding, const Sums& s, Literal* value) {
       errors[k] = std::max(std::fabs(low[k] - v), std::fabs(high[k] - v)) + Spacing(type, 0);
     }
     if (errors[k] > 0 && std::isinf(v)) errors[k] = kUnknown;
-    if (v != 0) continue;
+    if (v != 0 || (off[k] == 0 && sum[k] != 0)) continue;  // what underflows keeps its sign
     // Zeros of which one is positive, and terms that cancel, make a positive zero in every order.
     if (off[k] > 0) errors[k] = std::max(errors[k], kZeroSign);
     else value->SetFromDouble(at, s.not_negative_zero.GetAsDouble(at) > 0 ? 0.0 : -0.0);
