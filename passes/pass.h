@@ -22,10 +22,8 @@ struct TargetInfo {
   std::string name = "cpu";
   int vector_bytes = 32;
   int threads = 1;
-  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 32 << 20;
-  double bytes_per_ns = 12;        // streaming, one thread
-  double flops_per_ns = 32;        // f32, one thread
-  double kernel_overhead_ns = 50;  // a step more in the program
+  double bytes_per_ns = 12;  // streaming, one thread
+  double flops_per_ns = 32;  // f32, one thread
   int64_t max_fusion_instructions = 200;  // emitted instructions grow with it; more splits the fusion
 };
 

@@ -12,16 +12,16 @@ namespace {
 
 struct Level {
   std::string_view isa, cpu;
-  int vector_bytes, registers;
+  int vector_bytes;
   std::vector<std::string_view> needs;  // beyond the level below
 };
 
 // The x86-64 psABI levels, lowest first.
 const std::array<Level, 3>& Levels() {
   static const std::array<Level, 3> levels = {{
-      {"sse4", "x86-64-v2", 16, 16, {"sse4.2", "popcnt", "ssse3"}},
-      {"avx2", "x86-64-v3", 32, 16, {"avx2", "fma", "f16c", "bmi2", "lzcnt"}},
-      {"avx512", "x86-64-v4", 64, 32, {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}},
+      {"sse4", "x86-64-v2", 16, {"sse4.2", "popcnt", "ssse3"}},
+      {"avx2", "x86-64-v3", 32, {"avx2", "fma", "f16c", "bmi2", "lzcnt"}},
+      {"avx512", "x86-64-v4", 64, {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}},
   }};
   return levels;
 }
@@ -71,15 +71,12 @@ absl::StatusOr<CpuTarget> MakeCpuTarget(std::string_view isa, bool compile_only)
   t.cpu = l.cpu;
   t.triple = llvm::sys::getProcessTriple();
   t.vector_bytes = l.vector_bytes;
-  t.num_vector_registers = l.registers;
   t.has_fma = t.has_f16c = level >= 1;
   std::vector<std::string> features;
   for (std::string_view f : kExtras) {
     auto it = host.find(llvm::StringRef(f.data(), f.size()));
     const bool has = level >= 2 && isa.empty() && it != host.end() && it->second;
     if (has) features.push_back(absl::StrCat("+", std::string(f)));
-    if (f == "avx512bf16") t.has_avx512_bf16 = has;
-    if (f == "avx512fp16") t.has_avx512_fp16 = has;
   }
   t.features = absl::StrJoin(features, ",");
   return t;

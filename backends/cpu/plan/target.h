@@ -15,8 +15,7 @@ struct CpuTarget {
   std::string features;   // LLVM feature string, effective (goes into the cache key)
   std::string triple;
   int vector_bytes = 32;  // 64, 32, 16
-  int num_vector_registers = 16;
-  bool has_fma = false, has_f16c = false, has_avx512_bf16 = false, has_avx512_fp16 = false;
+  bool has_fma = false, has_f16c = false;
   std::string Key() const { return isa + "|" + cpu + "|" + features; }
 };
 
