@@ -2,11 +2,15 @@
 //
 // List scheduling (the source of the heuristic: register-pressure list schedulers): of the instructions that are ready, the one
 // that frees most and allocates least, ties by program order, so that a chain stays a chain. Instructions with effects keep their
-// order among each other. The better (by peak of live bytes) of this order and program order is kept. After fusion; last pass.
+// order among each other. The better (by peak of live bytes) of this order and program order is kept. What needs nothing but numbers comes
+// before everything else: the bias corrections of an optimizer's parameters then don't part the kernels of the parameters, which share a
+// launch (runtime/execute/launch_group.h). After fusion; last pass.
 #include <algorithm>
 #include <queue>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "passes/expand/control_flow.h"
 #include "passes/fusion/fused_form.h"
 #include "passes/memory/strided_view.h"
@@ -42,8 +46,10 @@ class Scheduler {
   }
 
   std::vector<Instruction*> Best() {
-    std::vector<Instruction*> listed = ListSchedule();
-    return Peak(listed) < Peak(program_order_) ? listed : program_order_;
+    std::vector<Instruction*> order = ListSchedule();
+    if (Peak(order) >= Peak(program_order_)) order = program_order_;
+    MoveNumbersFirst(&order);
+    return order;
   }
 
  private:
@@ -54,6 +60,21 @@ class Scheduler {
       if (last != nullptr) extra_[last].push_back(op);
       last = op;
     }
+  }
+
+  // Ops on a few bytes that depend on nothing larger than those.
+  static void MoveNumbersFirst(std::vector<Instruction*>* order) {
+    constexpr int64_t kFewBytes = 64;
+    absl::flat_hash_set<const Instruction*> first;
+    auto moves = [&](const Instruction* op) { return first.contains(op); };
+    for (const Instruction* op : *order) {
+      const bool given = op->opcode() == Opcode::kParameter || op->opcode() == Opcode::kConstant;
+      const bool small = given || (op->shape().byte_size().constant_or(kFewBytes + 1) <= kFewBytes && !op->IsStateful() &&
+                                   op != op->parent()->root());
+      auto few = [&](const Instruction* o) { return moves(o) && o->shape().byte_size().constant_or(kFewBytes + 1) <= kFewBytes; };
+      if (small && absl::c_all_of(op->operands(), few) && absl::c_all_of(op->control_predecessors(), moves)) first.insert(op);
+    }
+    std::stable_partition(order->begin(), order->end(), moves);
   }
 
   std::vector<Instruction*> Owners(const Instruction* op) const {
