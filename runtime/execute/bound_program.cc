@@ -59,6 +59,7 @@ absl::Status BoundProgram::Bind(CodeLoader* loader) {
   for (size_t r = 0; r < program.regions.size(); ++r) {
     for (const Step& step : program.regions[r].steps)
       TENON_RETURN_IF_ERROR(BindStep(step, &regions[r]));
+    BindGroups(r);
   }
   for (const OutputSpec& out : program.outputs) {
     escaping_slots |= out.kind == OutputKind::kSlot && program.tier == Program::Tier::kNative;
@@ -232,6 +233,18 @@ absl::Status BoundProgram::BindStep(const Step& step, std::vector<BoundStep>* ou
   }
   out->push_back(bound);
   return absl::OkStatus();
+}
+
+void BoundProgram::BindGroups(size_t region) {
+  for (LaunchGroup& group : FindLaunchGroups(program, program.regions[region])) {
+    BoundStep* steps = &regions[region][static_cast<size_t>(group.first)];
+    int64_t operands = 0;
+    for (int32_t i = 0; i < group.count; ++i) operands += static_cast<int64_t>(kernels[steps[i].index].operands.size());
+    max_operands = std::max(max_operands, operands);
+    max_group = std::max<int64_t>(max_group, group.count);
+    steps->group = static_cast<int32_t>(groups.size());
+    groups.push_back(std::move(group));
+  }
 }
 
 void BoundProgram::BindKernel(const KernelStep& step) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/execute/code_loader.h"
+#include "runtime/execute/launch_group.h"
 #include "runtime/program/dim_program.h"
 #include "runtime/program/program.h"
 #include "runtime/tenon_c.h"
@@ -64,6 +65,7 @@ struct BoundStep {
   int32_t index = 0;
   int32_t counter = 0;  // number of the step among all regions' in order: index into RunCounters::steps
   const Step* step = nullptr;
+  int32_t group = -1;  // index into BoundProgram::groups, of the one that it is the first step of
 };
 
 class BoundProgram {
@@ -84,6 +86,7 @@ class BoundProgram {
   std::vector<BoundCall> calls;
   std::vector<BoundCopy> copies;
   std::vector<BoundLibrary> libraries;
+  std::vector<LaunchGroup> groups;
   std::vector<BoundView> predicates;  // of While and Conditional steps, by BoundStep::index
   // Values by where their address comes from.
   struct Source {
@@ -97,7 +100,7 @@ class BoundProgram {
   std::vector<std::vector<int32_t>> slot_values;        // per slot
   std::vector<std::pair<int32_t, void*>> fixed_values;  // constants
   int64_t num_steps = 0, num_caches = 0, num_metas = 0, max_operands = 0, max_results = 0, max_args = 0,
-          max_scratch = 0;
+          max_scratch = 0, max_group = 0;
   std::vector<uint8_t> framework_inputs;  // per input: the host gets the caller's own tensor
   bool static_arena = true;               // size and offsets
   bool has_dims = false;                  // the dim program must run
@@ -114,6 +117,7 @@ class BoundProgram {
   void FindLateReads();
   BoundView Bind(const View& view);
   bool IsWhole(const View& view) const;
+  void BindGroups(size_t region);
   absl::Status BindStep(const Step& step, std::vector<BoundStep>* out);
   void BindKernel(const KernelStep& step);
   void BindLibrary(const LibraryStep& step);

@@ -39,6 +39,7 @@ Frame::Frame(const BoundProgram* b)
       arena(b->host),
       scratch(b->host),
       overlap_(*b) {
+  grouped.reserve(static_cast<size_t>(b->max_group));
   for (size_t i = 0; i < bound.update_values.size(); ++i) updates.push_back(std::make_unique<HostBuffer>(bound.host));
   if (GuardOfEnvironment() != MemoryGuard::kOff) {
     for (size_t i = 0; i < bound.arena_values.size(); ++i) apart.push_back(std::make_unique<HostBuffer>(bound.host));

@@ -66,6 +66,7 @@ class Frame {
   std::vector<void*> caches;       // the host's wrappers
   std::vector<void*> pointers;     // of the kernel being run
   std::vector<int64_t> args;       // of the kernel being run, if symbolic
+  std::vector<GroupedKernel> grouped;  // of the launch group being run; never grows in a run
   std::vector<TenonTensor> operands, results;  // of the framework call being made
   HostBuffer arena, scratch;
   std::vector<std::unique_ptr<HostBuffer>> updates;  // by BoundProgram::update_values: where they cannot be made in the inputs' memory

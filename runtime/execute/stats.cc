@@ -185,6 +185,8 @@ std::string InfoJson(const BoundProgram& bound) {
                               {"fingerprint", k.fingerprint}});
   }
   out["steps"] = Steps(bound);
+  out["launch_groups"] = Json::array();
+  for (const LaunchGroup& group : bound.groups) out["launch_groups"].push_back(group.count);
   const int64_t arena = p.arena_bytes >= 0 ? p.arena_bytes : 0;
   const int64_t outputs = OutputBytes(p), constants = ConstantBytes(p);
   out["memory"] = {{"arena", arena},

@@ -53,7 +53,7 @@ class RunCounters {
   std::vector<TraceEvent> trace_ ABSL_GUARDED_BY(trace_mutex_);
 };
 
-// {"tier","reason","inputs","outputs","kernels","steps","memory","compile_ms","remarks","program"}
+// {"tier","reason","inputs","outputs","kernels","steps","launch_groups":[kernels of each],"memory","compile_ms","remarks","program"}
 std::string InfoJson(const BoundProgram& bound);
 
 extern std::atomic<bool> profiling;  // every step is timed, and runs are traced

@@ -29,6 +29,19 @@ struct Pieces {
   }
 };
 
+struct GroupPieces {
+  const LaunchGroup* group;
+  const GroupedKernel* kernels;
+  int64_t count;
+  char* scratch;
+  int64_t scratch_bytes;
+
+  static void Run(void* self, int64_t first, int64_t last) {
+    const GroupPieces& p = *static_cast<const GroupPieces*>(self);
+    for (int64_t k = first; k < last; ++k) RunPiece(*p.group, p.kernels, k, p.count, p.scratch + k * p.scratch_bytes);
+  }
+};
+
 class Loop {
  public:
   Loop(Frame& frame, RunCounters& counters)
@@ -58,19 +71,32 @@ class Loop {
 
   bool RunRegion(int32_t region) {
     if (profile_) counters_.regions[region].fetch_add(1, std::memory_order_relaxed);
-    for (const BoundStep& step : b_.regions[region]) {
+    const std::vector<BoundStep>& steps = b_.regions[region];
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const BoundStep& step = steps[i];
       // Calls of the framework and of library functions are always timed: they are few and dear.
       const bool timed = profile_ || step.kind == BoundStep::Kind::kCall || step.kind == BoundStep::Kind::kLibrary;
       if (!mutates_ && step.step->effect == Effect::kMutates && !BeforeWrites()) return false;
-      if (!(timed ? TimedStep(step) : RunStep(step))) return false;
-      for (int32_t slot : step.step->release_slots) f_.ReleaseSlot(slot);
-      if (f_.owned == nullptr) continue;
-      for (int32_t input : step.step->release_inputs) {
-        if (std::exchange(f_.owned[input], 0))
-          host_.tensor_release(host_.context, f_.inputs[input].tensor);
+      if (step.group >= 0 && !profile_ && NumThreads() > 1) {
+        const LaunchGroup& group = b_.groups[step.group];
+        if (!Group(group, &step)) return false;
+        for (int32_t k = 0; k < group.count; ++k) Release(*(&step)[k].step);
+        i += static_cast<size_t>(group.count) - 1;
+        continue;
       }
+      if (!(timed ? TimedStep(step) : RunStep(step))) return false;
+      Release(*step.step);
     }
     return true;
+  }
+
+  // What `step` was the last to need.
+  void Release(const Step& step) {
+    for (int32_t slot : step.release_slots) f_.ReleaseSlot(slot);
+    if (f_.owned == nullptr) return;
+    for (int32_t input : step.release_inputs) {
+      if (std::exchange(f_.owned[input], 0)) host_.tensor_release(host_.context, f_.inputs[input].tensor);
+    }
   }
 
   // The caller's memory is about to change: what could fail from here on must have failed.
@@ -144,6 +170,25 @@ class Loop {
     }
     Pieces work{k.function, pointers, args, begin, end - begin, pieces, scratch, k.scratch_bytes};
     host_.parallel_for(host_.context, 0, pieces, 1, Pieces::Run, &work);
+    return true;
+  }
+
+  bool Group(const LaunchGroup& group, const BoundStep* steps) {
+    f_.grouped.clear();
+    void** pointers = f_.pointers.data();
+    int64_t scratch_bytes = 0;
+    for (int32_t i = 0; i < group.count; ++i) {
+      const BoundKernel& k = b_.kernels[steps[i].index];
+      f_.grouped.push_back({k.function, pointers, k.args.data(), k.begin, k.end});
+      for (const BoundView& v : k.operands) *pointers++ = v.value < 0 ? nullptr : f_.Address(v);
+      scratch_bytes = std::max(scratch_bytes, k.scratch_bytes);
+    }
+    GroupPieces work{&group, f_.grouped.data(), CountPieces(group.work() / kWorkPerGrain), nullptr, scratch_bytes};
+    if (scratch_bytes != 0) {
+      if (absl::Status s = f_.ReserveScratch(work.count * scratch_bytes); !s.ok()) return Fail(TENON_ERROR, std::string(s.message()));
+    }
+    work.scratch = f_.scratch.data();
+    host_.parallel_for(host_.context, 0, work.count, 1, GroupPieces::Run, &work);
     return true;
   }
 

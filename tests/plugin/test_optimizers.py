@@ -57,6 +57,30 @@ def test_steps(name, foreach, backend):
     assert report.ok, str(report)
 
 
+@pytest.mark.parametrize("foreach", [False, True], ids=["loop", "foreach"])
+def test_small_parameters_share_a_launch(foreach, backend, graphs_ran_natively):
+    shapes = [(64, 48), (48,)] * 25
+    kept = []  # a graph that nobody keeps tells nothing of itself
+
+    def run(backend=None, dtype=torch.float32):
+        generator = torch.Generator().manual_seed(3)
+        draw = lambda s: torch.randn(s, generator=generator).to(dtype)
+        parameters = [nn.Parameter(draw(s)) for s in shapes]
+        optimizer = torch.optim.Adam(parameters, lr=0.01, foreach=foreach)
+        kept.append(optimizer.step if backend is None else torch.compile(optimizer.step, backend=backend))
+        for _ in range(3):
+            for p in parameters:
+                p.grad = draw(p.shape)
+            kept[-1]()
+        return [p.detach() for p in parameters]
+
+    torch._dynamo.reset()
+    report = compare(run(backend), run(), run(dtype=torch.float64))
+    assert report.ok, str(report)
+    groups = [count for record in graphs_ran_natively for count in record.info["launch_groups"]]
+    assert groups and max(groups) >= len(shapes) - 5, groups
+
+
 def test_training_with_a_compiled_step(backend, graphs_ran_natively):
     """Forward, backward and step in one function, of which Dynamo makes several graphs."""
 

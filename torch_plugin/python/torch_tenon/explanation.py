@@ -181,6 +181,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "nodes": dict(record.nodes),
         "run_us": raw["run_ns"] / calls / 1e3,
         "kernels": len(kernels),
+        "launch_groups": info.get("launch_groups", []),
         "clusters": clusters,
         "library_calls": library + own,
         "aten_steps": [s for s in steps if s not in library],
@@ -201,6 +202,8 @@ def _graph_lines(graph: dict[str, Any], rows: int | None) -> list[str]:
         f"({graph['kernels']} distinct kernels), {len(graph['library_calls'])} library calls, "
         f"{len(graph['aten_steps'])} ATen steps, {len(graph['copies'])} copies; {graph['run_us']:.1f} us",
     ]
+    if groups := graph["launch_groups"]:
+        lines.append(f"  small kernels launched together: {', '.join(map(str, groups))}")
     if memory := graph["memory"]:
         lines.append("  memory: " + ", ".join(f"{name} {_bytes(n)}" for name, n in memory.items()))
     phases = ", ".join(f"{name} {ms:.1f}" for name, ms in graph["compile_ms"].items() if ms >= 0.05)

@@ -1,0 +1,164 @@
+// Launch groups: which kernels join, and that a run of them computes the same for any number of threads.
+#include "runtime/execute/launch_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "runtime/execute/executable.h"
+#include "tests/runtime/fakes.h"
+
+namespace tenon::testing {
+namespace {
+
+using ::testing::ElementsAre;
+constexpr PrimitiveType kF = PrimitiveType::kF32;
+constexpr int64_t kGrain = 1000;
+
+Program Empty() {
+  Program p;
+  p.name = "groups";
+  p.regions.push_back({.name = "main"});
+  return p;
+}
+
+// out = in + 1 per pair, each too small for a launch.
+struct Pairs {
+  Program program = Empty();
+  std::vector<int64_t> sizes;
+  std::vector<int32_t> ins, outs;
+
+  explicit Pairs(std::vector<int64_t> n) : sizes(std::move(n)) {
+    const int32_t add = AddKernel(program, "add_one");
+    for (int64_t size : sizes) {
+      ins.push_back(AddInput(program, kF, {size}));
+      outs.push_back(AddOutput(program, kF, {size}));
+      program.regions[0].steps.push_back(
+          KernelCall(add, {MakeView(ins.back(), kF, {size}), MakeView(outs.back(), kF, {size})}, size, kGrain));
+    }
+  }
+};
+
+std::vector<LaunchGroup> GroupsOf(const Program& p) { return FindLaunchGroups(p, p.regions[0]); }
+
+TEST(LaunchGroup, IndependentSmallKernelsJoin) {
+  const Pairs pairs({900, 50, 1, 700, 1500});
+  const std::vector<LaunchGroup> groups = GroupsOf(pairs.program);
+  ASSERT_EQ(groups.size(), 1);
+  EXPECT_EQ(groups[0].first, 0);
+  EXPECT_EQ(groups[0].count, 5);
+  EXPECT_THAT(groups[0].work_ends, ElementsAre(230, 242, 243, 422, 806));
+}
+
+TEST(LaunchGroup, LittleWorkAndLargeKernelsStayAlone) {
+  EXPECT_TRUE(GroupsOf(Pairs({900, 900}).program).empty()) << "less than two threads' worth";
+  EXPECT_TRUE(GroupsOf(Pairs({5000}).program).empty());
+  EXPECT_TRUE(GroupsOf(Pairs({1500, 50 * kGrain, 1500}).program).empty()) << "the large one parts the others";
+  EXPECT_EQ(GroupsOf(Pairs({1500, 1500, 50 * kGrain}).program).size(), 1);
+}
+
+// Kernel 1 reads what 0 writes; 2 writes over what 1 reads; 3 writes what 2 writes.
+TEST(LaunchGroup, WhatOneWritesParts) {
+  constexpr int64_t n = 2 * kGrain;
+  Program p = Empty();
+  const int32_t in = AddInput(p, kF, {n}), out = AddOutput(p, kF, {n}), other = AddOutput(p, kF, {n});
+  p.arena_bytes = 8 * n;
+  const int32_t a = AddValue(p, ValueKind::kArena, 0, 4 * n), b = AddValue(p, ValueKind::kArena, 0, 4 * n, 4 * n);
+  const int32_t half = AddValue(p, ValueKind::kArena, 0, 4 * n, 2 * n);
+  const int32_t add = AddKernel(p, "add_one");
+  auto call = [&](int32_t from, int32_t to) {
+    p.regions[0].steps.push_back(KernelCall(add, {MakeView(from, kF, {n}), MakeView(to, kF, {n})}, n, kGrain));
+  };
+  auto grouped = [&](int32_t from0, int32_t to0, int32_t from1, int32_t to1) {
+    p.regions[0].steps.clear();
+    call(from0, to0), call(from1, to1);
+    return !GroupsOf(p).empty();
+  };
+  EXPECT_TRUE(grouped(in, a, in, b)) << "both read the same";
+  EXPECT_TRUE(grouped(in, a, b, out));
+  EXPECT_FALSE(grouped(in, a, a, out)) << "read after write";
+  EXPECT_FALSE(grouped(a, out, in, a)) << "write after read";
+  EXPECT_FALSE(grouped(in, a, in, a)) << "write after write";
+  EXPECT_FALSE(grouped(in, a, half, out)) << "part of it";
+  EXPECT_FALSE(grouped(in, out, out, other));
+}
+
+TEST(LaunchGroup, AnUpdateIsItsInput) {
+  constexpr int64_t n = 2 * kGrain;
+  Program p = Empty();
+  const int32_t x = AddInput(p, kF, {n}), y = AddInput(p, kF, {n}), out = AddOutput(p, kF, {n});
+  const int32_t new_x = AddValue(p, ValueKind::kUpdate, 0, 4 * n), new_y = AddValue(p, ValueKind::kUpdate, 1, 4 * n);
+  const int32_t add = AddKernel(p, "add_one");
+  auto call = [&](int32_t from, int32_t to, Effect effect) {
+    p.regions[0].steps.push_back(KernelCall(add, {MakeView(from, kF, {n}), MakeView(to, kF, {n})}, n, kGrain));
+    p.regions[0].steps.back().effect = effect;
+  };
+  call(x, new_x, Effect::kMutates), call(y, new_y, Effect::kMutates);
+  EXPECT_EQ(GroupsOf(p).size(), 1);
+  p.regions[0].steps.pop_back();
+  call(x, new_y, Effect::kMutates);
+  EXPECT_TRUE(GroupsOf(p).empty()) << "x is read where it was written";
+  p.regions[0].steps.clear();
+  call(y, out, Effect::kPure), call(x, new_x, Effect::kMutates);
+  EXPECT_TRUE(GroupsOf(p).empty()) << "what may fail has failed before the first update";
+}
+
+TEST(LaunchGroup, TensorsOfTheFrameworkAndTheErrorWordPart) {
+  constexpr int64_t n = 2 * kGrain;
+  for (const ValueKind kind : {ValueKind::kSlot, ValueKind::kErrorWord}) {
+    Program p = Empty();
+    const int32_t in = AddInput(p, kF, {n}), out = AddOutput(p, kF, {n}), other = AddOutput(p, kF, {n});
+    p.num_slots = 1;
+    const int32_t value = AddValue(p, kind, 0, 4 * n), add = AddKernel(p, "add_one");
+    const View special = MakeView(value, kF, {n});
+    p.regions[0].steps.push_back(KernelCall(add, {MakeView(in, kF, {n}), MakeView(out, kF, {n})}, n, kGrain));
+    p.regions[0].steps.push_back(
+        KernelCall(add, kind == ValueKind::kSlot ? std::vector<View>{special, MakeView(other, kF, {n})}
+                                                 : std::vector<View>{MakeView(in, kF, {n}), MakeView(other, kF, {n}), special},
+                   n, kGrain));
+    EXPECT_TRUE(GroupsOf(p).empty());
+  }
+}
+
+// A host that says how many threads it has, and runs the pieces it is given from last to first.
+struct Backwards {
+  static inline int threads = 1, launches = 0;
+  explicit Backwards(const FakeHost& fake) : host(*fake.get()) {
+    host.num_threads = [](void*) { return threads; };
+    host.parallel_for = [](void*, int64_t begin, int64_t end, int64_t, void (*run)(void*, int64_t, int64_t), void* data) {
+      ++launches;
+      for (int64_t k = end - 1; k >= begin; --k) run(data, k, k + 1);
+    };
+  }
+  TenonHost host;
+};
+
+TEST(LaunchGroup, AnyNumberOfThreadsComputesAllOfIt) {
+  FakeHost fake;
+  Backwards host(fake);
+  std::vector<int64_t> sizes;
+  for (int64_t k = 0; k < 50; ++k) sizes.push_back(1 + k * k % 397);
+  Pairs pairs(sizes);
+  auto made = Executable::Create(std::move(pairs.program), FakeLoader(), &host.host);
+  ASSERT_TRUE(made.ok()) << made.status();
+  for (const int threads : {1, 2, 3, 7, 64}) {
+    Backwards::threads = threads;
+    Backwards::launches = 0;
+    std::vector<Array> in, out;
+    std::vector<TenonTensor> inputs, outputs;
+    for (size_t k = 0; k < sizes.size(); ++k) {
+      in.emplace_back(std::vector<int64_t>{sizes[k]}), out.emplace_back(std::vector<int64_t>{sizes[k]});
+      std::iota(in[k].data.begin(), in[k].data.end(), static_cast<float>(1000 * k));
+    }
+    for (size_t k = 0; k < sizes.size(); ++k) inputs.push_back(in[k].tensor()), outputs.push_back(out[k].tensor());
+    ASSERT_EQ((*made)->Run(inputs.data(), outputs.data()).code, TENON_OK);
+    EXPECT_EQ(Backwards::launches, threads == 1 ? 0 : 1);
+    for (size_t k = 0; k < sizes.size(); ++k) {
+      for (size_t i = 0; i < out[k].data.size(); ++i) ASSERT_EQ(out[k].data[i], in[k].data[i] + 1) << k << " " << i << " of " << threads;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenon::testing
