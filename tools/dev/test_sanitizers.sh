@@ -2,7 +2,7 @@
 # test_sanitizers.sh: what reads outside, what is undefined, what races. make test-sanitizers.
 #   AddressSanitizer and UndefinedBehaviorSanitizer   all C++ tests, and the plugin's quick tests under a preloaded libasan
 #   ThreadSanitizer                                   runtime and cache, and compiles by several threads at once
-# Goes on after a failure; the exit code is 1 if anything failed.
+# Goes on after a failing test; the exit code is 1 if anything failed.
 set -u
 cd "$(dirname "$0")/../.."
 logs=build/logs
@@ -20,8 +20,10 @@ build() {  # build PRESET
   [ -f "build/$1/build.ninja" ] || cmake --preset "$1" -DTENON_REQUIRE_TORCH=ON || return 1
   cmake --build --preset "$1" --parallel "$(nproc)"
 }
+export -f build  # phase.sh runs it
 
 run build-asan build asan-ubsan
+[ "$failed" -eq 0 ] || exit 1  # the tests would be another build's
 run ctest-asan ctest --preset asan-ubsan -j "$(nproc)"
 
 # PyTorch is not instrumented: what it leaks and defines twice isn't ours. Faults of its threads go to faulthandler as ever.
@@ -33,6 +35,7 @@ PYTHONPATH=build/asan-ubsan/python TENON_REQUIRE_EXTENSION=1 \
   tests/plugin/test_bad_input.py tests/plugin/test_faults.py tests/plugin/test_bookkeeping.py tests/hlo/test_python.py
 
 run build-tsan build tsan
+[ -x build/tsan/bin/runtime_test ] || exit 1
 run ctest-tsan ctest --preset tsan
 
 printf '\n== time of each phase\n'
