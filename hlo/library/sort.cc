@@ -3,8 +3,9 @@
 //
 //   sort          stable. Rows of more than kShort elements by a radix sort from the least significant byte, bytes that are the same
 //                 throughout left out; one long row is counted and dealt out by all threads, shorter rows are shared out whole.
-//   topk          the k first of each row. Of a row much longer than k only blocks are looked at whose best element is no worse than
-//                 the k-th best of the blocks' best.
+//   topk          the k first of each row. Of a row much longer than k, the best of each block is found, in vectors and by all threads if
+//                 the row is long; then only blocks are looked at whose best is no worse than the k-th best of the blocks' best, and at
+//                 no more than k elements equal to it. So work is one read of the row, whatever stands in it.
 //   searchsorted  binary search, step by step as aten/src/ATen/native/Bucketization.cpp (so NaN ends where ATen's does).
 #include <atomic>
 #include <cstring>
@@ -363,7 +364,26 @@ int64_t TopKScratch(const Signature& s) {
   return Shares(rows.count(), rows.n, bytes) * bytes;
 }
 
-template <typename U, KeyKind kKind>
+// The best code of each of `blocks` blocks.
+template <int kBlock, KeyKind kKind, bool kLargest, typename U, typename Code>
+[[gnu::always_inline]] inline void BestOfBlocks(const U* x, int64_t blocks, U infinity, Code* best) {
+  constexpr SortOrder kOrder{.descending = kLargest, .nan_first = kLargest};
+  for (int64_t b = 0; b < blocks; ++b) {
+    const U* block = x + b * kBlock;
+    U first = static_cast<U>(~U{0});
+    for (int i = 0; i < kBlock; ++i) first = std::min(first, CodeOf<kKind, U>(block[i], infinity, kOrder));
+    best[b] = first;
+  }
+}
+#if defined(__x86_64__)
+// The same for machines with AVX2: SSE2 has no minimum of most integers.
+template <int kBlock, KeyKind kKind, bool kLargest, typename U, typename Code>
+[[gnu::target("avx2")]] void BestOfBlocksAvx2(const U* x, int64_t blocks, U infinity, Code* best) {
+  BestOfBlocks<kBlock, kKind, kLargest>(x, blocks, infinity, best);
+}
+#endif
+
+template <typename U, KeyKind kKind, bool kLargest>
 class Selector {
   using Item = ItemOf<U>;
   using Code = CodeFor<U>;
@@ -371,7 +391,6 @@ class Selector {
  public:
   Selector(const Call& call, const Rows& rows) : call_(call), rows_(rows), k_(KOf(call.signature)) {
     const PT type = call.signature.operands[0].element_type();
-    order_.descending = order_.nan_first = AttributeOr(call.signature, "largest") != 0;
     infinity_ = static_cast<U>(InfinityBits(type));
     row_bytes_ = RowBytes(rows.n, type);
   }
@@ -385,7 +404,9 @@ class Selector {
   }
 
  private:
-  Code CodeAt(const U* x, int64_t i) const { return CodeOf<kKind, U>(x[i], infinity_, order_); }
+  static constexpr SortOrder kOrder{.descending = kLargest, .nan_first = kLargest};
+
+  Code CodeAt(const U* x, int64_t i) const { return CodeOf<kKind, U>(x[i], infinity_, kOrder); }
 
   void SelectRow(const U* x, int64_t row, char* scratch, const Parallel& parallel) const {
     const int64_t n = rows_.n;
@@ -393,11 +414,13 @@ class Selector {
     Item* items = reinterpret_cast<Item*>(scratch);
     const Item* sorted = items;
     if (n / 16 >= 4 * k_) {
-      const int64_t m = n / 64 >= 4 * k_ ? Candidates<64>(x, items, other) : Candidates<16>(x, items, other);
+      const int64_t m = n / 64 >= 4 * k_ ? Candidates<64>(x, items, other, parallel) : Candidates<16>(x, items, other, parallel);
       if (m > k_) std::nth_element(items, items + k_, items + m);
       std::sort(items, items + k_);
     } else {
-      for (int64_t i = 0; i < n; ++i) items[i] = Item::Make(CodeAt(x, i), static_cast<uint32_t>(i));
+      parallel.Pieces(n, kPiece, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) items[i] = Item::Make(CodeAt(x, i), static_cast<uint32_t>(i));
+      });
       uint32_t* counts = reinterpret_cast<uint32_t*>(scratch + row_bytes_ - CountBytes(n));
       const int64_t pieces = std::clamp<int64_t>(n / kPiece, 1, std::min<int64_t>(parallel.threads, kMostPieces));
       sorted = SortAll(items, reinterpret_cast<Item*>(other), n, sizeof(U), counts, parallel, pieces);
@@ -411,38 +434,61 @@ class Selector {
     }
   }
 
-  // The elements that may be among the k first, of which there are at least k: k blocks hold one each that is as good as `bound`.
   template <int kBlock>
-  int64_t Candidates(const U* x, Item* items, char* scratch) const {
+  void Best(const U* x, int64_t blocks, Code* best) const {
+#if defined(__x86_64__)
+    static const bool kAvx2 = __builtin_cpu_supports("avx2");
+    if (kAvx2) return BestOfBlocksAvx2<kBlock, kKind, kLargest>(x, blocks, infinity_, best);
+#endif
+    BestOfBlocks<kBlock, kKind, kLargest>(x, blocks, infinity_, best);
+  }
+
+  // The elements that may be among the k first, of which there are at least k: k blocks hold one each that is as good as `bound`.
+  // Fewer than k blocks hold a better one, so no order of the row makes this many.
+  template <int kBlock>
+  int64_t Candidates(const U* x, Item* items, char* scratch, const Parallel& parallel) const {
     const int64_t n = rows_.n, whole = n / kBlock;
+    const int64_t pieces = std::clamp<int64_t>(n / kPiece, 1, std::min<int64_t>(parallel.threads, kMostPieces));
+    auto first = [&](int64_t piece) { return whole * piece / pieces; };
     Code* best = reinterpret_cast<Code*>(scratch);
     Code* ranked = best + whole;
-    for (int64_t b = 0; b < whole; ++b) {
-      const U* block = x + b * kBlock;
-      U first = static_cast<U>(~U{0});
-      for (int i = 0; i < kBlock; ++i) first = std::min(first, CodeOf<kKind, U>(block[i], infinity_, order_));
-      best[b] = ranked[b] = first;
-    }
+    parallel.For(pieces, [&](int64_t p) {
+      Best<kBlock>(x + first(p) * kBlock, first(p + 1) - first(p), best + first(p));
+      std::copy(best + first(p), best + first(p + 1), ranked + first(p));
+    });
     std::nth_element(ranked, ranked + k_ - 1, ranked + whole);
     const Code bound = ranked[k_ - 1];
-    int64_t m = 0;
-    auto look = [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
+    int64_t found[kMostPieces];
+    parallel.For(pieces, [&](int64_t p) {
+      const int64_t end = p + 1 == pieces ? n : first(p + 1) * kBlock;
+      found[p] = Look<kBlock>(x, first(p) * kBlock, end, best, bound, items + first(p) * kBlock);
+    });
+    int64_t m = found[0];
+    for (int64_t p = 1; p < pieces; m += found[p++]) std::copy_n(items + first(p) * kBlock, found[p], items + m);
+    return m;
+  }
+
+  // Those of [begin, end) that are better than `bound`, and of those equal to it the k first (and what stands in their block).
+  template <int kBlock>
+  int64_t Look(const U* x, int64_t begin, int64_t end, const Code* best, Code bound, Item* to) const {
+    const int64_t whole = rows_.n / kBlock;
+    int64_t m = 0, equal = 0;
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t b = at / kBlock;
+      if (b < whole && (best[b] > bound || (equal >= k_ && best[b] == bound))) continue;
+      for (int64_t i = at; i < std::min(at + kBlock, end); ++i) {
         const Code code = CodeAt(x, i);
-        if (code <= bound) items[m++] = Item::Make(code, static_cast<uint32_t>(i));
+        to[m] = Item::Make(code, static_cast<uint32_t>(i));
+        m += code <= bound ? 1 : 0;
+        equal += code == bound ? 1 : 0;
       }
-    };
-    for (int64_t b = 0; b < whole; ++b) {
-      if (best[b] <= bound) look(b * kBlock, (b + 1) * kBlock);
     }
-    look(whole * kBlock, n);
     return m;
   }
 
   const Call& call_;
   const Rows& rows_;
   const int64_t k_;
-  SortOrder order_;
   U infinity_;
   int64_t row_bytes_;
 };
@@ -451,7 +497,8 @@ absl::Status RunTopK(const Call& call) {
   const Shape& x = call.signature.operands[0];
   const Rows rows(x, x.rank() - 1);
   DispatchKey(x.element_type(), [&]<typename U, KeyKind kKind>(U, std::integral_constant<KeyKind, kKind>) {
-    Selector<U, kKind>(call, rows).Run();
+    if (AttributeOr(call.signature, "largest") != 0) Selector<U, kKind, true>(call, rows).Run();
+    else Selector<U, kKind, false>(call, rows).Run();
   });
   return absl::OkStatus();
 }

@@ -44,12 +44,14 @@ inline U CodeOf(U bits, U infinity, const SortOrder& order) {
   if constexpr (kKind == KeyKind::kFloat) {
     using S = std::make_signed_t<U>;
     const U magnitude = bits & static_cast<U>(~kSign);
-    if (!order.total && magnitude == 0) bits = 0;
+    // Masks instead of choices: loops over keys become vectors.
+    if (!order.total) bits &= static_cast<U>(-static_cast<S>(magnitude != 0));
     const U negative = static_cast<U>(static_cast<S>(bits) >> (8 * sizeof(U) - 1));
     code = static_cast<U>(bits ^ static_cast<U>(negative | kSign));
     if (order.descending) code = static_cast<U>(~code);
-    const bool nan = static_cast<S>(magnitude) > static_cast<S>(infinity);
-    return !order.total && nan ? static_cast<U>(order.nan_first ? 0 : ~U{0}) : code;
+    if (order.total) return code;
+    const U nan = static_cast<U>(-static_cast<S>(static_cast<S>(magnitude) > static_cast<S>(infinity)));
+    return static_cast<U>(order.nan_first ? code & static_cast<U>(~nan) : code | nan);
   }
   return order.descending ? static_cast<U>(~code) : code;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -214,6 +215,54 @@ TEST(LibrarySorts, TopKThreadsLeaveNoTrace) {
     for (const int threads : {2, 3}) {
       const std::vector<Literal> got = Call(s, args, threads);
       for (size_t i = 0; i < 2; ++i) EXPECT_EQ(std::memcmp(got[i].bytes(), one[i].bytes(), one[i].size_bytes()), 0);
+    }
+  }
+}
+
+// Rows in any order: rising, falling, of one value, of two, random, of little but NaN, of zeros of both signs.
+TEST(LibrarySorts, TopKOfAnyRowIsTheSortedRowsBeginning) {
+  const auto nan = std::nan("");
+  const std::vector<std::function<double(int64_t i, int64_t n, uint64_t r)>> makers = {
+      [](int64_t i, int64_t, uint64_t) { return static_cast<double>(i / 3); },
+      [](int64_t i, int64_t n, uint64_t) { return static_cast<double>((n - i) / 3); },
+      [](int64_t, int64_t, uint64_t) { return 7.0; },
+      [](int64_t i, int64_t n, uint64_t) { return i < n / 2 ? 1.0 : 2.0; },
+      [](int64_t, int64_t, uint64_t r) { return static_cast<double>(r % 100'000); },
+      [nan](int64_t, int64_t, uint64_t r) { return r % 100 == 0 ? static_cast<double>(r % 7) : nan; },
+      [](int64_t, int64_t, uint64_t r) { return r % 2 == 0 ? -0.0 : 0.0; }};
+  std::mt19937_64 random(5);
+  for (const PT type : {PT::kF32, PT::kF64, PT::kBF16, PT::kS32, PT::kS64, PT::kU8}) {
+    for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{{70, 1}, {1'000, 9}, {6'007, 50}, {140'001, 33}}) {
+      for (size_t m = 0; m < (IsFloat(type) ? makers.size() : 5); ++m) {
+        Literal x(Array(type, {n}));
+        for (int64_t i = 0; i < n; ++i) {
+          const double value = makers[m](i, n, random());
+          if (IsFloat(type)) x.SetFromDouble(i, value);
+          else x.SetFromInt64(i, static_cast<int64_t>(value) % (type == PT::kU8 ? 256 : 1 << 30));
+        }
+        for (const bool largest : {false, true}) {
+          std::vector<double> keys(static_cast<size_t>(n));
+          for (int64_t i = 0; i < n; ++i) {
+            const double value = x.GetAsDouble(i) * (largest ? -1 : 1);
+            keys[static_cast<size_t>(i)] = value == value ? value : (largest ? -INFINITY : INFINITY);
+          }
+          std::vector<int64_t> order(keys.size());
+          std::iota(order.begin(), order.end(), 0);
+          std::stable_sort(order.begin(), order.end(),
+                           [&](int64_t i, int64_t j) { return keys[static_cast<size_t>(i)] < keys[static_cast<size_t>(j)]; });
+          library::Signature s{"topk", {}, {x.shape()}, {Array(type, {k}), Array(PT::kS64, {k})}};
+          s.attributes.Set("largest", int64_t{largest});
+          for (const int threads : {1, 3}) {
+            SCOPED_TRACE(absl::StrCat(x.shape().ToString(), " of kind ", m, ", k ", k, largest ? " largest, " : " smallest, ", threads));
+            const std::vector<Literal> got = Call(s, {x}, threads);
+            for (int64_t i = 0; i < k; ++i) {
+              const int64_t at = order[static_cast<size_t>(i)], width = ByteWidth(type);
+              ASSERT_EQ(got[1].GetAsInt64(i), at) << i;
+              ASSERT_EQ(std::memcmp(got[0].bytes() + i * width, x.bytes() + at * width, static_cast<size_t>(width)), 0) << i;
+            }
+          }
+        }
+      }
     }
   }
 }
