@@ -283,6 +283,25 @@ TEST(Check, SetsTheErrorWordOnlyWhenAnElementIsTrue) {
   }
 }
 
+TEST(Check, AloneLooksAtEveryElement) {
+  HloCase c = Named("indexing_check_alone");
+  absl::StatusOr<Built> built = Build(c);
+  ASSERT_TRUE(built.ok());
+  for (const std::string& isa : HostIsas()) {
+    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = isa});
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    std::vector<Literal> args = RandomArguments(*built, c, 5);
+    ASSERT_TRUE(runner->Run(args).ok());
+    EXPECT_EQ(runner->error_word(), 0);
+    for (int64_t at : {0, 1023, 1024, 3000, 4808, 4809}) {
+      Literal bad = args[0];
+      bad.SetFromInt64(at, 101);
+      ASSERT_TRUE(runner->Run({bad}).ok());
+      EXPECT_EQ(runner->error_word(), 2) << isa << " element " << at;  // check id 1, plus one
+    }
+  }
+}
+
 TEST(Check, IsMadeBesideAScatter) {
   HloCase c = Named("indexing_check_beside_scatter");
   absl::StatusOr<Built> built = Build(c);

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/emit/elementwise.h"
 #include "backends/codegen/fused/region.h"
@@ -265,6 +266,11 @@ void TakeUpdateAlone(FusedKernel& f) {
   f.roots[0] = f.updated->operand(1);
 }
 
+// Nothing is computed but checks: what they look at is walked, as vectors and in pieces, like a result.
+bool ChecksAlone(const FusedKernel& f) {
+  return !f.checks.empty() && absl::c_all_of(f.roots, [&](const Instruction* r) { return absl::c_linear_search(f.checks, r); });
+}
+
 }  // namespace
 
 absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
@@ -308,7 +314,7 @@ absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
   if (f.serial != nullptr) {
     ChooseSerialSpace(f);
   } else if (reduces.empty() || !ChooseReductionSpace(f, reduces)) {
-    const Shape& shape = f.roots[0]->shape();
+    const Shape& shape = ChecksAlone(f) ? f.checks[0]->operand(0)->shape() : f.roots[0]->shape();
     const Shape& array = shape.is_tuple() ? shape.element(0) : shape;
     f.dims.assign(array.dims().begin(), array.dims().end());
     f.reduced.assign(f.dims.size(), false);
