@@ -148,7 +148,13 @@ def _bags():
                 continue
             tail = (9, False, mode, scales, padding)
             yield aten._embedding_bag_dense_backward.default, torch.randn(4, 4), index, bag, sizes, largest, *tail
+            starts_and_bags = (starts, bag, sizes, largest, 9)
+            yield aten._embedding_bag_backward.default, torch.randn(4, 4), index, *starts_and_bags, False, mode, False, scales, padding
     yield aten.embedding_dense_backward.default, torch.randn(7, 4), index, 9, 2, True
+    _, _, sizes, largest = aten._embedding_bag(table, index, starts, True, 0)
+    bag = torch.tensor([0, 0, 0, 2, 2, 2, 3])
+    frequent = (starts, bag, sizes, largest, 9, True, 0, False, None, -1)
+    yield aten._embedding_bag_backward.default, torch.randn(4, 4), index, *frequent
     yield aten.index_fill.int_Scalar, torch.randn(5, 4), 1, torch.tensor([-1, 0]), 2.5
     yield aten.mse_loss.default, torch.randn(3, 4), torch.randn(4), 1
     yield aten.smooth_l1_loss.default, torch.randn(3, 1), torch.randn(2, 1, 4), 0, 0.7
@@ -164,6 +170,9 @@ def _bags():
     yield aten.var_mean.correction, torch.randn(3, 0), [1]
     yield aten.var.correction, torch.randn(3, 0), [0]
     yield aten.linalg_vector_norm.default, torch.randn(0, 3), float("inf"), [1]
+    for values in (torch.randn(3, 4), torch.randn(5, dtype=torch.float64), torch.randn(3, 4, dtype=torch.complex64)):
+        for power in (0, 1, 2, 3.5, float("inf")):
+            yield aten.norm.Scalar, values, power
 
 
 def _special():

@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "torch_plugin/aten/lower/indexing.h"
 #include "torch_plugin/aten/lower/reduce.h"
+#include "torch_plugin/aten/lower/scan.h"
+#include "torch_plugin/aten/lower/sorting.h"
 
 namespace tenon::aten {
 namespace {
@@ -139,34 +141,92 @@ Lowering LowerEmbeddingBag(OpContext& op) {
   return Values{Shaped(op, output, 0), OrUnused(op, bags.bag, 1), OrUnused(op, sizes, 2), OrUnused(op, largest, 3)};
 }
 
-// _embedding_bag_dense_backward(grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode,
-// per_sample_weights, padding_idx)
-Lowering LowerEmbeddingBagBackward(OpContext& op) {
+namespace {
+
+// What the gradient of the table is made of.
+struct TableGradient {
+  Instruction *grad, *index, *bag;  // bag of each index
+  int64_t sizes_at, largest_at;     // arguments: bag sizes (means, maxima), the indices of the maxima
+  int64_t mode, scales_at;          // argument: weights of the indices
+  int64_t padding;
+  bool by_frequency;
+};
+
+// By what ATen divides the terms of each index if scale_grad_by_freq: in the sorted indices, of which u are different, those of the
+// k-th smallest are divided by the count of the one at position k (aten/src/ATen/native/EmbeddingBag.cpp,
+// _embedding_bag_dense_backward_cpu_sum_mean). That is its own count only where every index occurs once, and is what eager computes.
+Instruction* Frequencies(OpContext& op, Instruction* index, int64_t rows) {
+  Builder& b = op.b;
+  Instruction* counts = IntoBags(op, b.Full(PT::kS64, {rows}, 0), index, b.FullLike(index, 1), "add");
+  Instruction* present = b.Convert(b.Compare(counts, b.FullLike(counts, 0), "GT"), PT::kS64);
+  const ScanBody sum = [](Builder& body, const Values& inputs, const Values& carries) {
+    return Values{carries[0], body.Binary(kAdd, carries[0], inputs[0])};
+  };
+  Instruction* smaller = Scan(op, "smaller_indices", {present}, {op.Scalar(PT::kS64, 0)}, 0, sum)[0];
+  Instruction* sorted = SortedAscending(op, index, 0);
+  return Take(op, counts, Take(op, sorted, Take(op, smaller, index, 0), 0), 0);
+}
+
+Lowering GradientOfTable(OpContext& op, const TableGradient& g) {
   Builder& b = op.b;
   const PT math = OpMath(op.result_type());
-  Instruction *grad = b.Convert(op.tensor(0), math), *index = b.Convert(op.tensor(1), PT::kS64);
-  Instruction* bag = b.Convert(op.tensor(2), PT::kS64);
-  if (!grad->shape().is_static() || !index->shape().is_static()) return NotLowered("symbolic sizes");
-  if (op.boolean(6)) return NotLowered("scale_grad_by_freq of bags: ATen's kernel divides by the count of another row");
-  const int64_t mode = op.integer(7);
-  Instruction* zeros = b.Full(math, op.result_dims(), 0);
-  if (IsEmpty(grad) || IsEmpty(index)) return op.One(zeros);
-  if (mode == kMax) {
-    Instruction *sizes = b.Convert(op.tensor(3), PT::kS64), *largest = b.Convert(op.tensor(4), PT::kS64);
+  Instruction *grad = g.grad, *zeros = b.Full(math, op.result_dims(), 0);
+  if (g.mode == kMax) {
+    Instruction *sizes = b.Convert(op.tensor(g.sizes_at), PT::kS64), *largest = b.Convert(op.tensor(g.largest_at), PT::kS64);
     Instruction* empty = b.Compare(sizes, op.Full(sizes, 0), "EQ");
     grad = b.Select(Rows(op, empty, grad), op.Full(grad, 0), grad);
     Instruction* column = b.Iota(Shape(PT::kS64, grad->shape().dims()), 1);
     return op.One(Scatter(op, zeros, StackIndices(op, {largest, column}), grad, {0, 1}, 2, {}, Combiner(op, math, "add")));
   }
-  if (bag->shape().num_elements_constant() != index->shape().num_elements_constant()) return NotLowered("no bag for each index");
-  if (mode == kMean) {
-    Instruction* count = b.Convert(op.tensor(3), math);
+  if (g.mode == kMean) {
+    Instruction* count = b.Convert(op.tensor(g.sizes_at), math);
     grad = b.Binary(kDivide, grad, Rows(op, b.Binary(kMaximum, count, op.Full(count, 1)), grad));
   }
-  Instruction* update = Take(op, grad, bag, 0);
-  if (!op.is_none(8)) update = b.Binary(kMultiply, update, Rows(op, b.Convert(op.tensor(8), math), update));
-  update = ZeroUnless(op, Counted(op, index, op.integer_or(9, -1)), update);
-  return op.One(IntoBags(op, zeros, index, update, "add"));
+  Instruction* update = Take(op, grad, g.bag, 0);
+  if (!op.is_none(g.scales_at)) update = b.Binary(kMultiply, update, Rows(op, b.Convert(op.tensor(g.scales_at), math), update));
+  if (g.by_frequency) {
+    Instruction* divisor = b.Convert(Frequencies(op, g.index, op.result_dims()[0].constant()), math);
+    update = b.Binary(kDivide, update, Rows(op, divisor, update));
+  }
+  update = ZeroUnless(op, Counted(op, g.index, g.padding), update);
+  return op.One(IntoBags(op, zeros, g.index, update, "add"));
+}
+
+bool SameCount(const Instruction* a, const Instruction* b) {
+  return a->shape().num_elements_constant() == b->shape().num_elements_constant();
+}
+
+}  // namespace
+
+// _embedding_bag_backward(grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode,
+// sparse, per_sample_weights, padding_idx)
+Lowering LowerEmbeddingBagBackward(OpContext& op) {
+  Builder& b = op.b;
+  Instruction *grad = b.Convert(op.tensor(0), OpMath(op.result_type())), *index = b.Convert(op.tensor(1), PT::kS64);
+  Instruction *offsets = b.Convert(op.tensor(2), PT::kS64), *bag = b.Convert(op.tensor(3), PT::kS64);
+  if (!grad->shape().is_static() || !index->shape().is_static() || !offsets->shape().is_static()) return NotLowered("symbolic sizes");
+  if (op.boolean(9)) return NotLowered("a sparse gradient");
+  if (IsEmpty(grad) || IsEmpty(index)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
+  const int64_t mode = op.integer(8);
+  if (mode != kMax && !SameCount(bag, index)) {  // what is left out where the forward needs no bags
+    bag = BagOf(op, b.SliceDim(offsets, 0, 0, grad->shape().dim(0)), index->shape().constant_dim(0));
+  }
+  return GradientOfTable(op, {.grad = grad, .index = index, .bag = bag, .sizes_at = 4, .largest_at = 5, .mode = mode, .scales_at = 10,
+                              .padding = op.integer_or(11, -1), .by_frequency = op.boolean(7)});
+}
+
+// _embedding_bag_dense_backward(grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode,
+// per_sample_weights, padding_idx)
+Lowering LowerEmbeddingBagDenseBackward(OpContext& op) {
+  Builder& b = op.b;
+  Instruction *grad = b.Convert(op.tensor(0), OpMath(op.result_type())), *index = b.Convert(op.tensor(1), PT::kS64);
+  Instruction* bag = b.Convert(op.tensor(2), PT::kS64);
+  if (!grad->shape().is_static() || !index->shape().is_static()) return NotLowered("symbolic sizes");
+  if (IsEmpty(grad) || IsEmpty(index)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
+  const int64_t mode = op.integer(7);
+  if (mode != kMax && !SameCount(bag, index)) return NotLowered("no bag for each index");
+  return GradientOfTable(op, {.grad = grad, .index = index, .bag = bag, .sizes_at = 3, .largest_at = 4, .mode = mode, .scales_at = 8,
+                              .padding = op.integer_or(9, -1), .by_frequency = op.boolean(6)});
 }
 
 // _embedding_bag_per_sample_weights_backward(grad, weight, indices, offsets, offset2bag, mode, padding_idx)

@@ -1,4 +1,4 @@
-// Backwards of the poolings. An element's gradient is a sum over the windows that cover it, which are known: each element
+// Backwards of the poolings, and unpooling. An element's gradient is a sum over the windows that cover it, which are known: each element
 // reads its windows, so that nothing is scattered and the sum has ATen's order (ascending windows).
 #include <algorithm>
 
@@ -141,8 +141,27 @@ Lowering AdaptiveAvgPoolBackward(OpContext& op, int64_t spatial) {
   return SpreadAverages(op, DivideByCounts(op, grad, first, counts), first, windows);
 }
 
+// max_unpool(self, indices, output_size[, stride, padding]): each element at its position of its plane, zeros elsewhere.
+Lowering MaxUnpool(OpContext& op, int64_t spatial) {
+  Builder& b = op.b;
+  Instruction *x = op.tensor(0), *indices = op.tensor(1);
+  if (!x->shape().is_static() || !indices->shape().is_static()) return NotLowered("pooling of symbolic sizes");
+  if (IsEmpty(op.result_dims()) || IsEmpty(x)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
+  const int64_t first = Rank(x) - spatial;
+  const int64_t planes = CountOf(x->shape().dims().subspan(0, first)), windows = CountOf(x->shape().dims().subspan(first));
+  const int64_t elements = CountOf(absl::MakeConstSpan(op.result_dims()).subspan(first));
+  indices = InRange(op, b.Reshape(indices, {planes, windows}), elements, {false, "RuntimeError", "Found an invalid max index"});
+  Instruction* plane = b.Iota(Shape(PT::kS64, indices->shape().dims()), 0);
+  Instruction* zeros = b.Full(op.result_type(), {planes, elements}, 0);
+  Instruction* placed = Scatter(op, zeros, StackIndices(op, {plane, indices}), b.Reshape(x, {planes, windows}), {0, 1}, 2, {},
+                                Combiner(op, op.result_type(), ""));
+  return op.One(b.Reshape(placed, op.result_dims()));
+}
+
 }  // namespace
 
+Lowering LowerMaxUnpool2d(OpContext& op) { return MaxUnpool(op, 2); }
+Lowering LowerMaxUnpool3d(OpContext& op) { return MaxUnpool(op, 3); }
 Lowering LowerMaxPool2dBackward(OpContext& op) { return MaxPoolBackward(op, 2); }
 Lowering LowerMaxPool3dBackward(OpContext& op) { return MaxPoolBackward(op, 3); }
 Lowering LowerAdaptiveMaxPool2dBackward(OpContext& op) { return AdaptiveMaxPoolBackward(op, 2); }

@@ -9,6 +9,7 @@
 #include "torch_plugin/aten/lower/indexing.h"
 #include "torch_plugin/aten/lower/reduce.h"
 #include "torch_plugin/aten/lower/scan.h"
+#include "torch_plugin/aten/lower/sorting.h"
 
 namespace tenon::aten {
 
@@ -161,6 +162,8 @@ Lowering AnyMedian(OpContext& op, Sorted (*median)(OpContext&, Instruction*, int
 }
 
 }  // namespace
+
+Instruction* SortedAscending(OpContext& op, Instruction* x, int64_t axis) { return SortAlong(op, x, axis, false, false).values; }
 
 // sort(self, dim, descending), sort.stable(self, stable, dim, descending)
 Lowering LowerSort(OpContext& op) { return Sort(op, 1, 2); }

@@ -137,12 +137,8 @@ V PositiveLogGamma(V x) {  // x >= 1/2
 V FromInteger(V x) { return x - x.Unary(kRoundNearestEven); }
 V SinPi(V x) { return (Abs(FromInteger(x)) * kPi).Unary(kSine); }  // |sin(pi x)|
 
-// In f64 for f32 too: near the roots at 1 and 2 the sum cancels.
-V LogGamma(V x) {
-  if (x.x->shape().element_type() == PrimitiveType::kF32) {
-    V wide = LogGamma({x.op, x.op->b.Convert(x.x, PrimitiveType::kF64)});
-    return {x.op, x.op->b.Convert(wide.x, PrimitiveType::kF32)};
-  }
+// In f64: near the roots the sum cancels.
+V WideLogGamma(V x) {
   Instruction* reflected = Is(x, "LT", 0.5);
   V value = PositiveLogGamma(Select(reflected, 1 - x, x));
   V mirrored = std::log(kPi) - Log(SinPi(Abs(x))) - value;
@@ -150,6 +146,32 @@ V LogGamma(V x) {
   result = Select(Is(Abs(x), "EQ", INFINITY), x.Number(INFINITY), result);
   result = Select(Is(Abs(x - 1.5), "EQ", 0.5), x.Number(0), result);  // the roots themselves
   return Select(Both(x, Is(x, "LE", 0), Is(x, "EQ", Floor(x))), x.Number(INFINITY), result);
+}
+
+// In f32, x > 0. With lgamma(2 + t) = t P(t), |t + 1/4| <= 5/4, and the recurrence there are two factors that vanish at the roots,
+// so each is found to its last bits: P's argument is exact, and so is the logarithm's next to 1.
+V NarrowPositiveLogGamma(V x) {
+  V one = x.Number(1);
+  Instruction *first = Is(x, "LT", 0.5), *second = Is(x, "LT", 1.5), *third = Is(x, "LT", 3), *near = Is(x, "LT", 4);
+  V t = Select(first, x, Select(second, x - 1, Select(third, x - 2, x - 3)));
+  V factor = Select(first, x * (x + 1), Select(second, x, Select(third, one, Select(near, x - 1, x))));
+  V log = Log(factor), polynomial = t * Polynomial(t, kLogGamma);
+  V inverse = 1 / x;  // Stirling's series
+  V series = inverse * Polynomial(inverse * inverse, kStirling);
+  V far = (x - 0.5) * (log - 1) + (series + (0.5 * std::log(2 * kPi) - 0.5));
+  return Select(near, Select(second, polynomial - log, polynomial + log), far);
+}
+
+V NarrowLogGamma(V x) {
+  Instruction* reflected = Is(x, "LT", 0);
+  V positive = NarrowPositiveLogGamma(Select(reflected, 1 - x, x));
+  V part = Abs(FromInteger(x)), sine = part * Polynomial(part * part, kSineOfPiOverPi);
+  V result = Select(reflected, -Log(sine) - positive, positive);
+  return Select(Is(Abs(x), "EQ", INFINITY), x.Number(INFINITY), result);
+}
+
+V LogGamma(V x) {
+  return x.x->shape().element_type() == PrimitiveType::kF32 ? NarrowLogGamma(x) : WideLogGamma(x);
 }
 
 // Cephes' psi as ATen has it: the recurrence up to 10, then the asymptotic series; reflection below 0.
@@ -212,6 +234,14 @@ Lowering LowerI0(OpContext& op) { return Done(ModifiedBessel(Math1(op), {kI0eNea
 Lowering LowerI0e(OpContext& op) { return Done(ModifiedBessel(Math1(op), {kI0eNear, kI0eFar, false, true})); }
 Lowering LowerI1(OpContext& op) { return Done(ModifiedBessel(Math1(op), {kI1eNear, kI1eFar, true, false})); }
 Lowering LowerI1e(OpContext& op) { return Done(ModifiedBessel(Math1(op), {kI1eNear, kI1eFar, true, true})); }
+
+// mvlgamma(self, p): p (p - 1) / 4 log(pi) + the sum of lgamma(self - j / 2), j < p.
+Lowering LowerMvlgamma(OpContext& op) {
+  const int64_t p = op.integer(1);
+  V x = Math1(op), sum = LogGamma(x);
+  for (int64_t j = 1; j < p; ++j) sum = sum + LogGamma(x - static_cast<double>(j) / 2);
+  return Done(sum + static_cast<double>(p * (p - 1)) / 4 * std::log(kPi));
+}
 
 // polygamma(n, self)
 Lowering LowerPolygamma(OpContext& op) {

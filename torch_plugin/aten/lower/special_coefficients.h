@@ -1,4 +1,5 @@
-// Coefficients of the Cephes Math Library (S. Moshier; ndtr.c, i0.c, i1.c, psi.c), highest power or last term first.
+// Coefficients of the Cephes Math Library (S. Moshier; ndtr.c, i0.c, i1.c, psi.c), highest power or last term first; those for f32
+// alone are least squares on Chebyshev nodes in f64.
 #pragma once
 
 namespace tenon::aten {
@@ -64,6 +65,19 @@ inline constexpr double kI1eFar[] = {
 inline constexpr double kDigamma[] = {
     8.33333333333333333333E-2, -2.10927960927960927961E-2, 7.57575757575757575758E-3, -4.16666666666666666667E-3,
     3.96825396825396825397E-3, -8.33333333333333333333E-3, 8.33333333333333333333E-2,
+};
+// For f32: lgamma(2 + t) / t, -1/2 <= t <= 1, to 2.5e-10.
+inline constexpr double kLogGamma[] = {
+    7.70274261956e-06, -3.96311848894e-05, 0.000105344426352, -0.000229079476689, 0.000509588392982, -0.0011912327501,
+    0.00289028637085, -0.00738570460503, 0.0205808341821, -0.0673522953634, 0.322467032807, 0.422784335061,
+};
+// The series of log(gamma(x)) - (x - 1/2) log(x) + x - log(2 pi) / 2 in 1/x^2, times x.
+inline constexpr double kStirling[] = {
+    -1. / 1680, 1. / 1260, -1. / 360, 1. / 12,
+};
+// For f32: sin(pi x) / (pi x) in x^2, 0 <= x <= 1/2, to 3e-11.
+inline constexpr double kSineOfPiOverPi[] = {
+    -0.00223720487842, 0.0261174540637, -0.190747898886, 0.811742195804, -1.64493406194, 0.999999999983,
 };
 
 }  // namespace tenon::aten

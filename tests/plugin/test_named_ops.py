@@ -1,0 +1,176 @@
+"""The operators that a user counts on by name: PyTorch's own samples of each, forward and backward through torch.compile, are
+native and hold no framework step; results and gradients are eager's by the accuracy rule.
+
+All samples of a row are one function, so a row is one compile of a forward and of a backward. What test_opinfo.py asks of every
+overload by itself is asked here of what torch.compile makes of the operator: its decompositions, and what autograd calls."""
+
+import dataclasses
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils import _pytree as pytree
+
+from plugin.checking import same_as_eager
+from torch_tenon.testing import check_model
+
+SAMPLES = 4  # of a row, from all over its list; tests marked slow take up to 20 times as many
+
+# Names of OpInfos, each variant a row of its own.
+FLOATS = (
+    "sort", "msort", "argsort", "topk", "kthvalue", "median", "nanmedian", "cummax", "cummin", "searchsorted", "bucketize", "histc",
+    "erf", "erfc", "erfinv", "lgamma", "mvlgamma", "digamma", "special.erfcx",
+    "nn.functional.max_pool1d", "nn.functional.max_pool2d", "nn.functional.max_pool3d",
+    "nn.functional.avg_pool1d", "nn.functional.avg_pool2d", "nn.functional.avg_pool3d",
+    "nn.functional.adaptive_max_pool1d", "nn.functional.adaptive_max_pool2d", "nn.functional.adaptive_max_pool3d",
+    "nn.functional.adaptive_avg_pool1d", "nn.functional.adaptive_avg_pool2d", "nn.functional.adaptive_avg_pool3d",
+    "nn.functional.max_unpool1d", "nn.functional.max_unpool2d", "nn.functional.max_unpool3d",
+    "nn.functional.interpolate", "nn.functional.upsample_bilinear", "nn.functional.upsample_nearest", "_upsample_bilinear2d_aa",
+    "nn.functional.pad", "constant_pad_nd", "nn.functional.embedding_bag", "index_fill", "masked_scatter",
+    "select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter",
+    "nn.functional.grid_sample", "grid_sampler_2d", "grid_sampler_3d", "nn.functional.unfold", "unfold",
+)  # fmt: skip
+COMPLEX = ("real", "imag", "complex", "conj", "conj_physical", "resolve_conj", "view_as_real", "view_as_complex")
+
+# Row -> what its graphs may be beside native and without framework steps: marks of conftest.py.
+OTHERWISE = {
+    # What the function returns has the conjugate bit, which HLO hasn't; a graph that reads it computes it.
+    "conj": {"tier": "eager_program", "reason": "is conjugated or negated view"},
+}
+# Rows of which PyTorch's fake kernel says other strides than eager gives: it forgets channels_last.
+UNLIKE_STRIDES = ("nn.functional.max_unpool2d",)
+
+
+@dataclasses.dataclass
+class Sample:
+    """An operator and its arguments, of which the tensors may be replaced."""
+
+    op: object
+    leaves: list
+    spec: pytree.TreeSpec
+
+    @classmethod
+    def of(cls, op, *args, **kwargs):
+        return cls(op, *pytree.tree_flatten((args, kwargs)))
+
+    def tensors(self) -> list[torch.Tensor]:
+        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+    def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        rest = list(tensors)
+        leaves = [rest.pop(0) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return pytree.tree_leaves(self.op(*args, **kwargs))
+
+
+def _leaf(*sizes, **kwargs):
+    return torch.randn(*sizes, requires_grad=True, **kwargs)
+
+
+def _bags():
+    index, starts = torch.tensor([1, 5, 5, 0, 8, 2, 2]), torch.tensor([0, 3, 3, 6])
+    for mode in ("sum", "mean", "max"):
+        for padding in (None, 5):
+            for last in (False, True):
+                offsets = torch.cat([starts, torch.tensor([7])]) if last else starts
+                options = {"mode": mode, "padding_idx": padding, "include_last_offset": last}
+                yield Sample.of(F.embedding_bag, index, _leaf(9, 4), offsets, **options)
+                if mode == "sum":
+                    yield Sample.of(F.embedding_bag, index, _leaf(9, 4), offsets, per_sample_weights=_leaf(7), **options)
+            yield Sample.of(F.embedding_bag, index.view(1, 7).expand(2, 7), _leaf(9, 4), mode=mode, padding_idx=padding)
+
+
+def _norms():
+    for dim in (0, 1, -1):
+        direction = _leaf(4, 3, 5)
+        length = torch.rand([n if d == dim % 3 else 1 for d, n in enumerate((4, 3, 5))], requires_grad=True)
+        yield Sample.of(torch._weight_norm, direction, length, dim)
+
+
+def _folds():
+    for options in ({"kernel_size": 2}, {"kernel_size": (3, 2), "padding": (1, 0), "stride": (2, 1)}, {"kernel_size": 2, "dilation": 2}):
+        columns = F.unfold(torch.randn(2, 3, 6, 5), **options)
+        yield Sample.of(F.fold, columns.requires_grad_(), (6, 5), **options)
+
+
+BY_HAND = {"embedding_bag": _bags, "weight_norm": _norms, "fold": _folds}
+
+
+def _rows():
+    """Name of a row -> function that makes its samples."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    rows = dict(BY_HAND)
+    for dtype, names in ((torch.float32, FLOATS), (torch.complex64, COMPLEX)):
+        found = [info for info in op_db if info.name in names]
+        assert {info.name for info in found} == set(names), "no OpInfo has this name"
+        rows |= {" ".join([i.name, i.variant_test_name]).strip(): lambda i=i, d=dtype: _samples_of(i, d) for i in found}
+    return rows
+
+
+def _samples_of(info, dtype):
+    dtype = dtype if dtype in info.supported_dtypes("cpu") else torch.float32
+    grad = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
+    for sample in info.sample_inputs(torch.device("cpu"), dtype, requires_grad=grad):
+        if info.name == "index_fill" and isinstance(sample.args[-1], torch.Tensor):
+            sample.args[-1].requires_grad_(False)  # autograd asks for the unique indices: data-dependent for every backend
+        yield Sample.of(info.op, sample.input, *sample.args, **sample.kwargs)
+
+
+ROWS = _rows()
+
+
+def _spread(samples: list, count: int) -> list:
+    """`count` of them, over the whole list: neighbours differ little."""
+    step = max(1, len(samples) / count)
+    return [samples[int(k * step)] for k in range(min(count, len(samples)))]
+
+
+def _together(samples: list[Sample]):
+    def function(*tensors):
+        tensors, results = list(tensors), []
+        for sample in samples:
+            count = len(sample.tensors())
+            results.append(sample(tensors[:count]))
+            tensors = tensors[count:]
+        return results
+
+    return function
+
+
+def _check(row: str, samples: list[Sample], backend: str) -> None:
+    tensors = [t.detach().requires_grad_(t.requires_grad) for sample in samples for t in sample.tensors()]
+    strides = not row.startswith(UNLIKE_STRIDES)
+    train = any(t.requires_grad for t in tensors)
+    same_as_eager(_together(samples), *tensors, backend=backend, train=train, check_strides=strides)
+
+
+def _marked(rows) -> list:
+    marks = lambda row: [pytest.mark.by_aten(**OTHERWISE[row])] if row in OTHERWISE else []
+    return [pytest.param(row, marks=marks(row)) for row in rows]
+
+
+@pytest.mark.parametrize("row", _marked(ROWS))
+def test_named_op(row, backend):
+    samples = list(ROWS[row]())
+    assert samples
+    _check(row, _spread(samples, SAMPLES), backend)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", _marked(ROWS))
+def test_every_sample_of_a_named_op(row, backend):
+    samples = _spread(list(ROWS[row]()), 20 * SAMPLES)
+    for start in range(0, len(samples), SAMPLES):
+        torch._dynamo.reset()
+        _check(row, samples[start : start + SAMPLES], backend)
+
+
+def test_bincount_is_in_no_graph():
+    """Its size is the largest element's, whatever minlength: Dynamo gives it to no backend, ours or another."""
+    x = torch.tensor([1, 4, 4, 0])
+    for backend in ("aot_eager", "tenon"):
+        torch._dynamo.reset()
+        report = check_model(lambda t: torch.bincount(t, minlength=9) * 2, (x,), backend=backend, baseline="aot_eager", vacuous_ok=True)
+        report.raise_if_failed()
+        assert report.capture.breaks > 0
