@@ -5,6 +5,7 @@ Whatever is only nice to have (log registration) is absent rather than an error 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 
@@ -22,6 +23,7 @@ __all__ = [
     "free_unbacked_symbols",
     "is_higher_order",
     "is_with_effects",
+    "kept_whole",
     "logger",
     "min_cut_rematerialization_partition",
     "no_dispatch_modes",
@@ -51,6 +53,24 @@ def decompositions_for(overloads) -> dict:
 
     known = [op for op in overloads if op in decomposition_table]
     return get_decompositions(known)
+
+
+@contextlib.contextmanager
+def kept_whole(overloads):
+    """Inside, tracing leaves these overloads whole: PyTorch has registered decompositions of them as their Python kernels for
+    autograd, ahead of any table. What they are without them are the C++ kernels and their meta functions. Not thread-safe by
+    itself: Dynamo calls backends under a lock of its own."""
+    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+    taken = [(op, key, op.py_kernels.pop(key)) for op in overloads for key in keys if key in op.py_kernels]
+    try:
+        for op in overloads:
+            op._dispatch_cache.clear()
+        yield
+    finally:
+        for op, key, kernel in taken:
+            op.py_kernels[key] = kernel
+        for op in overloads:
+            op._dispatch_cache.clear()
 
 
 def no_dispatch_modes():

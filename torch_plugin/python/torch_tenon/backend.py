@@ -8,7 +8,7 @@ from typing import Any, Callable, Sequence
 from torch import fx
 
 from . import decompositions
-from ._torch_private import aot_autograd
+from ._torch_private import aot_autograd, kept_whole
 from .compiler import Compiled, compile_static
 from .dynamic import DynamicGraph, symbolic_inputs
 from .options import Options
@@ -33,7 +33,8 @@ def tenon(
         decompositions=decompositions.table(),
         keep_inference_input_mutations=True,
     )
-    return backend(gm, example_inputs)
+    with kept_whole(decompositions.WHOLE):
+        return backend(gm, example_inputs)
 
 
 def compile_aten(

@@ -2,7 +2,8 @@
 
 Without an entry an op reaches the graph whole. That is the rule: a composite op has a lowering that
 knows more than its parts do (softmax, layer_norm, gelu and their backwards), or is a library call
-(convolution, attention). core_aten_decompositions() is not used: it takes
+(convolution, attention). Of resamplings PyTorch decides otherwise before any list is asked; WHOLE
+undoes it. core_aten_decompositions() is not used: it takes
 _scaled_dot_product_flash_attention_for_cpu apart wrongly.
 """
 
@@ -38,6 +39,18 @@ DECOMPOSITIONS: dict[torch._ops.OpOverload, str] = {
     _aten.lerp.Scalar: "pointwise",
     _aten.rsub.Scalar: "a subtraction",
 }
+
+# What tracing would take apart into gathers of every tap, though there are lowerings along one dim after the other.
+WHOLE = tuple(
+    getattr(getattr(_aten, name), overload)
+    for name in (
+        "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
+        "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
+        "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
+        "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+    )
+    for overload in ("default", "vec")
+)  # fmt: skip
 
 
 @functools.cache
