@@ -2,6 +2,7 @@
 // batched gather; gradients of the image are scattered. Coordinates and weights follow aten/src/ATen/native/GridSampler.h.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "torch_plugin/aten/lower/indexing.h"
 #include "torch_plugin/aten/lower/reduce.h"
@@ -126,10 +127,29 @@ std::vector<Tap> TapsAlong(const Sampler& s, int64_t k) {
 // A neighbour in all dims.
 struct Corner {
   Instruction* index;           // [N, points..., spatial]
+  Instruction* flat;            // [N, points...], s32: into a plane; nullptr if that is too large
   V weight;                     // [N, points...]
   std::vector<V> slopes;        // d weight / d coordinate, by spatial dim
   Instruction* inside;
 };
+
+int64_t Elements(const Sampler& s) {
+  int64_t n = 1;
+  for (int64_t k = 0; k < s.spatial(); ++k) n *= s.size(k);
+  return n;
+}
+
+// s32, of which a gather reads twice as many at once.
+Instruction* FlatIndex(const Sampler& s, const std::vector<Instruction*>& index) {
+  if (Elements(s) > std::numeric_limits<int32_t>::max()) return nullptr;
+  Builder& b = s.op.b;
+  Instruction* flat = b.Convert(index[0], PT::kS32);
+  for (size_t k = 1; k < index.size(); ++k) {
+    flat = b.Binary(kMultiply, flat, b.FullLike(flat, static_cast<double>(s.size(static_cast<int64_t>(k)))));
+    flat = b.Binary(kAdd, flat, b.Convert(index[k], PT::kS32));
+  }
+  return flat;
+}
 
 std::vector<Corner> CornersOf(const Sampler& s) {
   Builder& b = s.op.b;
@@ -158,7 +178,7 @@ std::vector<Corner> CornersOf(const Sampler& s) {
       }
       slopes.push_back(slope);
     }
-    corners.push_back({StackIndices(s.op, index), weight, slopes, inside});
+    corners.push_back({StackIndices(s.op, index), FlatIndex(s, index), weight, slopes, inside});
   }
   return corners;
 }
@@ -193,14 +213,70 @@ Sampler SamplerOf(OpContext& op, int64_t at) {
           op.boolean(at + 4)};
 }
 
+// Equal dims, one after the other in a new first dim.
+Instruction* Stacked(OpContext& op, const std::vector<Instruction*>& parts) {
+  std::vector<Instruction*> rows;
+  for (Instruction* part : parts) {
+    std::vector<Dim> dims = DimsOf(part);
+    dims.insert(dims.begin(), 1);
+    rows.push_back(op.b.Reshape(part, dims));
+  }
+  return op.b.Concatenate(rows, 0);
+}
+
+// The four corners of a plane's point are read by one gather; the result of more would take too much memory.
+constexpr size_t kStackedCorners = 4;
+
+// The image at flat indices [corners, N, points...] (any element where they are negative): [corners, N, C, points...].
+Instruction* AtStacked(const Sampler& s, Instruction* index) {
+  Builder& b = s.op.b;
+  Attributes attrs;
+  attrs.set(Attr::kOffsetDims, std::vector<int64_t>{2});
+  attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{2});
+  attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{2});
+  attrs.set(Attr::kIndexVectorDim, Rank(index));
+  attrs.set(Attr::kSliceSizes, std::vector<int64_t>{1, s.image->shape().constant_dim(1), 1});
+  attrs.set(Attr::kOperandBatchingDims, std::vector<int64_t>{0});
+  attrs.set(Attr::kStartIndicesBatchingDims, std::vector<int64_t>{1});
+  Instruction* planes = b.Reshape(s.image, {s.image->shape().dim(0), s.image->shape().dim(1), Elements(s)});
+  return b.Make(kGather, {planes, index}, std::move(attrs));
+}
+
+// The sum over the corners. What all channels share, an index (-1 outside) and a weight of each corner at every point, is made
+// once: concatenated, so that it isn't fused into the loop over the channels.
+Instruction* SumOfStacked(const Sampler& s, const std::vector<Corner>& corners) {
+  OpContext& op = s.op;
+  Builder& b = op.b;
+  std::vector<Instruction*> indices, weights;
+  for (const Corner& corner : corners) {
+    indices.push_back(b.Select(corner.inside, corner.flat, b.FullLike(corner.flat, -1)));
+    weights.push_back(corner.weight.x);
+  }
+  Instruction *index = Stacked(op, indices), *read = AtStacked(s, index);
+  std::vector<int64_t> place = {0, 1};
+  for (int64_t d = 3; d < Rank(read); ++d) place.push_back(d);
+  auto for_channels = [&](Instruction* x) { return b.Broadcast(x, read->shape().dims(), place); };
+  Instruction* terms = b.Binary(kMultiply, read, for_channels(Stacked(op, weights)));
+  Instruction* inside = b.Compare(index, b.FullLike(index, 0), "GE");
+  terms = b.Select(for_channels(inside), terms, op.Full(terms, 0));
+  Instruction* sum = nullptr;
+  for (int64_t k = 0; k < static_cast<int64_t>(corners.size()); ++k) {
+    Instruction* term = b.Reshape(b.SliceDim(terms, 0, k, k + 1), op.result_dims());
+    sum = sum == nullptr ? term : b.Binary(kAdd, sum, term);
+  }
+  return sum;
+}
+
 // grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
 Lowering GridSampler(OpContext& op) {
   Builder& b = op.b;
   if (!op.tensor(0)->shape().is_static() || !op.tensor(1)->shape().is_static()) return NotLowered("grid_sampler of symbolic sizes");
   const Sampler s = SamplerOf(op, 0);
   if (IsEmpty(op.result_dims())) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
+  const std::vector<Corner> corners = CornersOf(s);
+  if (corners.size() == kStackedCorners && corners[0].flat != nullptr) return op.One(SumOfStacked(s, corners));
   Instruction* sum = nullptr;
-  for (const Corner& corner : CornersOf(s)) {
+  for (const Corner& corner : corners) {
     Instruction* read = At(s, corner);
     Instruction* term = b.Binary(kMultiply, read, ForChannels(op, corner.weight.x, read));
     term = b.Select(ForChannels(op, corner.inside, read), term, op.Full(term, 0));
