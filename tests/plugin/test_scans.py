@@ -93,9 +93,9 @@ def test_gradients(name, tenon):
     assert "backward" in kinds
 
 
-@pytest.mark.parametrize("name, kernels", [("cumsum", 3), ("cumprod", 3), ("logcumsumexp", 3), ("cummax", 1)])
+@pytest.mark.parametrize("name, kernels", [("cumsum", 3), ("cumprod", 3), ("logcumsumexp", 3), ("cummax", 3), ("cummin", 3)])
 def test_one_long_row(name, kernels, tenon):
-    """Sums go in blocks: their totals, where each starts, the blocks."""
+    """In blocks: their totals, where each starts, the blocks."""
     x = 1 + 1e-3 * torch.randn(1 << 18)
     with torch.no_grad():
         found = _compiled(tenon, lambda t: OPS[name](t, 0))(x)
@@ -103,6 +103,40 @@ def test_one_long_row(name, kernels, tenon):
     assert graph["kernels"] == kernels
     expected = OPS[name](x, 0)
     _close(found, expected)
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+@pytest.mark.parametrize("kind", ["f32", "nan", "zeros", "infinite", "bf16", "int64", "uint8", "rows", "columns", "falling"])
+def test_extrema_of_long_rows_are_eagers_bits(name, kind, tenon):
+    """Ties, NaN and zeros of both signs within blocks and across them."""
+    n, generator = 1 << 17, torch.Generator().manual_seed(3)
+    x = torch.randn(n, generator=generator)
+    if kind == "nan":
+        x[[70_000, 70_001, 100_000]] = math.nan
+    if kind == "zeros":
+        x = torch.where(x > 0, 0.0, -0.0)
+    if kind == "infinite":
+        x[:] = -math.inf if name == "cummax" else math.inf
+    if kind == "bf16":
+        x = x.to(torch.bfloat16)
+    if kind in ("int64", "uint8"):
+        x = (x * 30 + 128).clamp(1, 200).to(getattr(torch, kind))
+    if kind == "rows":
+        x = torch.stack([x, -x])
+    if kind == "columns":
+        x = torch.stack([x, -x], dim=1)
+    if kind == "falling":
+        x = torch.arange(n, 0, -1.0) // 3
+    dim = 1 if kind == "rows" else 0
+    with torch.no_grad():
+        values, places = _compiled(tenon, lambda t: OPS[name](t, dim))(x)
+    wanted, wanted_places = OPS[name](x, dim)
+    assert torch.equal(places, wanted_places)
+    bits = {2: torch.int16, 4: torch.int32}.get(x.element_size(), x.dtype)
+    same = values.view(bits) == wanted.view(bits)
+    assert (same | (values != values) & (wanted != wanted)).all()
+    (graph,) = _native(tenon)
+    assert graph["kernels"] >= 3  # in blocks
 
 
 def test_work_grows_with_the_length(tenon):

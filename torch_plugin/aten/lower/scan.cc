@@ -2,10 +2,12 @@
 // acc_type (f64 for f32, f32 for half types; aten/src/ATen/AccumulateType.h) and round every element once.
 //
 // One long row is scanned in two passes, as blocks: the total of each block, the running total of those, then every block from
-// where it starts. The number of blocks follows from sizes alone, so any number of threads gives the same bits.
+// where it starts. The number of blocks follows from sizes alone, so any number of threads gives the same bits. Extrema go so too:
+// a block's total is its extremum and where that stands last, which is exact.
 #include "torch_plugin/aten/lower/scan.h"
 
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "torch_plugin/aten/lower/reduce.h"
@@ -86,13 +88,23 @@ Instruction* RunningTotal(OpContext& op, const Join& join, Instruction* x, Instr
   })[0];
 }
 
-// Into how many blocks a scan of `n` steps over `rows` rows goes; 1: not at all.
-int64_t Blocks(int64_t n, int64_t rows) {
-  if (rows > kFewRows || n * rows < kLongScan) return 1;
+// Into how many blocks, whose steps an s32 can count, the scan of `x` goes; 1: not at all.
+int64_t Blocks(const Instruction* x, int64_t axis) {
+  if (!x->shape().num_elements().is_constant()) return 1;
+  const int64_t n = x->shape().dim(axis).constant(), all = x->shape().num_elements().constant();
+  if (all / n > kFewRows || all < kLongScan) return 1;
   for (int64_t blocks = std::min(kMostBlocks, n / kShortestBlock); blocks >= 16; --blocks) {
-    if (n % blocks == 0) return blocks;
+    if (n % blocks == 0 && n / blocks <= std::numeric_limits<int32_t>::max()) return blocks;
   }
   return 1;
+}
+
+// x's dims with `axis` as two: blocks, and the steps of one.
+DimVector InBlocks(const Instruction* x, int64_t axis, int64_t blocks) {
+  DimVector dims(x->shape().dims().begin(), x->shape().dims().end());
+  dims[axis] = dims[axis].constant() / blocks;
+  dims.insert(dims.begin() + axis, Dim(blocks));
+  return dims;
 }
 
 Instruction* BlockTotals(OpContext& op, const Join& join, Instruction* x, int64_t axis, PT type) {
@@ -110,19 +122,12 @@ Lowering Running(OpContext& op, const Join& join) {
   if (Rank(x) == 0 || KnownEqual(x->shape().num_elements(), 0)) return Values{Shaped(op, x)};
   const int64_t axis = op.axis(1, Rank(x));
   const PT result = op.result_type(), type = AccumulatorOf(result);
-  const DimVector dims(x->shape().dims().begin(), x->shape().dims().end());
-  int64_t blocks = 1;
-  if (x->shape().num_elements().is_constant()) {
-    const int64_t n = dims[axis].constant();
-    blocks = Blocks(n, x->shape().num_elements().constant() / n);
-  }
+  const int64_t blocks = Blocks(x, axis);
   if (blocks == 1) {
     return Values{Shaped(op, RunningTotal(op, join, x, b.Full(type, Without(x, axis), join.start), axis, result, /*inclusive=*/true))};
   }
-  DimVector split = dims;
-  split[axis] = dims[axis].constant() / blocks;
-  split.insert(split.begin() + axis, Dim(blocks));
-  x = b.Reshape(x, split);
+  const DimVector dims(x->shape().dims().begin(), x->shape().dims().end());
+  x = b.Reshape(x, InBlocks(x, axis, blocks));
   Instruction* totals = BlockTotals(op, join, x, axis + 1, type);
   Instruction* none = b.Full(type, Without(totals, axis), join.start);
   Instruction* starts = RunningTotal(op, join, totals, none, axis, type, /*inclusive=*/false);
@@ -140,29 +145,69 @@ Instruction* LogSum(Builder& b, Instruction* total, Instruction* x) {
   return b.Select(b.Binary(kAnd, infinite, b.Compare(low, high, "EQ")), x, sum);
 }
 
-// The running extremum and its last position; every NaN is taken, and after one nothing else (ATen's cummax_cummin_helper).
+struct Place {
+  Instruction *value, *position;
+};
+
+// Each element's running extremum from `start` on, or before it if not `inclusive`; every NaN is taken, and after one nothing else
+// (ATen's cummax_cummin_helper).
+Place RunningPlace(OpContext& op, bool max, Place x, Place start, int64_t axis, bool inclusive) {
+  const bool has_nan = IsFloat(x.value->shape().element_type());
+  const Values made = Scan(op, max ? "cummax" : "cummin", {x.value, x.position}, {start.value, start.position}, axis,
+                           [&](Builder& c, const Values& inputs, const Values& carries) {
+                             Instruction* take = c.Compare(inputs[0], carries[0], max ? "GE" : "LE");
+                             if (has_nan) {
+                               take = c.Binary(kAnd, take, c.Compare(carries[0], carries[0], "EQ"));
+                               take = c.Binary(kOr, take, c.Compare(inputs[0], inputs[0], "NE"));
+                             }
+                             Instruction* best = c.Select(take, inputs[0], carries[0]);
+                             Instruction* at = c.Select(take, inputs[1], carries[1]);
+                             return inclusive ? Values{best, at, best, at} : Values{carries[0], carries[1], best, at};
+                           });
+  return {made[0], made[1]};
+}
+
+// Of each block of steps along `axis`: where the extremum stands last, and what stands there (of -0 and 0 the right one).
+Place LastExtremum(OpContext& op, bool max, Place x, Instruction* limit, int64_t axis) {
+  Builder& b = op.b;
+  auto extremum = [&](Instruction* of) { return max ? ReduceMax(op, of, {axis}) : ReduceMin(op, of, {axis}); };
+  Instruction* hit = b.Compare(x.value, SpreadBack(op, extremum(x.value), x.value, {axis}), "EQ");
+  if (IsFloat(x.value->shape().element_type())) hit = b.Binary(kOr, hit, b.Compare(x.value, x.value, "NE"));
+  Instruction* last = ReduceMax(op, b.Select(hit, x.position, b.FullLike(x.position, -1)), {axis});
+  Instruction* there = b.Compare(x.position, SpreadBack(op, last, x.position, {axis}), "EQ");
+  return {extremum(b.Select(there, x.value, b.BroadcastTo(limit, x.value->shape().dims()))), last};
+}
+
+// The running extremum and its last position.
 Lowering RunningExtremum(OpContext& op, bool max) {
   Builder& b = op.b;
   Instruction* x = op.tensor(0);
   const PT type = x->shape().element_type();
   if (Rank(x) == 0) return Values{x, b.Full(PT::kS64, {}, 0)};
   if (KnownEqual(x->shape().num_elements(), 0)) return Values{x, b.Full(PT::kS64, x->shape().dims(), 0)};
-  const int64_t axis = op.axis(1, Rank(x));
-  const DimVector dims = Without(x, axis);
-  Instruction* start = b.BroadcastTo(LimitConstant(op, type, max), dims);
-  Instruction* position = b.Iota(Shape(PT::kS64, x->shape().dims()), axis);
-  const Values made = Scan(op, max ? "cummax" : "cummin", {x, position}, {start, b.Full(PT::kS64, dims, 0)}, axis,
-                           [&](Builder& c, const Values& inputs, const Values& carries) {
-                             Instruction* take = c.Compare(inputs[0], carries[0], max ? "GE" : "LE");
-                             if (IsFloat(type)) {
-                               take = c.Binary(kAnd, take, c.Compare(carries[0], carries[0], "EQ"));
-                               take = c.Binary(kOr, take, c.Compare(inputs[0], inputs[0], "NE"));
-                             }
-                             Instruction* best = c.Select(take, inputs[0], carries[0]);
-                             Instruction* at = c.Select(take, inputs[1], carries[1]);
-                             return Values{best, at, best, at};
-                           });
-  return Values{Shaped(op, made[0], 0), Shaped(op, made[1], 1)};
+  const int64_t axis = op.axis(1, Rank(x)), blocks = type == PT::kPred ? 1 : Blocks(x, axis);
+  Instruction* limit = LimitConstant(op, type, max);
+  auto nothing = [&](const DimVector& dims) { return Place{b.BroadcastTo(limit, dims), b.Full(PT::kS64, dims, 0)}; };
+  if (blocks == 1) {
+    const Place at{x, b.Iota(Shape(PT::kS64, x->shape().dims()), axis)};
+    const Place made = RunningPlace(op, max, at, nothing(Without(x, axis)), axis, /*inclusive=*/true);
+    return Values{Shaped(op, made.value, 0), Shaped(op, made.position, 1)};
+  }
+  const DimVector dims(x->shape().dims().begin(), x->shape().dims().end()), split = InBlocks(x, axis, blocks);
+  x = b.Reshape(x, split);
+  // Positions before each block, and in it: iotas cost nothing, so that no kernel writes positions for another one.
+  auto first_of = [&](const Shape& s) {
+    Instruction* block = b.Iota(s, axis);
+    return b.Binary(kMultiply, block, b.FullLike(block, static_cast<double>(split[axis + 1].constant())));
+  };
+  Place totals = LastExtremum(op, max, {x, b.Iota(Shape(PT::kS32, split), axis + 1)}, limit, axis + 1);
+  Instruction* last = b.Convert(totals.position, PT::kS64);
+  totals.position = b.Binary(kAdd, first_of(last->shape()), last);
+  const Place starts = RunningPlace(op, max, totals, nothing(Without(totals.value, axis)), axis, /*inclusive=*/false);
+  Instruction* step = b.Iota(Shape(PT::kS64, split), axis + 1);
+  const Place at{x, b.Binary(kAdd, first_of(step->shape()), step)};
+  const Place made = RunningPlace(op, max, at, starts, axis + 1, /*inclusive=*/true);
+  return Values{Shaped(op, b.Reshape(made.value, dims), 0), Shaped(op, b.Reshape(made.position, dims), 1)};
 }
 
 }  // namespace
