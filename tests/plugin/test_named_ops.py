@@ -174,3 +174,11 @@ def test_bincount_is_in_no_graph():
         report = check_model(lambda t: torch.bincount(t, minlength=9) * 2, (x,), backend=backend, baseline="aot_eager", vacuous_ok=True)
         report.raise_if_failed()
         assert report.capture.breaks > 0
+
+
+@pytest.mark.parametrize("out", [(5, 3), (7, 1), (70, 5)])
+def test_maxima_of_unequal_windows_without_positions(out, backend):
+    x = torch.randn(2, 3, 150, 16)
+    x[0, 1, 7, 2] = float("nan")
+    same_as_eager(lambda t: F.adaptive_max_pool2d(t, out), x, backend=backend)
+    same_as_eager(lambda t: F.adaptive_max_pool3d(t, (*out, 2)), x.unsqueeze(-1).expand(2, 3, 150, 16, 5), backend=backend)

@@ -240,11 +240,13 @@ Lowering AvgPool(OpContext& op, int64_t spatial) {
   return op.One(DivideByCounts(op, sum, p.first, counts));
 }
 
+constexpr int64_t kUnrolledWindows = 64;  // of a dim
+
 // The windows of AdaptiveTaps, few of them one by one.
 Instruction* AdaptiveAverageAlong(OpContext& op, Instruction* x, int64_t axis, int64_t out) {
   Builder& b = op.b;
   const int64_t in = x->shape().constant_dim(axis);
-  if (out > 64) {
+  if (out > kUnrolledWindows) {
     const Taps taps = AdaptiveTaps(in, out);
     return DivideByCounts(op, ApplyTaps(op, x, axis, taps), axis, {RowLengths(taps)});
   }
@@ -289,6 +291,21 @@ Lowering AdaptiveAvgPool(OpContext& op, int64_t spatial) {
   return op.One(b.Binary(kDivide, sum, op.Full(sum, count)));
 }
 
+// The maxima of the windows of AdaptiveTaps, one by one.
+Instruction* AdaptiveMaximumAlong(OpContext& op, Instruction* x, int64_t axis, int64_t out) {
+  Builder& b = op.b;
+  const int64_t in = x->shape().constant_dim(axis);
+  if (in == out) return x;
+  std::vector<Dim> dims(x->shape().dims().begin(), x->shape().dims().end());
+  dims[axis] = 1;
+  std::vector<Instruction*> parts;
+  for (int64_t k = 0; k < out; ++k) {
+    const int64_t start = k * in / out, end = ((k + 1) * in + out - 1) / out;
+    parts.push_back(b.Reshape(ReduceMax(op, b.SliceDim(x, axis, start, end), {axis}), dims));
+  }
+  return parts.size() == 1 ? parts[0] : b.Concatenate(parts, axis);
+}
+
 // adaptive_max_pool(self, output_size) -> values, flat positions
 Lowering AdaptiveMaxPool(OpContext& op, int64_t spatial) {
   Instruction* x = op.tensor(0);
@@ -309,7 +326,11 @@ Lowering AdaptiveMaxPool(OpContext& op, int64_t spatial) {
     equal = equal && in % out == 0;
     windows.push_back(AdaptiveTaps(in, out));
   }
-  return equal ? MaxPoolWithIndices(op, x, p) : MaxOverRows(op, x, first, windows);
+  if (equal) return MaxPoolWithIndices(op, x, p);
+  const bool few = std::all_of(p.out.begin(), p.out.end(), [](int64_t n) { return n <= kUnrolledWindows; });
+  if (op.result_used(1) || !few) return MaxOverRows(op, x, first, windows);
+  for (int64_t k = 0; k < spatial; ++k) x = AdaptiveMaximumAlong(op, x, first + k, p.out[k]);  // separable without the positions
+  return Values{x, nullptr};
 }
 
 }  // namespace
