@@ -163,7 +163,8 @@ absl::StatusOr<Literal> Scatter(Context& context, const Instruction& i, Operands
   absl::InlinedVector<std::byte*, 2> outs(count);
   do {
     std::fill(start.begin(), start.end(), 0);
-    for (size_t k = 0; k < index_map.size(); ++k) start[index_map[k]] = vectors.At(batch, k);
+    // What lies beyond the end does so from the end on too, and the window's steps can be added to that.
+    for (size_t k = 0; k < index_map.size(); ++k) start[index_map[k]] = std::min(vectors.At(batch, k), dims[index_map[k]]);
     for (size_t k = 0; k < batching.size(); ++k) {
       start[batching[k]] = vectors.Coordinate(batch, indices_batching[k]);
     }

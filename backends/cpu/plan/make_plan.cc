@@ -738,6 +738,8 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
       flops += op->family() == Family::kElementwise || op->family() == Family::kReduction ? 1 : IsPointwiseCall(*op) ? 2 : 0;
     }
     if (op->opcode() == Opcode::kParameter) w.bytes += TouchedBytes(*op);
+    // Reads from places that only the data knows wait for memory: 1 ns an element, where rows of 32 come from a table beyond the cache.
+    if (op->opcode() == Opcode::kGather) cost += 16;
   }
   for (const Instruction* r : f.roots)
     w.bytes += r->shape().is_array() ? r->shape().byte_size().constant_or(0) : 0;
