@@ -65,6 +65,18 @@ ENTRY f {
   EXPECT_LT(small.bounds[0]->GetAsDouble(0), 0.01);
 }
 
+// Of a product below the smallest number, a sum that rounds it first is +0, a fused one -0.
+TEST(ErrorBound, AProductThatUnderflowsHasEitherZero) {
+  const Expectation e = Expected(
+      "ENTRY f { x = f32[1] parameter(0) y = f32[1] parameter(1) "
+      "ROOT d = f32[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0} }",
+      {F32({4e-45f}), F32({-0.005f})});
+  ASSERT_TRUE(e.bounds[0].has_value());
+  for (const float zero : {0.f, -0.f}) {
+    EXPECT_EQ(Compare({Literal::Scalar(PrimitiveType::kF32, zero)}, e).outcome, Outcome::kSame) << zero;
+  }
+}
+
 TEST(ErrorBound, ANanAmongTheTermsIsExact) {
   const Expectation e = Expected(kSum, {F32({NAN, 1e30f, 0.1f, 2})});
   EXPECT_FALSE(e.bounds[0].has_value());

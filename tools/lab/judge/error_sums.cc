@@ -96,7 +96,7 @@ Known SumBound(const Adding& adding, const Sums& s, Literal* value) {
       off[k] = kUnknown;  // which partial sum overflows is a matter of order
     } else if (!is_complex && !std::isfinite(sum[k])) {
       off[k] = 0;  // an infinity among the terms, or two that meet
-    } else if (e == 0 && m <= exact_up_to * q) {
+    } else if (e == 0 && m <= exact_up_to * q && q >= Spacing(adding.accumulation, 0)) {
       off[k] = is_complex ? kZeroSign : 0;
     } else if (is_complex) {
       // A product below the normal numbers is off by half the smallest one, on either side, whatever its size (Higham, "Accuracy
