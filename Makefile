@@ -36,6 +36,7 @@ test-slow: build
 # Both sides of every array (TENON_GUARD, runtime/guarded_memory.h): C++ tests, the plugin's with OpInfo, conformance, every model.
 GUARDED_TESTS := tests/plugin tests/models tests/hlo/test_conformance.py
 test-guard: build
+	@sysctl -qw vm.max_map_count=1048576 2>/dev/null || echo "vm.max_map_count stays: every guarded array takes mappings, OpInfo's too many"
 	@$(PHASE) ctest-guard ctest --test-dir $(BUILD) -L guard --output-on-failure
 	@for guard in 1 2; do TENON_GUARD=$$guard TENON_REQUIRE_EXTENSION=1 $(PHASE) pytest-guard-$$guard \
 	  $(PY) -m pytest $(GUARDED_TESTS) -m "not slow" || exit 1; done
