@@ -12,15 +12,22 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
+// Of a type of our own: of all its values.
+template <typename T>
+double LargestFiniteOf() {
+  double largest = 0;
+  for (uint32_t bits = 0; bits <= std::numeric_limits<typename T::Rep>::max(); ++bits) {
+    const double value = static_cast<double>(T::FromBits(static_cast<typename T::Rep>(bits)));
+    if (std::isfinite(value)) largest = std::max(largest, value);
+  }
+  return largest;
+}
+
 double LargestOf(PrimitiveType type) {
   return DispatchType(type, []<typename T>(TypeTag<T>) -> double {
     if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::max();
     if constexpr (requires { T::digits; typename T::Rep; T::FromBits(0); }) {
-      double largest = 0;
-      for (uint32_t bits = 0; bits <= std::numeric_limits<typename T::Rep>::max(); ++bits) {
-        const double value = static_cast<double>(T::FromBits(static_cast<typename T::Rep>(bits)));
-        if (std::isfinite(value)) largest = std::max(largest, value);
-      }
+      static const double largest = LargestFiniteOf<T>();
       return largest;
     }
     return 1;
