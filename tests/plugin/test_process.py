@@ -263,6 +263,7 @@ def test_a_thread_that_cannot_be_had_never_ends_the_process(tenon, shim):
 
 CTRL_C = """
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what runs behind it
 interrupted = 0
 began = time.monotonic()
 for attempt in range(20):
@@ -294,6 +295,7 @@ def test_ctrl_c_ends_a_long_compile_and_the_next_one_works(tenon, shim, tmp_path
 
 ENDLESS = """
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what runs behind it
 import numpy as np
 from torch_tenon import hlo
 
