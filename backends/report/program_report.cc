@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/execute/step_work.h"
 #include "runtime/program/dim_program.h"
+#include "runtime/program/kernel_operands.h"
 
 namespace tenon {
 namespace {
@@ -23,12 +24,10 @@ void AddValue(const View& view, std::vector<int32_t>* to) {
 struct AccessOf {
   Access operator()(const KernelStep& s) const {
     Access a;
-    // Operands, results, then what the kernel writes besides (the error word).
-    const auto extra =
-        std::find_if(s.operands.begin(), s.operands.end(), [&](const View& v) { return IsErrorWord(v); });
-    const auto results = extra - std::min<ptrdiff_t>(s.num_results, extra - s.operands.begin());
-    for (auto v = s.operands.begin(); v != results; ++v) AddValue(*v, &a.reads);
-    for (auto v = results; v != s.operands.end(); ++v) AddValue(*v, &a.writes);
+    const KernelOperands operands = OperandsOf(program, s);
+    for (const View& v : operands.reads) AddValue(v, &a.reads);
+    for (const View& v : operands.results) AddValue(v, &a.writes);
+    for (const View& v : operands.extras) AddValue(v, &a.writes);
     return a;
   }
   Access operator()(const FrameworkStep& s) const {
@@ -58,9 +57,6 @@ struct AccessOf {
     Access a{.regions = s.branches};
     AddValue(s.index, &a.reads);
     return a;
-  }
-  bool IsErrorWord(const View& v) const {
-    return v.value >= 0 && program.values[v.value].kind == ValueKind::kErrorWord;
   }
   const Program& program;
 };

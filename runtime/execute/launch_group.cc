@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "runtime/program/dim_program.h"
+#include "runtime/program/kernel_operands.h"
 
 namespace tenon {
 namespace {
@@ -34,11 +36,9 @@ class Member {
     if (!IsStatic(kernel->args) || kernel->begin < 0 || kernel->end <= kernel->begin) return;
     work_ = WorkOf(*kernel);
     if (work_ > kLargestMember) return;
-    const size_t operands = kernel->operands.size();
-    fits_ = kernel->num_results <= static_cast<int64_t>(operands);
-    for (size_t i = 0; fits_ && i < operands; ++i) {
-      fits_ = Touch(kernel->operands[i], i + static_cast<size_t>(kernel->num_results) >= operands ? &writes_ : &reads_);
-    }
+    const KernelOperands operands = OperandsOf(program, *kernel);
+    fits_ = operands.extras.empty() && absl::c_all_of(operands.reads, [&](const View& v) { return Touch(v, &reads_); }) &&
+            absl::c_all_of(operands.results, [&](const View& v) { return Touch(v, &writes_); });
   }
 
   bool fits() const { return fits_; }
@@ -50,8 +50,7 @@ class Member {
 
  private:
   static bool Any(const std::vector<Bytes>& a, const std::vector<Bytes>& b) {
-    auto meets_any = [&](const Bytes& x) { return std::any_of(b.begin(), b.end(), [&](const Bytes& y) { return x.Meets(y); }); };
-    return std::any_of(a.begin(), a.end(), meets_any);
+    return absl::c_any_of(a, [&](const Bytes& x) { return absl::c_any_of(b, [&](const Bytes& y) { return x.Meets(y); }); });
   }
 
   // False: nobody knows what else lies there (a framework's tensor), or the order of writes counts (the error word).
@@ -108,7 +107,7 @@ std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& 
     const size_t more = std::get<KernelStep>(step.body).operands.size();
     // Before the first step that updates an input the run looks at what may have failed: it begins a group.
     const bool apart = open.count > 0 && (region.steps[open.first].effect != step.effect || operands + more > kMostOperands ||
-                                          std::any_of(members.begin(), members.end(), [&](const Member& m) { return m.Meets(next); }));
+                                          absl::c_any_of(members, [&](const Member& m) { return m.Meets(next); }));
     if (apart) close();
     if (open.count++ == 0) open.first = static_cast<int32_t>(i);
     open.work_ends.push_back((members.empty() ? 0 : open.work()) + next.work());

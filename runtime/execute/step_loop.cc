@@ -80,8 +80,9 @@ class Loop {
       if (step.group >= 0 && !profile_ && NumThreads() > 1) {
         const LaunchGroup& group = b_.groups[step.group];
         if (!Group(group, &step)) return false;
-        for (int32_t k = 0; k < group.count; ++k) Release(*(&step)[k].step);
-        i += static_cast<size_t>(group.count) - 1;
+        const size_t next = i + static_cast<size_t>(group.count);
+        while (i < next) Release(*steps[i++].step);
+        --i;
         continue;
       }
       if (!(timed ? TimedStep(step) : RunStep(step))) return false;

@@ -16,6 +16,7 @@
 #include "hlo/check.h"
 #include "runtime/execute/library_step.h"
 #include "runtime/program/dim_program.h"
+#include "runtime/program/kernel_operands.h"
 #include "runtime/program/program.h"
 
 namespace tenon {
@@ -325,14 +326,9 @@ class Validator {
 
   bool IsOf(ValueKind kind, const View& view) const { return view.value >= 0 && p_.values[view.value].kind == kind; }
 
-  // Of the kernel's operands, those that it writes: before the error word, which is last.
   bool WritesUpdate(const KernelStep& kernel) const {
-    int64_t end = Count(kernel.operands);
-    while (end > 0 && IsOf(ValueKind::kErrorWord, kernel.operands[end - 1])) --end;
-    for (int64_t i = std::max<int64_t>(0, end - kernel.num_results); i < end; ++i) {
-      if (IsOf(ValueKind::kUpdate, kernel.operands[i])) return true;
-    }
-    return false;
+    const auto results = OperandsOf(p_, kernel).results;
+    return std::any_of(results.begin(), results.end(), [&](const View& v) { return IsOf(ValueKind::kUpdate, v); });
   }
 
   absl::Status Updates() {

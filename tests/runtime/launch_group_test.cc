@@ -160,5 +160,35 @@ TEST(LaunchGroup, AnyNumberOfThreadsComputesAllOfIt) {
   }
 }
 
+// x := x + 1 and y := y + 1 in one group, where y begins inside of x: both new values are of the old ones, whichever piece runs first.
+TEST(LaunchGroup, UpdatesOfInputsThatOverlapAreOfTheOldValues) {
+  constexpr int64_t n = 2 * kGrain, shift = n / 2;
+  FakeHost fake;
+  Backwards host(fake);
+  Program p = Empty();
+  p.regions.push_back({.name = "commit"});
+  p.commit_region = 1;
+  const int32_t add = AddKernel(p, "add_one"), inputs[] = {AddInput(p, kF, {n}), AddInput(p, kF, {n})};
+  for (int64_t k = 0; k < 2; ++k) {
+    const View old = MakeView(inputs[k], kF, {n}), made = MakeView(AddValue(p, ValueKind::kUpdate, k, 4 * n), kF, {n});
+    p.regions[0].steps.push_back(KernelCall(add, {old, made}, n, kGrain));
+    p.regions[0].steps.back().effect = Effect::kMutates;
+    p.regions[1].steps.push_back({.body = CopyStep{made, old}, .name = "home", .effect = Effect::kMutates});
+  }
+  auto made = Executable::Create(std::move(p), FakeLoader(), &host.host);
+  ASSERT_TRUE(made.ok()) << made.status();
+  Backwards::threads = 3;
+  Backwards::launches = 0;
+  std::vector<float> flat(n + shift), want(n + shift);
+  std::iota(flat.begin(), flat.end(), 0.0f);
+  std::iota(want.begin(), want.end(), 1.0f);
+  const int64_t dims[] = {n}, strides[] = {1};
+  const int32_t type = static_cast<int32_t>(kF);
+  const TenonTensor tensors[] = {{nullptr, flat.data(), dims, strides, type, 1}, {nullptr, flat.data() + shift, dims, strides, type, 1}};
+  ASSERT_EQ((*made)->Run(tensors, nullptr).code, TENON_OK);
+  EXPECT_EQ(Backwards::launches, 1);
+  EXPECT_EQ(flat, want);
+}
+
 }  // namespace
 }  // namespace tenon::testing

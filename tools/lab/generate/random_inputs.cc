@@ -5,34 +5,12 @@
 #include <cstring>
 #include <limits>
 
-#include "hlo/numeric_types.h"
+#include "tools/lab/judge/error_rules.h"
 
 namespace tenon::lab {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-// Of a type of our own: of all its values.
-template <typename T>
-double LargestFiniteOf() {
-  double largest = 0;
-  for (uint32_t bits = 0; bits <= std::numeric_limits<typename T::Rep>::max(); ++bits) {
-    const double value = static_cast<double>(T::FromBits(static_cast<typename T::Rep>(bits)));
-    if (std::isfinite(value)) largest = std::max(largest, value);
-  }
-  return largest;
-}
-
-double LargestOf(PrimitiveType type) {
-  return DispatchType(type, []<typename T>(TypeTag<T>) -> double {
-    if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::max();
-    if constexpr (requires { T::digits; typename T::Rep; T::FromBits(0); }) {
-      static const double largest = LargestFiniteOf<T>();
-      return largest;
-    }
-    return 1;
-  });
-}
 
 double SmallestOf(PrimitiveType type) {
   switch (type) {
@@ -49,7 +27,7 @@ double RandomFloat(PrimitiveType type, Style style, Random& random) {
   switch (style) {
     case Style::kSpecial: {
       if (random.OneIn(2)) return sign * std::ldexp(1 + random.Unit(), static_cast<int>(random.Between(-6, 6)));
-      const double tiny = SmallestOf(type), large = LargestOf(type);
+      const double tiny = SmallestOf(type), large = LargestFinite(type);
       const double specials[] = {std::nan(""), kInf, 0.0, 1.0, tiny, 3 * tiny, large, large / 2, 0.5, 2.5, 1e10, 127.5};
       return std::copysign(random.Pick(specials), sign);
     }

@@ -242,6 +242,20 @@ Lowering AvgPool(OpContext& op, int64_t spatial) {
 
 constexpr int64_t kUnrolledWindows = 64;  // of a dim
 
+// `reduced`, which drops `axis`, of each of the windows of AdaptiveTaps, side by side.
+template <typename F>
+Instruction* WindowByWindow(Builder& b, Instruction* x, int64_t axis, int64_t out, F&& reduced) {
+  const int64_t in = x->shape().constant_dim(axis);
+  std::vector<Dim> dims(x->shape().dims().begin(), x->shape().dims().end());
+  dims[axis] = 1;
+  std::vector<Instruction*> parts;
+  for (int64_t k = 0; k < out; ++k) {
+    const int64_t start = k * in / out, end = ((k + 1) * in + out - 1) / out;
+    parts.push_back(b.Reshape(reduced(b.SliceDim(x, axis, start, end)), dims));
+  }
+  return parts.size() == 1 ? parts[0] : b.Concatenate(parts, axis);
+}
+
 // The windows of AdaptiveTaps, few of them one by one.
 Instruction* AdaptiveAverageAlong(OpContext& op, Instruction* x, int64_t axis, int64_t out) {
   Builder& b = op.b;
@@ -250,15 +264,10 @@ Instruction* AdaptiveAverageAlong(OpContext& op, Instruction* x, int64_t axis, i
     const Taps taps = AdaptiveTaps(in, out);
     return DivideByCounts(op, ApplyTaps(op, x, axis, taps), axis, {RowLengths(taps)});
   }
-  std::vector<Dim> dims(x->shape().dims().begin(), x->shape().dims().end());
-  dims[axis] = 1;
-  std::vector<Instruction*> parts;
-  for (int64_t k = 0; k < out; ++k) {
-    const int64_t start = k * in / out, end = ((k + 1) * in + out - 1) / out;
-    Instruction* sum = b.Reshape(ReduceSum(op, b.SliceDim(x, axis, start, end), {axis}), dims);
-    parts.push_back(b.Binary(kDivide, sum, op.Full(sum, static_cast<double>(end - start))));
-  }
-  return parts.size() == 1 ? parts[0] : b.Concatenate(parts, axis);
+  return WindowByWindow(b, x, axis, out, [&](Instruction* window) {
+    Instruction* sum = ReduceSum(op, window, {axis});
+    return b.Binary(kDivide, sum, op.Full(sum, static_cast<double>(window->shape().constant_dim(axis))));
+  });
 }
 
 // adaptive average: mean over all, or equal windows when the sizes divide, else window by window.
@@ -293,17 +302,8 @@ Lowering AdaptiveAvgPool(OpContext& op, int64_t spatial) {
 
 // The maxima of the windows of AdaptiveTaps, one by one.
 Instruction* AdaptiveMaximumAlong(OpContext& op, Instruction* x, int64_t axis, int64_t out) {
-  Builder& b = op.b;
-  const int64_t in = x->shape().constant_dim(axis);
-  if (in == out) return x;
-  std::vector<Dim> dims(x->shape().dims().begin(), x->shape().dims().end());
-  dims[axis] = 1;
-  std::vector<Instruction*> parts;
-  for (int64_t k = 0; k < out; ++k) {
-    const int64_t start = k * in / out, end = ((k + 1) * in + out - 1) / out;
-    parts.push_back(b.Reshape(ReduceMax(op, b.SliceDim(x, axis, start, end), {axis}), dims));
-  }
-  return parts.size() == 1 ? parts[0] : b.Concatenate(parts, axis);
+  if (x->shape().constant_dim(axis) == out) return x;
+  return WindowByWindow(op.b, x, axis, out, [&](Instruction* window) { return ReduceMax(op, window, {axis}); });
 }
 
 // adaptive_max_pool(self, output_size) -> values, flat positions
