@@ -28,6 +28,23 @@ def test_empty(shape, backend):
     same_as_eager(lambda t: F.softmax(t, -1), x, backend=backend)
 
 
+@pytest.mark.parametrize("sizes", [(3, 65537, 65537, 65537), (100_003, 50_001, 7), (5, 200_001), (1, 2, 3, 300_000)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16], ids=str)
+def test_long_lists_put_together(sizes, dtype, backend):
+    """In pieces: one that ends before a part begins has nothing of it to write."""
+    parts = [(1000 * torch.randn(n)).to(dtype) for n in sizes]
+    same_as_eager(lambda *xs: torch.cat([x + x for x in xs]), *parts, backend=backend)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+def test_roots_of_negative_zeros_and_infinities(dtype, exponent, backend):
+    x = torch.tensor([-0.0, 0.0, -float("inf"), float("inf"), 4.0], dtype=dtype)
+    found, expected = torch.compile(lambda t: t**exponent, backend=backend, dynamic=False)(x), x**exponent
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    assert torch.equal(found.signbit() & ~found.isnan(), expected.signbit() & ~expected.isnan())
+
+
 def test_empty_contraction(backend):
     same_as_eager(lambda a, b: a @ b + 1, torch.randn(3, 0), torch.randn(0, 4), backend=backend)
 

@@ -254,7 +254,7 @@ class LoopKernel {
     ForSegments([&](Index var, Dim start, Dim extent) {
       Value *from = e_.EmitDim(start), *to = e_.EmitDim(start + extent);
       Value* first = b().CreateSub(Max(lo, from), from);
-      Value* last = b().CreateSub(Min(hi, to), from);
+      Value* last = Max(b().CreateSub(Min(hi, to), from), first);  // [lo, hi) may lie apart from it
       e_.VectorLoop(var, first, last, options, [&] { Body(); });
     });
   }
