@@ -385,13 +385,17 @@ bool Clusters::MatchesAsResult(const Instruction* op, const Cluster& c) const {
                                Shape(PrimitiveType::kPred, c.lead->shape().dims(), c.lead->shape().minor_to_major()));
 }
 
+// What reads `op`, a result of `c`, elsewhere: a user in `c` may be computed again in another cluster.
+void Clusters::AddReaders(const Instruction* op, const Cluster* c, std::vector<const Instruction*>* readers) const {
+  for (const Instruction* user : op->users()) {
+    if (!c->contains.contains(user) || homes(user).size() > 1 || outside_.contains(user)) readers->push_back(user);
+  }
+}
+
 // `op` becomes a result of `c`: does another user of it lead back into `c`?
 bool Clusters::WouldCycle(const Instruction* op, const Cluster* c) const {
   std::vector<const Instruction*> others;
-  for (const Instruction* user : op->users()) {
-    if (!c->contains.contains(user)) others.push_back(user);
-    else if (homes(user).size() > 1 || outside_.contains(user)) others.push_back(user);
-  }
+  AddReaders(op, c, &others);
   return Reaches(std::move(others), c);
 }
 
@@ -495,14 +499,10 @@ bool Clusters::TryMerge(Cluster* a, Cluster* b) {
   if (a->cost + b->cost > context_.target.max_fusion_instructions) return false;
   if (static_cast<int64_t>(a->members.size() + b->members.size()) > kMaxMembers) return false;
   if (a->form == FusionForm::kRow ? !(a->domain == b->domain) : !Shape::SameDims(a->lead->shape(), b->lead->shape())) return false;
-  auto starts = [](const Cluster* c) {
-    std::vector<const Instruction*> users;
-    for (const Instruction* r : c->results) {
-      for (const Instruction* u : r->users()) {
-        if (!c->contains.contains(u)) users.push_back(u);
-      }
-    }
-    return users;
+  auto starts = [this](const Cluster* c) {
+    std::vector<const Instruction*> readers;
+    for (const Instruction* r : c->results) AddReaders(r, c, &readers);
+    return readers;
   };
   auto leads_to = [&](const Cluster* from, const Cluster* to) {
     for (const Instruction* u : starts(from)) {

@@ -59,6 +59,7 @@ class Clusters {
   bool RowsStayApart(const Instruction* reduce, const Cluster& c, const RowDomain& domain) const;
   bool FedByDear(const Instruction& op, Dim work) const;
   bool MatchesAsResult(const Instruction* op, const Cluster& c) const;
+  void AddReaders(const Instruction* op, const Cluster* c, std::vector<const Instruction*>* readers) const;
   bool WouldCycle(const Instruction* op, const Cluster* c) const;
   bool Reaches(std::vector<const Instruction*> from, const Cluster* target) const;
   void Add(Instruction* op, Cluster* c, bool as_result);
