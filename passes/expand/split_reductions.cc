@@ -9,8 +9,9 @@
 // Sums of f32 that are wanted in f64 (wide_sum.h) go on in f64: the pieces are converted, and what the sum is converted to is their
 // sum. With excess precision only: the pieces' sums and the total are not rounded between.
 //
-// Only for reducers that are one commutative op, from a start that may be used more than once. Elementwise ops before the reduction
-// go behind the reshape, so that they still fuse with it. After assign-layout (what lies side by side must be known), before fuse.
+// Only for reducers that are one commutative op from a start that may be used more than once, and for those of one or several values
+// that only choose (order_free.h: argmax, the largest and where). Elementwise ops before the reduction and iotas go behind the
+// reshape, so that they still fuse with it. After assign-layout (what lies side by side must be known), before fuse.
 #include <algorithm>
 #include <optional>
 
@@ -19,6 +20,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
+#include "hlo/order_free.h"
 #include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
 #include "passes/pass.h"
@@ -34,9 +36,9 @@ constexpr int64_t kBlock = 64;              // columns that one thread takes at 
 constexpr int64_t kEnoughUnits = 8;         // what can be split without us
 constexpr int kMaxMoved = 64;               // elementwise ops taken behind one reshape
 
-// The op of a reducer that may be applied in any order and to any number of starts.
+// The op of a reducer of one op that may be applied in any order and to any number of starts.
 std::optional<Opcode> ReorderableOp(const Instruction& reduce) {
-  if (reduce.opcode() != Opcode::kReduce || reduce.operand_count() != 2) return std::nullopt;
+  if (reduce.operand_count() != 2) return std::nullopt;
   const Computation& c = *reduce.to_apply();
   const Instruction* root = c.root();
   if (c.instruction_count() != 3 || root->operand_count() != 2 || root->operand(0) == root->operand(1)) return std::nullopt;
@@ -57,6 +59,9 @@ std::optional<Opcode> ReorderableOp(const Instruction& reduce) {
     default: return std::nullopt;
   }
 }
+
+// Operands that are reduced together: half of all, the other half are the starts.
+int64_t Width(const Instruction& reduce) { return reduce.operand_count() / 2; }
 
 bool IsReduced(const Instruction& reduce, int64_t d) { return absl::c_linear_search(reduce.dimensions(), d); }
 
@@ -133,7 +138,12 @@ class SplitView {
     b_.set_metadata(x->metadata());
     return b_.Make(x->opcode(), operands, x->attrs(), Shape(x->shape().element_type(), Dims(x->shape())));
   }
+  // What every element can tell by itself.
   Instruction* Splat(Instruction* x) {
+    const int64_t along = x->attrs().get_or<int64_t>(Attr::kIotaDimension, dim_);
+    if (along != dim_) {
+      return b_.Iota(Shape(x->shape().element_type(), Dims(x->shape())), along + (along > dim_ ? 1 : 0));
+    }
     if (x->opcode() != Opcode::kBroadcast || !x->operand(0)->shape().is_scalar()) return nullptr;
     return b_.Broadcast(x->operand(0), Dims(x->shape()), {});
   }
@@ -162,7 +172,7 @@ int64_t DivisorNear(int64_t n, int64_t wanted) {
 }
 
 std::optional<Cut> CutOf(const Instruction& reduce) {
-  if (!ReorderableOp(reduce)) return std::nullopt;
+  if (reduce.opcode() != Opcode::kReduce) return std::nullopt;
   const Shape& x = reduce.operand(0)->shape();
   if (!x.is_static() || !x.has_layout()) return std::nullopt;
   const int64_t elements = x.num_elements().constant(), units = UnitsOf(reduce);
@@ -182,6 +192,7 @@ std::optional<Cut> CutOf(const Instruction& reduce) {
     wanted = extent <= 2 * wanted ? wanted / extent : 1;
   }
   if (cut.split < 0 && (cut.whole.empty() || cut.whole.size() == reduce.dimensions().size())) return std::nullopt;
+  if (!ReorderableOp(reduce) && !IsOrderFree(*reduce.to_apply())) return std::nullopt;
   return cut;
 }
 
@@ -192,20 +203,26 @@ class Split {
     b_.set_metadata(reduce->metadata());
   }
 
-  Instruction* Run() {
-    Instruction* x = reduce_.operand(0);
-    if (cut_.split < 0) return Second(Reduced(x, Without(cut_.whole)), cut_.whole);
-    const int64_t extent = x->shape().dim(cut_.split).constant(), part = extent / cut_.pieces;
-    if (part * cut_.pieces == extent) return Pieces(x);
-    const Permutation layout = x->shape().minor_to_major();
+  using Values = std::vector<Instruction*>;  // one for each operand
+
+  // What takes the place of the reduce's results.
+  Values Results() {
+    const absl::Span<Instruction* const> operands = reduce_.operands();
+    const Values xs(operands.begin(), operands.begin() + Width(reduce_));
+    if (cut_.split < 0) return Second(Reduced(xs, Without(cut_.whole)), cut_.whole);
+    const int64_t extent = xs[0]->shape().dim(cut_.split).constant(), part = extent / cut_.pieces;
+    if (part * cut_.pieces == extent) return Pieces(xs);
     auto slice = [&](int64_t from, int64_t to) {
-      Instruction* s = b_.SliceDim(x, cut_.split, from, to);
-      s->mutable_shape().set_layout(layout);
-      return s;
+      Values slices;
+      for (Instruction* x : xs) {
+        const Permutation layout = x->shape().minor_to_major();
+        slices.push_back(b_.SliceDim(x, cut_.split, from, to));
+        slices.back()->mutable_shape().set_layout(layout);
+      }
+      return slices;
     };
-    Instruction* main = Pieces(slice(0, part * cut_.pieces));
-    Instruction* rest = Result(Widened(Reduced(slice(part * cut_.pieces, extent), reduce_.dimensions())));
-    return Result(b_.Binary(*ReorderableOp(reduce_), main, rest));
+    const Values main = Pieces(slice(0, part * cut_.pieces));
+    return Both(main, Shaped(Widened(Reduced(slice(part * cut_.pieces, extent), reduce_.dimensions()))));
   }
 
  private:
@@ -217,27 +234,71 @@ class Split {
     return dims;
   }
 
-  Instruction* Reduced(Instruction* x, std::vector<int64_t> dims) {
-    Instruction* r = b_.Reduce({x}, {reduce_.operand(1)}, dims, reduce_.to_apply());
-    r->mutable_shape().set_layout(RowMajor(r->shape().rank()));
-    return r;
+  Values Reduced(const Values& xs, const std::vector<int64_t>& dims) {
+    Instruction* r = b_.Reduce(xs, reduce_.operands().subspan(static_cast<size_t>(Width(reduce_))), dims, reduce_.to_apply());
+    if (!r->shape().is_tuple()) {
+      r->mutable_shape().set_layout(RowMajor(r->shape().rank()));
+      return {r};
+    }
+    Values parts;
+    for (int64_t k = 0; k < Width(reduce_); ++k) {
+      Shape& part = r->mutable_shape().mutable_element(k);
+      part.set_layout(RowMajor(part.rank()));
+      parts.push_back(b_.GetTupleElement(r, k));
+    }
+    return parts;
   }
 
-  Instruction* Widened(Instruction* sum) {
-    if (!wide_) return sum;
-    const Permutation layout = sum->shape().minor_to_major();
-    Instruction* w = b_.Convert(sum, PrimitiveType::kF64);
-    w->mutable_shape().set_layout(layout);
-    return w;
+  Values Widened(Values sums) {
+    if (!wide_) return sums;
+    for (Instruction*& sum : sums) {
+      const Permutation layout = sum->shape().minor_to_major();
+      sum = b_.Convert(sum, PrimitiveType::kF64);
+      sum->mutable_shape().set_layout(layout);
+    }
+    return sums;
   }
-  Instruction* Result(Instruction* r) const {
-    r->mutable_shape() = reduce_.shape();
-    if (wide_) r->mutable_shape().set_element_type(PrimitiveType::kF64);
-    return r;
+  Shape ResultShape(int64_t k) const {
+    Shape shape = reduce_.shape().is_tuple() ? reduce_.shape().element(k) : reduce_.shape();
+    if (wide_) shape.set_element_type(PrimitiveType::kF64);
+    return shape;
+  }
+  // In the layout of the reduce's results: `rs` are the results of one reduce, or what reads them.
+  Values Shaped(Values rs) const {
+    for (size_t k = 0; k < rs.size(); ++k) {
+      const Shape shape = ResultShape(static_cast<int64_t>(k));
+      rs[k]->mutable_shape() = shape;
+      if (rs[k]->opcode() == Opcode::kGetTupleElement) rs[k]->operand(0)->mutable_shape().mutable_element(static_cast<int64_t>(k)) = shape;
+    }
+    return rs;
+  }
+
+  // The reducer, element by element.
+  Values Both(const Values& main, const Values& rest) {
+    if (std::optional<Opcode> op = ReorderableOp(reduce_)) return Shaped({b_.Binary(*op, main[0], rest[0])});
+    absl::flat_hash_map<const Instruction*, Instruction*> made;
+    const Computation& body = *reduce_.to_apply();
+    for (int64_t k = 0; k < Width(reduce_); ++k) {
+      made[body.parameter(k)] = main[static_cast<size_t>(k)];
+      made[body.parameter(Width(reduce_) + k)] = rest[static_cast<size_t>(k)];
+    }
+    const Shape like = ResultShape(0);
+    for (const Instruction* op : body.PostOrder()) {
+      if (op->opcode() == Opcode::kParameter || op->opcode() == Opcode::kTuple) continue;
+      Values operands;
+      for (const Instruction* o : op->operands()) operands.push_back(made.at(o));
+      Shape shape = like;
+      shape.set_element_type(op->shape().element_type());
+      made[op] = b_.Make(op->opcode(), operands, op->attrs(), shape);
+    }
+    if (body.root()->opcode() != Opcode::kTuple) return {made.at(body.root())};
+    Values both;
+    for (const Instruction* r : body.root()->operands()) both.push_back(made.at(r));
+    return both;
   }
 
   // `partial` has the kept dims and `left`, named as in the (split) operand: everything of `left` goes.
-  Instruction* Second(Instruction* partial, std::vector<int64_t> left) {
+  Values Second(const Values& partial, std::vector<int64_t> left) {
     std::sort(left.begin(), left.end());
     std::vector<int64_t> dims;
     int64_t at = 0;
@@ -249,13 +310,15 @@ class Split {
       if (is_left) dims.push_back(at);
       ++at;
     }
-    if (!wide_) return Result(Reduced(partial, dims));
+    if (!wide_) return Shaped(Reduced(partial, dims));
     Instruction* zero = b_.ScalarConstant(PrimitiveType::kF64, 0);
-    return Result(b_.Reduce(Widened(partial), zero, dims, Opcode::kAdd));
+    return Shaped({b_.Reduce(Widened(partial)[0], zero, dims, Opcode::kAdd)});
   }
 
-  Instruction* Pieces(Instruction* x) {
-    Instruction* seen = SplitView(b_, x->shape(), cut_.split, cut_.pieces).Of(x);
+  Values Pieces(const Values& xs) {
+    SplitView view(b_, xs[0]->shape(), cut_.split, cut_.pieces);
+    Values seen;
+    for (Instruction* x : xs) seen.push_back(view.Of(x));
     b_.set_metadata(reduce_.metadata());
     auto renamed = [&](int64_t d) { return d + (d > cut_.split ? 1 : 0); };
     std::vector<int64_t> left = {cut_.split}, first;
@@ -273,6 +336,21 @@ class Split {
   const bool wide_;
   Builder b_;
 };
+
+// `results` are those of `reduce`; what reads one of several reads it itself. Returns what went with the reduce.
+std::vector<Instruction*> Replace(Instruction* reduce, const std::vector<Instruction*>& results) {
+  Computation* c = reduce->parent();
+  if (!reduce->shape().is_tuple()) return c->ReplaceAndRemove(reduce, results[0]), std::vector<Instruction*>();
+  std::vector<Instruction*> elements;
+  bool whole = reduce == c->root();
+  for (Instruction* user : reduce->users()) {
+    if (user->opcode() == Opcode::kGetTupleElement) elements.push_back(user);
+    else whole = true;
+  }
+  if (whole) return c->ReplaceAndRemove(reduce, Builder(c).Tuple(results)), std::vector<Instruction*>();
+  for (Instruction* e : elements) c->ReplaceAndRemove(e, results[static_cast<size_t>(e->tuple_index())]);  // with the last, the reduce goes
+  return elements;
+}
 
 // `total`, in f64, is what `sum` and its wide uses are.
 void ReplaceWide(Instruction* sum, const std::vector<Instruction*>& wide, Instruction* total) {
@@ -301,12 +379,14 @@ absl::StatusOr<bool> SplitReductions(Module& module, PassContext& context) {
       if (!cut) continue;
       context.Note("split-reductions", "split", *op,
                    absl::StrCat(op->operand(0)->shape().num_elements().constant(), " elements to ",
-                                op->shape().num_elements().constant(), ": threads share it in pieces"));
-      const std::vector<Instruction*> wide = context.excess_precision ? WideUsesOf(*op) : std::vector<Instruction*>();
+                                (op->shape().is_tuple() ? op->shape().element(0) : op->shape()).num_elements().constant(),
+                                ": threads share it in pieces"));
+      const std::vector<Instruction*> wide = context.excess_precision && Width(*op) == 1 ? WideUsesOf(*op) : std::vector<Instruction*>();
       if (wide.empty()) {
-        c->ReplaceAndRemove(op, Split(op, *cut, false).Run());
+        const std::vector<Instruction*> elements = Replace(op, Split(op, *cut, false).Results());
+        gone.insert(elements.begin(), elements.end());
       } else {
-        ReplaceWide(op, wide, Split(op, *cut, true).Run());
+        ReplaceWide(op, wide, Split(op, *cut, true).Results()[0]);
         gone.insert(wide.begin(), wide.end());
       }
       changed = true;

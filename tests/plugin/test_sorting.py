@@ -200,3 +200,25 @@ def test_gradients(name, tenon):
     (found,) = torch.autograd.grad(weigh(compiled(function)(x)), x)
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8], ids=ids)
+@pytest.mark.parametrize("shape, dim", [((300_007,), 0), ((4, 70_001), 1), ((70_001, 5), 0)], ids=str)
+def test_extrema_of_long_rows_and_where_are_taken_in_pieces(dtype, shape, dim, tenon):
+    """As eager finds them: the first of equal ones, NaN before all."""
+    x = filled(shape, dtype)
+    if dtype.is_floating_point:
+        x = torch.where(torch.arange(x.numel()).view(shape) < x.numel() - 9, x.nan_to_num(3, 5, -5), x)  # NaN at the end alone
+    function = lambda t: (t.max(dim), t.argmin(dim))
+    kernels = []
+    for disabled in ([], ["split-reductions"]):
+        torch._dynamo.reset()
+        tenon.reset_stats()
+        options = {"disable_passes": disabled}
+        (values, indices), least = torch.compile(function, backend="tenon", dynamic=False, fullgraph=True, options=options)(x)
+        (eager_values, eager_indices), eager_least = x.max(dim), x.argmin(dim)
+        assert torch.equal(indices, eager_indices) and torch.equal(least, eager_least)
+        assert torch.equal(bits(values), bits(eager_values))
+        (graph,) = [g for g in tenon.stats()["graphs"] if g["calls"] > 0]
+        kernels.append(graph["kernels"])
+    assert kernels[0] > kernels[1]

@@ -7,6 +7,7 @@
 #include "backends/codegen/emit/elementwise.h"
 #include "backends/codegen/fused/region.h"
 #include "hlo/check.h"
+#include "hlo/order_free.h"
 #include "hlo/own_calls.h"
 
 namespace tenon {

@@ -19,8 +19,4 @@ std::vector<const Computation*> RegionsOf(const Instruction& op);
 // `op` applies regions that are not flat: its kernel works on scalars.
 bool HasGeneralRegion(const Instruction& op);
 
-// A reducer that only chooses among its arguments, and the same in any order and however often:
-// commutative, associative, idempotent. (Not so: an argmax that keeps the left one of two NaNs.)
-bool IsOrderFree(const Computation& body);
-
 }  // namespace tenon

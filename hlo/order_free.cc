@@ -1,12 +1,13 @@
 // IsOrderFree, by trial: a body of compares, selects, extrema and logic on predicates knows of its
 // arguments only how they compare, and what can occur among three elements is tried.
+#include "hlo/order_free.h"
+
 #include <array>
 #include <cmath>
 #include <limits>
-#include <optional>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "backends/codegen/fused/region.h"
 #include "hlo/instruction.h"
 
 namespace tenon {
