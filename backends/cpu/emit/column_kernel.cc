@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "absl/algorithm/container.h"
 #include "backends/codegen/fused/wide_sums.h"
 #include "backends/cpu/emit/kernels.h"
 #include "hlo/check.h"
@@ -14,9 +15,6 @@ namespace tenon {
 using llvm::Value;
 
 namespace {
-
-constexpr int64_t kChunk =
-    1024;  // columns whose accumulators are held at once (make_plan.cc sizes scratch by it)
 
 class ColumnKernel {
  public:
@@ -39,7 +37,7 @@ class ColumnKernel {
       e_.If(b().CreateICmpSLT(o, e_.end()), [&] {
         Value* block = b().CreateURem(o, blocks);
         Value* n = Min(Min(b().CreateSub(blocks, block), b().CreateSub(e_.end(), o)),
-                       e_.I64(kChunk / plan_.block));
+                       e_.I64(kColumnChunk / plan_.block));
         b().CreateStore(b().CreateAdd(o, n), at);
         Value* rest = b().CreateUDiv(o, blocks);
         for (int i = plan_.split; i-- > 0;) {
@@ -86,6 +84,7 @@ class ColumnKernel {
     std::vector<KernelEmitter::InMemory> rows;  // per component
     // Totals in f64 of a long sum, to which each stretch is added, or of one with wide uses, to which each step is (wide_sums.h).
     std::optional<KernelEmitter::InMemory> wide;
+    std::optional<KernelEmitter::InMemory> half;  // with wide uses: the partial sum of the latter half of four steps
 
     bool in_stretches() const { return wide.has_value() && wide_uses.empty(); }
   };
@@ -94,7 +93,7 @@ class ColumnKernel {
   KernelEmitter::InMemory ScratchRow(PrimitiveType type) {
     llvm::Type* element = StorageType(e_.context(), type);
     Value* row = e_.ScratchPointer(scratch_);
-    scratch_ += kChunk * StorageBytes(type);
+    scratch_ += kColumnChunk * StorageBytes(type) + kColumnGap;
     return {b().CreateGEP(element, row, b().CreateNeg(lo_)), e_.innermost(), column(), type};
   }
 
@@ -104,6 +103,7 @@ class ColumnKernel {
       a.rows.push_back(ScratchRow(reduce->operand(k)->shape().element_type()));
     }
     if (!a.wide_uses.empty() || (stretch_.has_value() && HasWideTotal(*reduce))) a.wide = ScratchRow(PrimitiveType::kF64);
+    if (!a.wide_uses.empty()) a.half = ScratchRow(reduce->shape().element_type());
     Columns([&] {
       for (size_t k = 0; k < a.rows.size() && a.wide_uses.empty(); ++k)
         Store(a.rows[k], {.v = {e_.PartialStart(*reduce, static_cast<int>(k))}});
@@ -119,6 +119,8 @@ class ColumnKernel {
   void Pass(const PlanPhase& phase, bool last) {
     std::vector<Accumulator> accumulators;
     for (int64_t r : phase.reduces) accumulators.push_back(Start(f_.order[static_cast<size_t>(r)]));
+    const bool wide = absl::c_any_of(accumulators, [](const Accumulator& a) { return a.half.has_value(); });
+    steps_ = wide && plan_.unroll >= 8 ? 4 : 1;
     const size_t inner = plan_.loops.size() - 2;  // the innermost reduced loop
     auto rows = [&] {
       Columns([&] {
@@ -150,14 +152,22 @@ class ColumnKernel {
     const bool unroll = step > 1 && std::has_single_bit(static_cast<uint64_t>(step)) && extent.constant_or(step) >= step;
     Value* whole = lo;
     if (unroll) {
-      whole = b().CreateAdd(lo, b().CreateAnd(b().CreateSub(hi, lo), b().getInt64(static_cast<uint64_t>(-step))));
+      whole = e_.Floor(lo, hi, step);
       const LaneMode outer = e_.mode();
       LaneMode unrolled = outer;
       unrolled.copies = static_cast<int>(step);
       unrolled.unroll_var = row->var;
       unrolled.unroll_step = 1;
       e_.set_mode(unrolled);
-      e_.LoopOver(row, lo, whole, step, body);
+      Value* most = lo;
+      if (steps_ > 1) {
+        most = e_.Rounds(row, lo, whole, step, steps_, [&](int64_t k) {
+          step_ = k;
+          body();
+        });
+        step_ = -1;
+      }
+      e_.LoopOver(row, most, whole, step, body);
       e_.set_mode(outer);
     }
     // A stretch is a multiple of the step.
@@ -194,6 +204,17 @@ class ColumnKernel {
     });
   }
 
+  // Four steps with a total in f64 are a tree in f32, too: (first + second) + (third + fourth) goes to the total, which is dear.
+  // False: `sum` is kept for later.
+  bool InTree(const Accumulator& a, Value** sum) {
+    const KernelEmitter::InMemory& kept = step_ < 2 ? a.rows[0] : *a.half;
+    if (step_ < 0) return true;
+    if (step_ % 2 == 1) *sum = b().CreateFAdd(e_.LoadRaw(kept).v[0], *sum);
+    if (step_ == 3) *sum = b().CreateFAdd(e_.LoadRaw(a.rows[0]).v[0], *sum);
+    if (step_ < 3) Store(kept, {.v = {*sum}, .level = e_.innermost()});
+    return step_ == 3;
+  }
+
   // The rows of one step among themselves as a tree, then onto the accumulator row.
   void Accumulate(Accumulator& a) {
     const Instruction& reduce = *a.reduce;
@@ -222,8 +243,9 @@ class ColumnKernel {
     std::vector<Value*> accumulated;
     for (const Val& v : old) accumulated.push_back(v.v[0]);
     if (wide) {
-      Value* total = accumulated[0];
-      accumulated[0] = b().CreateFAdd(total, b().CreateFPExt(parts[0][0], total->getType()));
+      Value *total = accumulated[0], *sum = parts[0][0];
+      if (!InTree(a, &sum)) return;
+      accumulated[0] = b().CreateFAdd(total, b().CreateFPExt(sum, total->getType()));
     } else {
       accumulated = merge(accumulated, parts[0]);
     }
@@ -273,6 +295,7 @@ class ColumnKernel {
   const KernelPlan& plan_;
   Iteration iteration_;
   const std::optional<Stretch> stretch_;
+  int64_t steps_ = 1, step_ = -1;  // in a tree with wide uses, and which of them is being emitted
   size_t first_reduced_ = 0;
   int64_t scratch_ = 0;
   Value *lo_ = nullptr, *hi_ = nullptr;

@@ -107,6 +107,25 @@ void KernelEmitter::LoopOver(Index var, Value* lo, Value* hi, int64_t step,
   });
 }
 
+Value* KernelEmitter::Floor(Value* lo, Value* hi, int64_t step) {
+  llvm::IRBuilder<>& b = Here();
+  return b.CreateAdd(lo, b.CreateAnd(b.CreateSub(hi, lo), I64(-step)));
+}
+
+Value* KernelEmitter::Rounds(Index var, Value* lo, Value* hi, int64_t step, int64_t times, const std::function<void(int64_t)>& body) {
+  Value* end = Floor(lo, hi, step * times);
+  Loop(lo, end, I64(step * times), [&](Value* first) {
+    for (int64_t k = 0; k < times; ++k) {
+      Value* place = Here().CreateAdd(first, I64(k * step));
+      If(Here().getTrue(), [&] {  // a level, which holds what is made at this place
+        BindVar(var, place);
+        body(k);
+      });
+    }
+  });
+  return end;
+}
+
 void KernelEmitter::If(Value* condition, const std::function<void()>& then) {
   llvm::BasicBlock* block = llvm::BasicBlock::Create(context(), "then", function_);
   llvm::BasicBlock* exit = llvm::BasicBlock::Create(context(), "exit");
@@ -182,21 +201,17 @@ void KernelEmitter::VectorLoop(Index var, Value* lo, Value* hi, const VectorLoop
   auto *clo = llvm::dyn_cast<llvm::ConstantInt>(lo), *chi = llvm::dyn_cast<llvm::ConstantInt>(hi);
   const int64_t n = clo && chi ? chi->getSExtValue() - clo->getSExtValue() : -1;  // -1: not known
   if (n == 0) return;
-  auto floor_to = [&](Value* from, int64_t multiple) -> Value* {
-    llvm::IRBuilder<>& b = Here();
-    return b.CreateAdd(from, b.CreateAnd(b.CreateSub(hi, from), I64(-multiple)));
-  };
   const bool whole = multiple % step == 0 || (n >= 0 && n % step == 0);
   if (masked_tail && heavy && !whole) return in_mode(lanes, unroll, true, lo, hi);
   Value* done = lo;
   if (n < 0 || n >= step) {
-    done = whole ? hi : floor_to(lo, step);
+    done = whole ? hi : Floor(lo, hi, step);
     in_mode(lanes, unroll, false, lo, done);
   }
   if (whole) return;
   const int64_t left = n < 0 ? -1 : n % step;
   if (unroll > 1 && !heavy && !masked_tail && (left < 0 || left >= lanes)) {
-    Value* single = left >= 0 && left % lanes == 0 ? hi : floor_to(done, lanes);
+    Value* single = left >= 0 && left % lanes == 0 ? hi : Floor(done, hi, lanes);
     in_mode(lanes, 1, false, done, single);
     done = single;
   }

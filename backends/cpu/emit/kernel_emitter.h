@@ -90,6 +90,10 @@ class KernelEmitter {
   // for (v = lo; v < hi; v += step) body(v).
   void Loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step,
             const std::function<void(llvm::Value*)>& body);
+  // The same `times` bodies a round, as long as whole rounds fit: body(k) at v + k * step, with values of its own. Returns where it ends.
+  llvm::Value* Rounds(Index var, llvm::Value* lo, llvm::Value* hi, int64_t step, int64_t times, const std::function<void(int64_t)>& body);
+  // The last place that whole multiples of `step` (a power of two) reach from `lo`, which is not above `hi`.
+  llvm::Value* Floor(llvm::Value* lo, llvm::Value* hi, int64_t step);
   void LoopOver(Index var, llvm::Value* lo, llvm::Value* hi, int64_t step,
                 const std::function<void()>& body);
   // Vectors of `lanes` x `unroll` over [lo, hi), then the tail; `body` is emitted once for each
@@ -275,6 +279,7 @@ class KernelEmitter {
   Val ElementPointer(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
                      const Guard* guard);
   llvm::Value* Dummy();  // memory that may always be read
+  llvm::Value* Never();  // false, which LLVM does not know
   llvm::Value* And(llvm::IRBuilder<>& b, llvm::Value* a, llvm::Value* c);
   void MakeMasks();
   bool HasMaskedMemory(llvm::Type* element) const;
@@ -294,6 +299,7 @@ class KernelEmitter {
   absl::flat_hash_map<Key, InMemory> in_memory_;
   absl::flat_hash_map<Dim, llvm::Value*> dims_;
   absl::flat_hash_map<const Instruction*, llvm::AllocaInst*> check_flags_;
+  llvm::Value* never_ = nullptr;
   absl::flat_hash_map<const Instruction*, llvm::GlobalVariable*> tables_;
   absl::flat_hash_map<const Computation*, bool> general_;
   absl::flat_hash_map<const Instruction*, std::vector<Index>> summed_;  // loops of contractions

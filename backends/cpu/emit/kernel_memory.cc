@@ -205,6 +205,7 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
       Value* dummy = condition && !by_lane ? Dummy() : nullptr;
       llvm::IRBuilder<>& b = At(r.level);
       Value* mask = And(b, by_lane ? condition->at(c) : nullptr, LaneMask(static_cast<int>(c)));
+      if (by_lane && specs_.vector_bytes < 64) mask = b.CreateXor(mask, b.CreateVectorSplat(static_cast<unsigned>(mode_.lanes), Never()));
       Value* first = p.at(c);
       if (reversed)
         first = b.CreateConstGEP1_64(element, first, static_cast<uint64_t>(1 - mode_.lanes));
@@ -232,6 +233,16 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
     }));
   }
   return r;
+}
+
+// False, which LLVM does not know. AVX2 has no masked loads of its own: where a loop of one iteration makes lanes of a mask constants, LLVM
+// 22 puts a whole load in the place of a half of which no lane is wanted.
+Value* KernelEmitter::Never() {
+  if (never_ != nullptr) return never_;
+  llvm::AllocaInst* slot = Alloca(llvm::Type::getInt8Ty(context()));
+  llvm::IRBuilder<> entry(slot->getParent(), std::next(slot->getIterator()));
+  entry.CreateStore(entry.getInt8(0), slot, /*isVolatile=*/true);
+  return never_ = entry.CreateTrunc(entry.CreateLoad(entry.getInt8Ty(), slot, /*isVolatile=*/true), entry.getInt1Ty());
 }
 
 void KernelEmitter::StoreElements(Value* base, int base_level, llvm::Type* element, Index offset,

@@ -451,8 +451,10 @@ void KernelEmitter::Check(const Instruction* check, const Val& condition) {
   Value* any = Here().CreateLoad(i1, flag);
   for (size_t c = 0; c < condition.v.size(); ++c) {
     Value* failed = condition.v[c];
-    if (Value* mask = LaneMask(static_cast<int>(c)))
-      failed = Here().CreateAnd(Splat(failed, condition.level), mask);
+    if (Value* mask = LaneMask(static_cast<int>(c))) {
+      failed = Splat(failed, condition.level);  // at its own level, before what is made here
+      failed = Here().CreateAnd(failed, mask);
+    }
     if (failed->getType()->isVectorTy()) failed = Here().CreateOrReduce(failed);
     any = Here().CreateOr(any, failed);
   }

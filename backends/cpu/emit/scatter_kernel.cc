@@ -17,6 +17,9 @@ using llvm::Value;
 
 namespace {
 
+constexpr int64_t kElementsAtOnce = 8;
+constexpr size_t kShortBody = 8;  // instructions of a kernel
+
 bool Has(const std::vector<int64_t>& v, int64_t x) {
   return std::find(v.begin(), v.end(), x) != v.end();
 }
@@ -175,9 +178,16 @@ class ScatterKernel {
       }
       const size_t d = static_cast<size_t>(order[i]);
       const auto [low, high] = RangeOf(operand_dims_[d], e_.EmitDim(at[d]->high + 1));
+      const bool elements = i + 1 == order.size() && i + 1 == batch_loops;
+      if (elements && f_.order.size() <= kShortBody) return Elements(at[d], low, high, [&] { nest(i + 1); });
       e_.LoopOver(at[d], low, high, 1, [&] { nest(i + 1); });
     };
     nest(0);
+  }
+
+  // Updates of single elements, each a few instructions: the loop would be as many again.
+  void Elements(Index var, Value* low, Value* high, const std::function<void()>& body) {
+    e_.LoopOver(var, e_.Rounds(var, low, high, 1, kElementsAtOnce, [&](int64_t) { body(); }), high, 1, body);
   }
 
   // The index along the cut dim falls into this piece, whose range is inside of the dim.

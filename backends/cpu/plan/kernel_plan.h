@@ -42,6 +42,10 @@ struct PlanPhase {
   bool operator==(const PlanPhase&) const = default;
 };
 
+// Scratch of kColumn: accumulator rows of this many columns, bytes apart that no power of two divides, so that a column's
+// accumulators and the rows read beside them don't compete for one set of the cache.
+inline constexpr int64_t kColumnChunk = 1024, kColumnGap = 320;
+
 struct KernelPlan {
   PlanKind kind = PlanKind::kLoop;
   std::vector<PlanLoop> loops;  // outermost first; the last is the vector loop

@@ -29,7 +29,7 @@ constexpr int64_t kCachedBytes = 2 << 20;  // a kernel that moves less finds its
 constexpr double kSerialPieceNs = 20000;   // work of a serial op that is worth a thread
 constexpr int64_t kTileBlock = 16;
 constexpr int64_t kScatterBlock = 16;
-constexpr int64_t kColumnBlock = 64, kColumnChunk = 1024;
+constexpr int64_t kColumnBlock = 64;
 constexpr int64_t kContractionUnroll = 8;  // sums in registers, of 16 on the smaller targets
 
 bool IsOne(Dim d) { return d == Dim(1); }
@@ -68,9 +68,11 @@ int64_t ColumnScratch(const FusedKernel& f, const KernelPlan& plan) {
   int64_t bytes = 0;
   for (const Instruction* r : f.reduces) {
     for (int64_t k = 0; k < r->operand_count() / 2; ++k) {
-      bytes += kColumnChunk * std::max(1, RegisterBytes(r->operand(k)->shape().element_type()));
+      bytes += kColumnChunk * std::max(1, RegisterBytes(r->operand(k)->shape().element_type())) + kColumnGap;
     }
-    if (AddsEachStep(*r, false) || (stretches && HasWideTotal(*r))) bytes += kColumnChunk * RegisterBytes(PrimitiveType::kF64);
+    const bool each_step = AddsEachStep(*r, false);
+    if (each_step || (stretches && HasWideTotal(*r))) bytes += kColumnChunk * RegisterBytes(PrimitiveType::kF64) + kColumnGap;
+    if (each_step) bytes += kColumnChunk * RegisterBytes(r->shape().element_type()) + kColumnGap;  // a second partial sum
   }
   return bytes;
 }
