@@ -15,9 +15,7 @@ class Refusal:
 
 
 REFUSALS = (
-    Refusal(r"aten\.(lerp|nan_to_num|logaddexp|silu|tanh_backward|sigmoid_backward|view|var|std|var_mean|std_mean|logcumsumexp|"
-            r"logsumexp|embedding|_unsafe_masked_index|_unsafe_masked_index_put_accumulate|scatter_reduce|linspace)\..*",
-            "dtype c64", "no lowering for complex numbers"),
+    Refusal(r"aten\.(logaddexp|view|logcumsumexp|scatter_reduce)\..*", "dtype c64", "no lowering for complex numbers"),
     Refusal(r"aten\.(_conj|_neg_view)\.default", r"the graph: .* is conjugated or negated view",
             "the result alone, with its bit: a graph that reads it elsewhere resolves it"),
     Refusal(r"aten\.(view_as_complex|complex)\.default", "the graph: .* is dtype complex32", "HLO has no complex type of halves"),
@@ -27,8 +25,9 @@ REFUSALS = (
     Refusal(r"aten\.index_put\.default", "boolean mask: the result's size depends on data",
             "x[mask] = tensor or x[mask] += y; x[mask] = number is native"),
     Refusal(r"aten\.index\.Tensor", "boolean mask: the result's size depends on data", "as nonzero"),
+    Refusal(r"aten\.add\.Tensor", "subtraction or scaling of bool", "alpha is a bool: a number that no program gives"),
     Refusal(r"aten\.histc\.default", "histc of half types: eager counts in them", "eager stops counting at 256 or 2048"),
-    Refusal(r"aten\.(_upsample_bilinear2d_aa|upsample_bilinear2d)\.default",
+    Refusal(r"aten\.(_upsample_bilinear2d_aa|upsample_bilinear2d|upsample_bicubic2d)\.default",
             "interpolation of integers: ATen's own fixed-point weights", "its rounding is its own"),
     Refusal(r"aten\._native_batch_norm_legit_functional\.default", "functional batch norm in inference mode",
             "torch.compile makes _native_batch_norm_legit_no_training of it"),
@@ -42,7 +41,10 @@ REFUSALS = (
 FAKES = {
     (r"aten\.(log_normal|normal_functional|exponential|randn_like)\.default", "fake refuses"):
         "the meta kernel checks the dtype, eager's doesn't",
-    (r"aten\.__[lr]shift__\.Scalar", "fake refuses"): "shifts of bool: eager's kernel takes them, the meta kernel doesn't",
+    (r"aten\.(pow\.Scalar|copysign\.Tensor|floor_divide\.default|div\.Tensor_mode|angle\.default)", "strides"):
+        "transposed and channels-last operands, of which eager keeps the order and the decomposition doesn't, or the other way",
+    (r"aten\.pow\.Tensor_Scalar", "dtype"): "a boolean exponent of booleans",
+    (r"aten\.__[lr]shift__\.(Scalar|Tensor)", "fake refuses"): "shifts of bool: eager's kernel takes them, the meta kernel doesn't",
     (r"aten\.(_unsafe_)?index\.Tensor", "fake refuses"): "a boolean mask: the shape depends on data",
     (r"aten\.uniform\.default", "strides"): "eager keeps the input's strides, the meta kernel doesn't",
     (r"aten\.log_sigmoid_forward\.default", "strides"): "the buffer that eager doesn't fill",

@@ -177,8 +177,8 @@ def judge(call: Call, found: list) -> str:
     return "; ".join(compare(found, eager, reference, vacuous_ok=True).failures)
 
 
-def check_row(row: str, calls: list[Call], compile_graph) -> list[str]:
-    """What is wrong with the row."""
+def check_row(row: str, calls: list[Call], compile_graph, table: bool = True) -> list[str]:
+    """What is wrong with the row. table: these are the calls that opinfo_native.tsv counts."""
     problems, honest = [], []
     for call in calls:
         if not (how := aten_calls.unlike_eager(call)):
@@ -196,7 +196,7 @@ def check_row(row: str, calls: list[Call], compile_graph) -> list[str]:
             known = ran.reason in BY_KIND.get(ROWS.get(row), ()) or opinfo_refusals.is_named(row, ran.reason)
             if not known:
                 problems.append(f"{ran.call}: refused by a reason that opinfo_refusals.py doesn't name: {ran.reason}")
-    if not problems and not STAND_IN:
+    if table and not problems and not STAND_IN:
         problems += native_table.check(row, native, refused)
     return problems
 
@@ -223,7 +223,7 @@ def test_every_sample(compile_graph):
     for row, calls in recorded.calls.items():
         if ROWS[row] in ("ATEN_OP", "ATEN_DECOMPOSED") or not DATA_DEPENDENT & set(calls[0].overload.tags):
             for start in range(0, len(calls), 60):
-                problems += check_row(row, calls[start : start + 60], compile_graph)
+                problems += check_row(row, calls[start : start + 60], compile_graph, table=False)
     assert not problems, "\n".join(problems)
 
 

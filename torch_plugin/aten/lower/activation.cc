@@ -138,10 +138,11 @@ Lowering LowerSiluBackward(OpContext& op) {
 }
 Lowering LowerTanhBackward(OpContext& op) {
   V grad = In(op, 0), y = In(op, 1);
-  return Done(grad * (1 - y * y));
+  return Done(grad * Conjugate(1 - y * y));
 }
 Lowering LowerSigmoidBackward(OpContext& op) {
   V grad = In(op, 0), y = In(op, 1);
+  if (IsComplex(op.result_type())) return Done(grad * Conjugate((1 - y) * y));
   return Done(grad * (1 - y) * y);
 }
 Lowering LowerHardtanhBackward(OpContext& op) {

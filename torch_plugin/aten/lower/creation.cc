@@ -52,19 +52,20 @@ Lowering LowerEye(OpContext& op) {
 Lowering LowerLinspace(OpContext& op) {
   Builder& b = op.b;
   const int64_t steps = op.integer(2);
-  const PT type = op.result_type(), math = IsFloat(type) ? OpMath(type) : PT::kF32;
+  const PT type = op.result_type(), math = IsFloat(type) || IsComplex(type) ? OpMath(type) : PT::kF32;
   auto bound = [&](int64_t i) {
     Instruction* x = op.is_tensor(i) ? b.Convert(op.tensor(i), math) : op.NumberConstant(op.arg(i), math);
     return b.BroadcastTo(x, op.result_dims());
   };
   Instruction *start = bound(0), *end = bound(1);
   if (steps <= 1) return op.One(start);
-  Instruction* i = b.Convert(b.Iota(Shape(PT::kS64, op.result_dims()), 0), math);
+  Instruction* at = b.Iota(Shape(PT::kS64, op.result_dims()), 0);
+  Instruction* i = b.Convert(at, math);
   Instruction* size = b.Binary(kDivide, b.Binary(kSubtract, end, start), op.Full(i, static_cast<double>(steps - 1)));
   Instruction* up = b.Binary(kAdd, start, b.Binary(kMultiply, size, i));
   Instruction* left = b.Binary(kSubtract, op.Full(i, static_cast<double>(steps - 1)), i);
   Instruction* down = b.Binary(kSubtract, end, b.Binary(kMultiply, size, left));
-  return op.One(b.Select(b.Compare(i, op.Full(i, static_cast<double>(steps / 2)), "LT"), up, down));
+  return op.One(b.Select(b.Compare(at, op.Full(at, static_cast<double>(steps / 2)), "LT"), up, down));
 }
 
 }  // namespace tenon::aten

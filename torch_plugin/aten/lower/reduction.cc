@@ -184,24 +184,41 @@ Lowering VarianceOver(OpContext& op, bool root, bool with_mean) {
   Instruction* x = op.b.Convert(op.tensor(0), OpMath(op.tensor(0)->shape().element_type()));
   if (IsEmpty(x)) {  // NaN of no elements; other dims that are empty leave no result
     Values undefined = {op.b.Full(op.result_type(), op.result_dims(), NAN)};
-    if (with_mean) undefined.push_back(op.b.Full(op.result_type(1), op.result_dims(1), NAN));
+    if (with_mean && IsComplex(op.result_type(1))) {
+      Instruction* part = op.b.Full(ComplexComponent(op.result_type(1)), op.result_dims(1), NAN);
+      undefined.push_back(op.b.Binary(kComplex, part, part));
+    } else if (with_mean) {
+      undefined.push_back(op.b.Full(op.result_type(1), op.result_dims(1), NAN));
+    }
     return undefined;
   }
-  Moments m = WideMeanAndVariance(op, x, op.axes(1, Rank(x)), correction);  // ATen's: WelfordOps<scalar_t, double, ...>
+  auto moments = [&](Instruction* of) {  // ATen's: WelfordOps<scalar_t, double, ...>
+    return WideMeanAndVariance(op, of, op.axes(1, Rank(x)), correction);
+  };
+  Moments m;
+  if (IsComplex(x->shape().element_type())) {  // of both parts: E|x - E x|^2
+    const Moments real = moments(op.b.Unary(kReal, x)), imag = moments(op.b.Unary(kImag, x));
+    m.variance = op.b.Binary(kAdd, real.variance, imag.variance);
+    if (with_mean) m.mean = op.b.Binary(kComplex, real.mean, imag.mean);
+  } else {
+    m = moments(x);
+  }
   Instruction* v = root ? op.b.Unary(kSqrt, m.variance) : m.variance;
   Values results = {Shaped(op, v)};
   if (with_mean) results.push_back(Shaped(op, m.mean, 1));
   return results;
 }
 
-// log(sum(exp(x))) with the maximum taken out; an infinite maximum is left in.
+// log(sum(exp(x))) with the maximum (of complex numbers: of the real parts) taken out; an infinite maximum is left in.
 Lowering LogSumExp(OpContext& op) {
   Builder& b = op.b;
   Instruction* x = MathInput(op, 0, op.result_type());
   const std::vector<int64_t> axes = op.axes(1, Rank(x));
-  Instruction* max = ReduceMax(op, x, axes);
+  const bool complex = IsComplex(x->shape().element_type());
+  Instruction* max = ReduceMax(op, complex ? b.Unary(kReal, x) : x, axes);
   Instruction* infinite = b.Compare(b.Unary(kAbs, max), op.Full(max, INFINITY), "EQ");
   max = b.Select(infinite, op.Full(max, 0), max);
+  if (complex) max = b.Convert(max, x->shape().element_type());
   Instruction* sum = ReduceSum(op, b.Unary(kExponential, b.Binary(kSubtract, x, SpreadBack(op, max, x, axes))), axes);
   return Values{Shaped(op, b.Binary(kAdd, b.Unary(kLog, sum), max))};
 }

@@ -33,6 +33,7 @@ inline V Log(V a) { return a.Unary(Opcode::kLog); }
 inline V Log1p(V a) { return a.Unary(Opcode::kLogPlusOne); }
 inline V Sqrt(V a) { return a.Unary(Opcode::kSqrt); }
 inline V Abs(V a) { return a.Unary(Opcode::kAbs); }
+inline V Conjugate(V a) { return {a.op, Conjugate(*a.op, a.x)}; }  // a itself if it isn't complex
 inline V Floor(V a) { return a.Unary(Opcode::kFloor); }
 inline V Tanh(V a) { return a.Unary(Opcode::kTanh); }
 inline V Sigmoid(V a) { return a.Unary(Opcode::kLogistic); }
