@@ -124,6 +124,16 @@ void* operator new(size_t bytes) { return Allocate(bytes, 1); }
 void* operator new[](size_t bytes) { return Allocate(bytes, 1); }
 void* operator new(size_t bytes, std::align_val_t alignment) { return Allocate(bytes, static_cast<size_t>(alignment)); }
 void* operator new[](size_t bytes, std::align_val_t alignment) { return Allocate(bytes, static_cast<size_t>(alignment)); }
+// Sanitizers have their own of those that do not throw; ours must come in pairs.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Fails() ? nullptr : std::malloc(bytes == 0 ? 1 : bytes); }
+void* operator new[](size_t bytes, const std::nothrow_t& t) noexcept { return operator new(bytes, t); }
+void* operator new(size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  const auto at = static_cast<size_t>(alignment);
+  return Fails() ? nullptr : std::aligned_alloc(at, (bytes + at) / at * at);
+}
+void* operator new[](size_t bytes, std::align_val_t alignment, const std::nothrow_t& t) noexcept {
+  return operator new(bytes, alignment, t);
+}
 void operator delete(void* memory) noexcept { Free(memory); }
 void operator delete[](void* memory) noexcept { Free(memory); }
 void operator delete(void* memory, size_t) noexcept { Free(memory); }
