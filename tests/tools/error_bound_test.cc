@@ -225,6 +225,46 @@ ENTRY f { x = f32[2] parameter(0) z = f32[] constant(-0) ROOT r = f32[] reduce(x
   EXPECT_EQ(Compare({Literal::Scalar(PrimitiveType::kF32, -0.0)}, signs({1, -1, 0, 0})).outcome, Outcome::kDifferent);
 }
 
+TEST(ErrorBound, AnExtremumOfNarrowFloatsMayKeepEitherZero) {
+  const Literal zeros = Literal::FromSpan<float>(PrimitiveType::kF32, {2}, std::vector<float>{0.0f, -0.0f});
+  const Expectation e = Expected(R"(
+low { a = f8e5m2[] parameter(0) b = f8e5m2[] parameter(1) ROOT s = f8e5m2[] minimum(a, b) }
+ENTRY f { w = f32[2] parameter(0) x = f8e5m2[2] convert(w) z = f8e5m2[] constant(1)
+  ROOT r = f8e5m2[] reduce(x, z), dimensions={0}, to_apply=low })",
+                                 {zeros});
+  ASSERT_TRUE(e.bounds[0].has_value());
+  EXPECT_EQ(e.bounds[0]->GetAsDouble(0), 5e-324) << "its sign alone is open";
+}
+
+TEST(ErrorBound, AMapIsItsRegionOnArrays) {
+  const Expectation e = Expected(R"(
+region { a = f32[] parameter(0) b = f32[] parameter(1) two = f32[] constant(2) p = f32[] multiply(b, two) ROOT t = f32[] tanh(p) }
+ENTRY f { x = f32[3] parameter(0) y = f32[3] parameter(1) z = f32[3] exponential(x)
+  m = f32[3] map(x, z), dimensions={0}, to_apply=region
+  n = f32[3] map(x, y), dimensions={0}, to_apply=region ROOT r = (f32[3], f32[3]) tuple(m, n) })",
+                                 {F32({0.5, -1, 0}), F32({0, 0.25, 1})});
+  ASSERT_TRUE(e.bounds[0].has_value() && e.bounds[1].has_value());
+  for (int64_t i = 0; i < 3; ++i) {
+    EXPECT_GT(e.bounds[0]->GetAsDouble(i), 0);
+    EXPECT_LT(e.bounds[0]->GetAsDouble(i), 1e-5);
+    EXPECT_LT(e.bounds[1]->GetAsDouble(i), 1e-6);
+  }
+  EXPECT_EQ(e.bounds[1]->GetAsDouble(0), 0) << "tanh(0)";
+}
+
+TEST(ErrorBound, ABatchNormScaledByZeroIsItsOffset) {
+  const Expectation e = Expected(R"(
+ENTRY f { x = f32[3,2] parameter(0) s = f32[2] parameter(1) o = f32[2] parameter(2) m = f32[2] parameter(3) v = f32[2] parameter(4)
+  y = f32[3,2] batch-norm-inference(x, s, o, m, v), epsilon=0.001, feature_index=1
+  t = f32[3,2] tanh(y) ROOT r = (f32[3,2], f32[3,2]) tuple(y, t) })",
+                                 {Literal::FromSpan<float>(PrimitiveType::kF32, {3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6}), F32({0, 0}),
+                                  F32({0, 7}), F32({1, 1}), F32({2, 2})});
+  ASSERT_TRUE(e.bounds[0].has_value() && e.bounds[1].has_value());
+  EXPECT_EQ(e.bounds[0]->GetAsDouble(0), 5e-324) << "zero, of either sign";
+  EXPECT_EQ(e.bounds[0]->GetAsDouble(1), 0) << "the offset";
+  EXPECT_EQ(e.bounds[1]->GetAsDouble(0), 5e-324) << "tanh of such a zero";
+}
+
 TEST(ErrorBound, BitsOfAComputedNanAreNotJudged) {
   const std::string text = "ENTRY f { x = f32[2] parameter(0) y = f32[2] divide(x, x) ROOT b = u32[2] bitcast-convert(y) }";
   EXPECT_TRUE(std::isinf(Expected(text, {F32({0, 1})}).bounds[0]->GetAsDouble(0)));

@@ -147,10 +147,11 @@ bool GetDimensionSize(Scope& s, Opcode opcode) {
 }
 
 bool Iota(Scope& s, Opcode) {
-  const PrimitiveType type = s.Type([](PrimitiveType t) { return t != PrimitiveType::kPred; });
+  PrimitiveType type = s.Type([](PrimitiveType t) { return t != PrimitiveType::kPred; });
   const std::vector<int64_t> dims = s.Dims(1, 4);
   const int64_t dim = s.random().Below(dims.size());
   const double most = static_cast<double>(std::max<int64_t>(0, dims[dim] - 1));
+  if (!CountsTo(type, most)) type = PrimitiveType::kF32;
   s.Add(s.b().Iota(Shape::Array(type, dims), dim), true, IsFloat(type) ? most : kNotSmall, true);
   return true;
 }

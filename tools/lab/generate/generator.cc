@@ -180,6 +180,7 @@ Value Scope::Leaf(PrimitiveType type, const std::vector<int64_t>& dims) {
   if (!dims.empty() && type != PrimitiveType::kPred && random().OneIn(4)) {
     const int64_t dim = random().Below(dims.size());
     const double most = static_cast<double>(std::max<int64_t>(dims[dim] - 1, 0));
+    if (!CountsTo(type, most)) return Constant(type, dims);
     return Add(b_.Iota(Shape::Array(type, dims), dim), true, IsFloat(type) ? most : kNotSmall, true);
   }
   return Constant(type, dims);

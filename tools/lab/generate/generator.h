@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "hlo/builder.h"
+#include "hlo/tolerance.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/generate/random_module.h"
 
@@ -150,6 +151,10 @@ Attributes With(Attr attr, AttrValue value);
 std::vector<int64_t> Subset(Random& random, int64_t n, int64_t count);  // ascending
 std::vector<int64_t> Shuffled(Random& random, int64_t n);
 Instruction* Part(Scope& s, Instruction* tuple, int64_t index);
+
+// Halves beyond it are rounded, or not with excess precision: nobody could say what an index made of such a one is.
+inline bool CountsTo(PrimitiveType t, double most) { return !IsFloat(t) || BitWidth(t) != 16 || most <= 2 / EpsilonOf(t); }
+
 
 // A region of scalars that combines two values of each type and is associative and commutative.
 struct Combiner {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/functional/function_ref.h"
+#include "hlo/builder.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
 #include "tools/lab/judge/error_rules.h"
@@ -108,6 +109,7 @@ class BoundEvaluator {
       }
       case Opcode::kCall: return Run(*i.to_apply(), {operands.begin(), operands.end()});
       case Opcode::kFusion: return Run(*i.fused_computation(), {operands.begin(), operands.end()});
+      case Opcode::kMap: if (IsPointwiseRegion(*i.to_apply())) return Map(i, operands); break;
       case Opcode::kWhile: return While(i, *operands[0]);
       case Opcode::kConditional: return Conditional(i, operands);
       case Opcode::kAsyncStart: return AsyncStart(i, operands);
@@ -248,6 +250,41 @@ class BoundEvaluator {
       errors[n] = std::isfinite(value.GetAsDouble(at)) ? std::fabs(static_cast<double>(count) - value.GetAsDouble(at)) : kUnknown;
     }
     return FromErrors(std::move(errors), true);
+  }
+
+  static bool IsPointwiseRegion(const Computation& region) {
+    for (const Instruction* op : region.instructions()) {
+      const bool leaf = op->opcode() == Opcode::kParameter || op->opcode() == Opcode::kConstant;
+      if (!op->shape().is_scalar() || (!leaf && (op->family() != Family::kElementwise || op->opcode() == Opcode::kMap))) return false;
+    }
+    return true;
+  }
+
+  // The region's instructions on whole arrays.
+  absl::StatusOr<Shadow> Map(const Instruction& i, Shadows operands) {
+    const std::vector<int64_t> dims = i.shape().constant_dims();
+    absl::flat_hash_map<const Instruction*, Shadow> values;
+    for (const Instruction* op : i.to_apply()->PostOrder()) {
+      if (op->opcode() == Opcode::kParameter) {
+        values[op] = *operands[op->parameter_number()];
+        continue;
+      }
+      const Shape shape = Shape::Array(op->shape().element_type(), dims);
+      if (op->opcode() == Opcode::kConstant) {
+        Module scratch;
+        Builder b(scratch.AddComputation("constant"));
+        const Instruction* spread = b.Broadcast(b.Parameter(0, op->shape()), shape.dims(), {});
+        TENON_ASSIGN_OR_RETURN(Literal all, EvaluateInstruction(*spread, {op->literal()}));
+        values[op] = Shadow{std::move(all), std::vector<Known>(1)};
+        continue;
+      }
+      std::vector<const Shadow*> from;
+      for (const Instruction* o : op->operands()) from.push_back(&values.at(o));
+      const std::unique_ptr<Instruction> whole = op->CloneWithShape(shape, op->operands());
+      TENON_ASSIGN_OR_RETURN(Shadow made, Step(*whole, from));
+      values[op] = std::move(made);
+    }
+    return std::move(values.at(i.to_apply()->root()));
   }
 
   absl::StatusOr<Shadow> While(const Instruction& i, Shadow state) {

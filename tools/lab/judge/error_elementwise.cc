@@ -101,7 +101,7 @@ class FloatRule {
 
  private:
   void FillOperands() {
-    exact_.assign(n_, true), unknown_.assign(n_, false);
+    exact_.assign(n_, true), but_for_zeros_.assign(n_, true), unknown_.assign(n_, false);
     for (const Shadow* o : operands_) {
       Doubles low(n_), high(n_);
       const bool scalar = o->value.shape().is_scalar();
@@ -112,6 +112,7 @@ class FloatRule {
         low[n] = sign_only ? -0.0 : e == 0 ? x : Outward(x - e, -kUnknown);
         high[n] = sign_only ? 0.0 : e == 0 ? x : Outward(x + e, kUnknown);
         exact_[n] = exact_[n] && e == 0;
+        but_for_zeros_[n] = but_for_zeros_[n] && (e == 0 || sign_only);
         unknown_[n] = unknown_[n] || std::isinf(e);
       }
       low_.push_back(std::move(low)), high_.push_back(std::move(high));
@@ -157,7 +158,7 @@ class FloatRule {
     if (!std::isfinite(x) || (exact_[n] && !transcendental_ && !excess_)) return x;
     const PrimitiveType computed = IsWide(type_) ? PrimitiveType::kF64 : PrimitiveType::kF32;
     double slack = 0;
-    if (transcendental_ && !(exact_[n] && x == 0)) slack += UlpsOf(type_) * Spacing(computed, x);
+    if (transcendental_ && !(but_for_zeros_[n] && x == 0)) slack += UlpsOf(type_) * Spacing(computed, x);
     if (IsPointwiseCall(i_)) slack += Spacing(PrimitiveType::kF64, x);  // the corners are rounded to double, then to the type
     if (excess_ && static_cast<double>(static_cast<float>(x)) != x) slack += Spacing(PrimitiveType::kF32, x);
     return x + sign * slack;
@@ -170,7 +171,7 @@ class FloatRule {
   PrimitiveType type_;
   bool excess_, transcendental_;
   std::vector<Doubles> low_, high_;
-  std::vector<bool> exact_, unknown_;
+  std::vector<bool> exact_, but_for_zeros_, unknown_;  // but_for_zeros_: exact, or a zero of which the sign is open
   std::vector<Range> ranges_;
 };
 

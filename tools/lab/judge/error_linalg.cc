@@ -118,11 +118,12 @@ class Normalisation {
   }
 
   std::vector<double> Inference() const {
-    return Each([&](double x, size_t f) {
+    std::vector<double> errors = Each([&](double x, size_t f) {
       const double k = std::fabs(in_[1][f]) / std::sqrt(in_[4][f] + epsilon_);
       const double size = std::fabs(x) + std::fabs(in_[3][f]);
       return 8 * eps_ * (size * k + std::fabs(in_[2][f])) + 4 * tiny_ * (1 + size + k);
     });
+    return OrOffset(std::move(errors), [&](size_t f) { return in_[4][f] + epsilon_ > 0; });
   }
 
   // y, mean, variance.
@@ -141,6 +142,7 @@ class Normalisation {
       return 2 * k * (mean_error[f] + (std::fabs(x - mean[f]) + mean_error[f]) * relative) +
              8 * eps_ * (k * (std::fabs(x) + absolute[f]) + std::fabs(in_[2][f])) + 4 * tiny_ * (1 + k + std::fabs(x) + absolute[f]);
     });
+    y = OrOffset(std::move(y), [&](size_t f) { return variance[f] + epsilon_ > 4 * variance_error[f]; });
     return {std::move(y), std::move(mean_error), std::move(variance_error)};
   }
 
@@ -161,8 +163,12 @@ class Normalisation {
       // Where the deviation is not divided by its spread first, a product on the way may overflow though the result does not.
       const double spread = std::max(1 / rstd[f], 1.0);
       if (size * spread * spread * std::max(k, 1.0) > largest) return kUnknown;
-      return factor * k * size / count_ + 8 * tiny_ * (1 + size) * (1 + k) * (1 + rstd[f]);
+      const double underflow = 8 * tiny_ * (1 + size) * (1 + k) * (1 + rstd[f]) * (1 + normal(x, f));
+      return factor * k * size / count_ + underflow;
     });
+    for (size_t e = 0; e < dx.size(); ++e) {
+      if (in_[1][FeatureOf(e)] == 0 && std::isfinite(dx[e])) dx[e] = kZeroSign;  // times a scale of zero
+    }
     for (size_t f = 0; f < features_; ++f) {
       scale[f] = factor * scale[f] + 4 * tiny_ * (1 + count_) * (1 + rstd[f]) * (1 + offset[f]);
       offset[f] = factor * offset[f] + tiny_;
@@ -200,6 +206,16 @@ class Normalisation {
         if (k == 2) return nan_[4][f];
         return nan_[0][f] || nan_[2][f] || nan_[3][f] || nan_[4][f] || (k == 0 && nan_[1][f]);
     }
+  }
+
+  // A scale of zero leaves nothing but the offset, in every order, where the spread is a number above zero for certain.
+  template <typename F>
+  std::vector<double> OrOffset(std::vector<double> errors, F&& has_spread) const {
+    for (size_t e = 0; e < errors.size(); ++e) {
+      const size_t f = FeatureOf(e);
+      if (in_[1][f] == 0 && has_spread(f)) errors[e] = in_[2][f] == 0 ? kZeroSign : 0;
+    }
+    return errors;
   }
 
   size_t FeatureOf(size_t e) const { return e / static_cast<size_t>(inner_) % static_cast<size_t>(features_); }

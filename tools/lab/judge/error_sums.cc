@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "hlo/builder.h"
 #include "hlo/tolerance.h"
@@ -32,11 +33,18 @@ std::optional<Opcode> CombinerOf(const Computation& region, int64_t k) {
   return (a == x && b == y) || (a == y && b == x) ? std::optional<Opcode>(root->opcode()) : std::nullopt;
 }
 
-// Of a region's arithmetic; `type` and what the region computes in.
-PrimitiveType Narrowest(const Computation& region, PrimitiveType type) {
-  for (const Instruction* i : region.instructions()) {
+// Of the arithmetic behind leaf k of a region; `type` and what it is computed in.
+PrimitiveType Narrowest(const Computation& region, int64_t k, PrimitiveType type) {
+  const Instruction* root = region.root();
+  std::vector<const Instruction*> behind = {root->opcode() == Opcode::kTuple ? root->operand(k) : root};
+  absl::flat_hash_set<const Instruction*> seen;
+  while (!behind.empty()) {
+    const Instruction* i = behind.back();
+    behind.pop_back();
+    if (!seen.insert(i).second) continue;
     const PrimitiveType t = i->shape().element_type();
     if (i->shape().is_array() && IsFloat(ComplexComponent(t)) && EpsilonOf(t) > EpsilonOf(type)) type = t;
+    behind.insert(behind.end(), i->operands().begin(), i->operands().end());
   }
   return type;
 }
@@ -323,9 +331,9 @@ absl::StatusOr<Known> LeafRule(const Instruction& i, Shadows operands, const Com
   bool exact = true;
   for (const Shadow* o : operands) exact = exact && o->exact();
   if ((i.opcode() == Opcode::kScatter && !operands[n]->exact()) || (selects && !operands[0]->exact())) return Unknown(*leaf);
-  // Rounded to so few bits that order would be everything: they go one by one, in the evaluator's order.
-  const PrimitiveType stepwise = floats ? Narrowest(region, type) : type;
-  if (exact && !scatters && IsNarrow(stepwise)) return Known{};
+  // Rounded to so few bits that order would be everything: they go one by one, in the evaluator's order. Extrema are not rounded.
+  const PrimitiveType stepwise = floats ? Narrowest(region, k, type) : type;
+  if (exact && !scatters && IsNarrow(stepwise) && !extremum) return Known{};
   // With excess precision halves are added up in registers, as f32; a scatter adds to memory.
   const bool keeps = excess && !scatters && IsHalfType(stepwise);
   const Adding adding{keeps ? PrimitiveType::kF32 : stepwise, excess && IsHalfType(type)};

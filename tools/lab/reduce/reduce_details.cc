@@ -100,13 +100,13 @@ bool SimplifyLiteral(Session& s, const Slot& slot) {
   return any;
 }
 
-// The attribute changed by `change` for every instruction that has it, shapes following.
+// Dim `d` of the attribute changed by `change`, shapes following. An accepted edit may have left another instruction at `at`.
 template <typename T, typename Change>
-bool ChangeAttribute(Session& s, Position at, Attr attr, Change&& change) {
+bool ChangeAttribute(Session& s, Position at, Attr attr, size_t d, Change&& change) {
   return s.TryEdit("attribute", [&](Case& c) {
     Instruction* op = At(*c.module, at);
-    T* value = op->mutable_attrs().mutable_get<T>(attr);
-    if (value == nullptr || !change(value)) return false;
+    T* value = op == nullptr ? nullptr : op->mutable_attrs().mutable_get<T>(attr);
+    if (value == nullptr || d >= value->dims.size() || !change(value)) return false;
     return Reinfer(c.module.get());
   });
 }
@@ -114,21 +114,21 @@ bool ChangeAttribute(Session& s, Position at, Attr attr, Change&& change) {
 bool SimplifyWindow(Session& s, Position at, const Window& window) {
   bool any = false;
   for (size_t d = 0; d < window.dims.size(); ++d) {
-    any |= ChangeAttribute<Window>(s, at, Attr::kWindow,
+    any |= ChangeAttribute<Window>(s, at, Attr::kWindow, d,
                                    [d](Window* w) { return w->dims[d] = WindowDim{}, true; });
     for (auto field :
          {&WindowDim::stride, &WindowDim::base_dilation, &WindowDim::window_dilation}) {
-      any |= ChangeAttribute<Window>(s, at, Attr::kWindow, [&](Window* w) {
+      any |= ChangeAttribute<Window>(s, at, Attr::kWindow, d, [&](Window* w) {
         return std::exchange(w->dims[d].*field, 1) != 1;
       });
     }
     for (auto field : {&WindowDim::padding_low, &WindowDim::padding_high}) {
-      any |= ChangeAttribute<Window>(s, at, Attr::kWindow, [&](Window* w) {
+      any |= ChangeAttribute<Window>(s, at, Attr::kWindow, d, [&](Window* w) {
         return std::exchange(w->dims[d].*field, 0) != 0;
       });
     }
     any |= ChangeAttribute<Window>(
-        s, at, Attr::kWindow, [&](Window* w) { return std::exchange(w->dims[d].reversed, false); });
+        s, at, Attr::kWindow, d, [&](Window* w) { return std::exchange(w->dims[d].reversed, false); });
   }
   return any;
 }
@@ -138,7 +138,7 @@ bool SimplifyPadding(Session& s, Position at, const PaddingConfig& padding) {
   for (size_t d = 0; d < padding.dims.size(); ++d) {
     for (auto field : {&PaddingDim::low, &PaddingDim::high, &PaddingDim::interior}) {
       for (int64_t value : {0, 1}) {
-        any |= ChangeAttribute<PaddingConfig>(s, at, Attr::kPadding, [&](PaddingConfig* p) {
+        any |= ChangeAttribute<PaddingConfig>(s, at, Attr::kPadding, d, [&](PaddingConfig* p) {
           if (p->dims[d].*field == value || p->dims[d].*field == 0) return false;
           p->dims[d].*field = value;
           return true;
@@ -149,31 +149,31 @@ bool SimplifyPadding(Session& s, Position at, const PaddingConfig& padding) {
   return any;
 }
 
-bool SimplifyAttributes(Session& s, Position at, const Instruction* op) {
+// Looked up again after every edit: one that is accepted replaces the module.
+bool SimplifyAttributes(Session& s, Position at) {
   bool any = false;
-  if (const AttrValue* window = op->attrs().find(Attr::kWindow))
-    any |= SimplifyWindow(s, at, Window(std::get<Window>(*window)));
-  if (const AttrValue* padding = op->attrs().find(Attr::kPadding)) {
+  const auto now = [&] { return At(*s.best().module, at); };
+  const auto attribute = [&](Attr attr) { return now() == nullptr ? nullptr : now()->attrs().find(attr); };
+  if (const AttrValue* window = attribute(Attr::kWindow)) any |= SimplifyWindow(s, at, Window(std::get<Window>(*window)));
+  if (const AttrValue* padding = attribute(Attr::kPadding)) {
     any |= SimplifyPadding(s, at, PaddingConfig(std::get<PaddingConfig>(*padding)));
   }
-  const Instruction* now = At(*s.best().module, at);
-  if (now == nullptr) return any;
+  if (now() == nullptr) return any;
   std::vector<Attr> droppable;
-  for (const auto& [attr, value] : now->attrs()) {
-    const auto& optional = now->info().optional;
-    if (std::find(optional.begin(), optional.end(), attr) != optional.end() &&
-        attr != Attr::kWindow)
-      droppable.push_back(attr);
+  for (const auto& [attr, value] : now()->attrs()) {
+    const auto& optional = now()->info().optional;
+    if (std::find(optional.begin(), optional.end(), attr) != optional.end() && attr != Attr::kWindow) droppable.push_back(attr);
   }
   for (Attr attr : droppable) {
     any |= s.TryEdit("attribute", [&](Case& c) {
-      At(*c.module, at)->mutable_attrs().erase(attr);
+      Instruction* op = At(*c.module, at);
+      if (op == nullptr) return false;
+      op->mutable_attrs().erase(attr);
       return Reinfer(c.module.get());
     });
   }
-  if (!now->control_predecessors().empty()) {
-    any |=
-        s.TryEdit("control", [&](Case& c) { return At(*c.module, at)->ClearControlEdges(), true; });
+  if (now() != nullptr && !now()->control_predecessors().empty()) {
+    any |= s.TryEdit("control", [&](Case& c) { return At(*c.module, at)->ClearControlEdges(), true; });
   }
   return any;
 }
@@ -310,7 +310,7 @@ bool ReduceAttributes(Session& s) {
           return ClearLayouts(&At(*k.module, at)->mutable_shape()), true;
         });
       }
-      any |= SimplifyAttributes(s, at, At(*s.best().module, at));
+      any |= SimplifyAttributes(s, at);
     }
   }
   any |= PlainTypes(s);
