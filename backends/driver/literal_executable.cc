@@ -186,7 +186,7 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
   std::unique_ptr<Module> resolved = module.Clone();
   TENON_RETURN_IF_ERROR(RunPasses({"expand-bitcast", "static-sizes"}, *resolved));
   if (absl::c_any_of(resolved->computations(), [](const Computation* c) { return HasRunTimeSizes(*c); })) {
-    TENON_RETURN_IF_ERROR(RunPasses({"inline-calls", "static-sizes"}, *resolved));
+    TENON_RETURN_IF_ERROR(RunPasses({"order-random", "inline-calls", "static-sizes"}, *resolved));
   }
   if (HasRunTimeSizes(*resolved->entry())) {
     for (const Instruction* p : module.entry()->parameters()) made->parameters_.push_back(p->shape());

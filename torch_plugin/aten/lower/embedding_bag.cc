@@ -1,6 +1,8 @@
-// _embedding_bag and its backwards: sums, means or maxima of table rows over bags of indices. Bags are scattered into:
-// their rows follow each other, so each bag's sum has eager's order.
+// _embedding_bag and its backwards: sums, means or maxima of table rows over bags of indices. Bags of one length, known when
+// compiling (a matrix of indices), are reductions over a dim; others are scattered into: their rows follow each other, so each bag's
+// sum has eager's order.
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "torch_plugin/aten/lower/indexing.h"
@@ -20,10 +22,27 @@ Instruction* Rows(OpContext& op, Instruction* per_row, const Instruction* like) 
   return op.b.Broadcast(per_row, like->shape().dims(), {0});
 }
 
+// The indices of each of `bags` bags of `count` indices, where `offsets` are an arange that says so: what F.embedding_bag makes for a
+// matrix. 0: they are not.
+int64_t EqualLength(const Instruction* offsets, int64_t bags, int64_t count) {
+  while (offsets->opcode() == kConvert && IsIntegral(offsets->operand(0)->shape().element_type())) offsets = offsets->operand(0);
+  int64_t length = 1;
+  if (offsets->opcode() == kMultiply && offsets->operand(1)->opcode() == kBroadcast &&
+      offsets->operand(1)->operand(0)->opcode() == kConstant) {
+    length = offsets->operand(1)->operand(0)->literal().GetAsInt64(0);
+    offsets = offsets->operand(0);
+  }
+  const bool fits = count <= std::numeric_limits<int32_t>::max() && ByteWidth(offsets->shape().element_type()) >= 4;
+  return offsets->opcode() == kIota && fits && length > 0 && count % length == 0 && count / length == bags ? length : 0;
+}
+
 // The bag of each of `count` indices: the number of bags that start at or before it, less one. `offsets` ascend from 0.
-Instruction* BagOf(OpContext& op, Instruction* offsets, int64_t count) {
+Instruction* BagOf(OpContext& op, Instruction* offsets, int64_t bags, int64_t count) {
   Builder& b = op.b;
-  const int64_t bags = offsets->shape().constant_dim(0);
+  if (const int64_t length = EqualLength(offsets, bags, count)) {
+    return b.Reshape(b.Iota(Shape(PT::kS64, {bags, length}), 0), {count});
+  }
+  offsets = b.SliceDim(offsets, 0, 0, bags);
   // A binary search over the bags' starts, in parallel for all indices: `at` is the last start known to be <= the index.
   Instruction* position = b.Iota(Shape(PT::kS64, {count}), 0);
   Instruction* at = b.Full(PT::kS64, {count}, 0);
@@ -39,11 +58,13 @@ Instruction* BagOf(OpContext& op, Instruction* offsets, int64_t count) {
   return at;
 }
 
-// Table rows summed or counted into bags: `updates` [n, ...] at bag[n].
-Instruction* IntoBags(OpContext& op, Instruction* start, Instruction* bag, Instruction* updates, std::string_view reduce) {
+// `updates` [n, ...] onto rows at[n] of an array full of `start`.
+Instruction* IntoRows(OpContext& op, Instruction* start, const std::vector<Dim>& dims, Instruction* at, Instruction* updates,
+                      std::string_view reduce) {
   std::vector<int64_t> window;
   for (int64_t d = 1; d < Rank(updates); ++d) window.push_back(d);
-  return Scatter(op, start, bag, updates, {0}, 1, window, Combiner(op, start->shape().element_type(), reduce));
+  Computation* combiner = Combiner(op, updates->shape().element_type(), reduce);
+  return Scatter(op, op.b.BroadcastTo(start, dims), at, updates, {0}, 1, window, combiner);
 }
 
 // false where an index is the padding; nullptr: nowhere.
@@ -69,24 +90,34 @@ Instruction* OrUnused(OpContext& op, Instruction* x, int64_t k) {
 struct Bags {
   Instruction *table, *index, *bag, *counted;  // counted: nullptr where every index counts
   int64_t count, width;                        // bags, elements of a row
+  int64_t length = 0;                          // of each bag; 0: of one each
 };
+
+// `updates` [n, ...] of the indices reduced to those of the bags, which begin with the scalar `start`.
+Instruction* IntoBags(OpContext& op, const Bags& bags, Instruction* start, Instruction* updates, std::string_view reduce) {
+  std::vector<Dim> dims = DimsOf(updates);
+  dims[0] = bags.count;
+  if (bags.length == 0) return IntoRows(op, start, dims, bags.bag, updates, reduce);
+  dims.insert(dims.begin() + 1, bags.length);
+  Instruction* x = op.b.Reshape(updates, dims);
+  return op.b.Reduce({x}, {start}, {1}, Combiner(op, x->shape().element_type(), reduce));
+}
 
 // The largest row element of each bag and the index it comes from, the first one's; 0 of an empty bag.
 Values LargestOf(OpContext& op, const Bags& bags, Instruction* sizes) {
   Builder& b = op.b;
   const PT type = bags.table->shape().element_type();
-  const Shape dims(type, {bags.count, bags.width});
   Instruction* rows = Take(op, bags.table, bags.index, 0);
   Instruction* lowest = b.BroadcastTo(LimitConstant(op, type, true), rows->shape().dims());
   Instruction* eligible = bags.counted == nullptr ? rows : b.Select(Rows(op, bags.counted, rows), rows, lowest);
-  Instruction* best = IntoBags(op, b.BroadcastTo(LimitConstant(op, type, true), dims.dims()), bags.bag, eligible, "amax");
+  Instruction* best = IntoBags(op, bags, LimitConstant(op, type, true), eligible, "amax");
   // The first position that holds its bag's maximum.
   Instruction* hit = b.Compare(rows, Take(op, best, bags.bag, 0), "EQ");
   if (bags.counted != nullptr) hit = b.Binary(kAnd, hit, Rows(op, bags.counted, rows));
   const double none = static_cast<double>(rows->shape().constant_dim(0));
   Instruction* position = b.Iota(Shape(PT::kS64, rows->shape().dims()), 0);
   position = b.Select(hit, position, b.FullLike(position, none));
-  Instruction* first = IntoBags(op, b.Full(PT::kS64, dims.dims(), none), bags.bag, position, "amin");
+  Instruction* first = IntoBags(op, bags, op.Scalar(PT::kS64, none), position, "amin");
   Instruction* empty = Rows(op, b.Compare(sizes, op.Full(sizes, 0), "EQ"), best);
   Instruction* safe = b.Binary(kMinimum, first, b.FullLike(first, none - 1));
   Instruction* index = b.Select(empty, b.FullLike(first, 0), Take(op, bags.index, safe, 0));
@@ -109,18 +140,21 @@ Lowering LowerEmbeddingBag(OpContext& op) {
     for (int64_t k = 0; k < op.result_count(); ++k) zeros.push_back(Unused(op, k));
     return zeros;
   }
-  Instruction *first = b.SliceDim(offsets, 0, 0, 1), *last = b.SliceDim(offsets, 0, given - 1, given);
-  op.Check(b.Compare(first, b.FullLike(first, 0), "NE"), "RuntimeError",
-           "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0.");
-  op.Check(b.Compare(last, b.FullLike(last, static_cast<double>(n)), "GT"), "RuntimeError",
-           absl::StrCat("offsets[-1] can not be greater than input's length ", n));
+  bags.length = EqualLength(offsets, bags.count, n);
+  if (bags.length == 0) {
+    Instruction *first = b.SliceDim(offsets, 0, 0, 1), *last = b.SliceDim(offsets, 0, given - 1, given);
+    op.Check(b.Compare(first, b.FullLike(first, 0), "NE"), "RuntimeError",
+             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0.");
+    op.Check(b.Compare(last, b.FullLike(last, static_cast<double>(n)), "GT"), "RuntimeError",
+             absl::StrCat("offsets[-1] can not be greater than input's length ", n));
+  }
   const int64_t rows = weight->shape().constant_dim(0);
   const std::string wanted = absl::StrCat("embedding_bag: an index is not in the valid range [0, ", rows, ")");
   bags.index = InRange(op, index, rows, {false, "RuntimeError", wanted});
-  bags.bag = BagOf(op, b.SliceDim(offsets, 0, 0, bags.count), n);
+  bags.bag = BagOf(op, offsets, bags.count, n);
   bags.counted = Counted(op, bags.index, op.integer_or(8, -1));
   Instruction* ones = ZeroUnless(op, bags.counted, b.Full(PT::kS64, {n}, 1));
-  Instruction* sizes = IntoBags(op, b.Full(PT::kS64, {bags.count}, 0), bags.bag, ones, "add");
+  Instruction* sizes = IntoBags(op, bags, op.Scalar(PT::kS64, 0), ones, "add");
   Instruction *output, *largest = sizes;
   if (mode == kMax) {
     const Values found = LargestOf(op, bags, sizes);
@@ -130,8 +164,7 @@ Lowering LowerEmbeddingBag(OpContext& op) {
     Instruction* read = Take(op, bags.table, bags.index, 0);
     if (!op.is_none(6)) read = b.Binary(kMultiply, read, Rows(op, b.Convert(op.tensor(6), read->shape().element_type()), read));
     read = ZeroUnless(op, bags.counted, read);
-    Instruction* zeros = b.Full(read->shape().element_type(), op.result_dims(), 0);
-    output = IntoBags(op, zeros, bags.bag, read, "add");
+    output = IntoBags(op, bags, op.Scalar(read->shape().element_type(), 0), read, "add");
     if (mode == kMean) {
       Instruction* count = b.Convert(b.Binary(kMaximum, sizes, op.Full(sizes, 1)), read->shape().element_type());
       output = b.Binary(kDivide, output, Rows(op, count, output));
@@ -157,7 +190,7 @@ struct TableGradient {
 // _embedding_bag_dense_backward_cpu_sum_mean). That is its own count only where every index occurs once, and is what eager computes.
 Instruction* Frequencies(OpContext& op, Instruction* index, int64_t rows) {
   Builder& b = op.b;
-  Instruction* counts = IntoBags(op, b.Full(PT::kS64, {rows}, 0), index, b.FullLike(index, 1), "add");
+  Instruction* counts = IntoRows(op, op.Scalar(PT::kS64, 0), {rows}, index, b.FullLike(index, 1), "add");
   Instruction* present = b.Convert(b.Compare(counts, b.FullLike(counts, 0), "GT"), PT::kS64);
   const ScanBody sum = [](Builder& body, const Values& inputs, const Values& carries) {
     return Values{carries[0], body.Binary(kAdd, carries[0], inputs[0])};
@@ -170,8 +203,9 @@ Instruction* Frequencies(OpContext& op, Instruction* index, int64_t rows) {
 Lowering GradientOfTable(OpContext& op, const TableGradient& g) {
   Builder& b = op.b;
   const PT math = OpMath(op.result_type());
-  Instruction *grad = g.grad, *zeros = b.Full(math, op.result_dims(), 0);
+  Instruction* grad = g.grad;
   if (g.mode == kMax) {
+    Instruction* zeros = b.Full(math, op.result_dims(), 0);
     Instruction *sizes = b.Convert(op.tensor(g.sizes_at), PT::kS64), *largest = b.Convert(op.tensor(g.largest_at), PT::kS64);
     Instruction* empty = b.Compare(sizes, op.Full(sizes, 0), "EQ");
     grad = b.Select(Rows(op, empty, grad), op.Full(grad, 0), grad);
@@ -189,7 +223,7 @@ Lowering GradientOfTable(OpContext& op, const TableGradient& g) {
     update = b.Binary(kDivide, update, Rows(op, divisor, update));
   }
   update = ZeroUnless(op, Counted(op, g.index, g.padding), update);
-  return op.One(IntoBags(op, zeros, g.index, update, "add"));
+  return op.One(IntoRows(op, op.Scalar(math, 0), op.result_dims(), g.index, update, "add"));
 }
 
 bool SameCount(const Instruction* a, const Instruction* b) {
@@ -209,7 +243,7 @@ Lowering LowerEmbeddingBagBackward(OpContext& op) {
   if (IsEmpty(grad) || IsEmpty(index)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t mode = op.integer(8);
   if (mode != kMax && !SameCount(bag, index)) {  // what is left out where the forward needs no bags
-    bag = BagOf(op, b.SliceDim(offsets, 0, 0, grad->shape().dim(0)), index->shape().constant_dim(0));
+    bag = BagOf(op, offsets, grad->shape().constant_dim(0), index->shape().constant_dim(0));
   }
   return GradientOfTable(op, {.grad = grad, .index = index, .bag = bag, .sizes_at = 4, .largest_at = 5, .mode = mode, .scales_at = 10,
                               .padding = op.integer_or(11, -1), .by_frequency = op.boolean(7)});
@@ -239,7 +273,7 @@ Lowering LowerEmbeddingBagWeightsBackward(OpContext& op) {
   if (IsEmpty(index) || IsEmpty(grad)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   Instruction* bag = b.Convert(op.tensor(4), PT::kS64);
   if (bag->shape().num_elements_constant() != index->shape().num_elements_constant()) {
-    bag = BagOf(op, b.SliceDim(offsets, 0, 0, grad->shape().dim(0)), index->shape().constant_dim(0));
+    bag = BagOf(op, offsets, grad->shape().constant_dim(0), index->shape().constant_dim(0));
   }
   Instruction* product = b.Binary(kMultiply, Take(op, grad, bag, 0), Take(op, table, index, 0));
   Instruction* sum = ReduceSum(op, product, {1});
