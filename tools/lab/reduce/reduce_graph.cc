@@ -98,6 +98,23 @@ bool ReplaceByOperand(Session& s, Position at, const Instruction* op) {
   return false;
 }
 
+// All of an opcode at once, where the failure wants parts of the program to stay alike; asked of the last of them.
+bool ReplaceAlikeByOperands(Session& s, Position at, const Instruction* op, const std::vector<Instruction*>& all) {
+  const auto like = [&](const Instruction* other) { return other->opcode() == op->opcode(); };
+  const auto begin = all.begin(), here = begin + static_cast<std::ptrdiff_t>(at.instruction);
+  if (std::none_of(begin, here, like) || std::any_of(here + 1, all.end(), like)) return false;
+  for (int64_t k = 0; k < op->operand_count(); ++k) {
+    const bool done = s.TryEdit("operands", [&](Case& c) {
+      for (Instruction* i : At(*c.module, at)->parent()->instructions()) {
+        if (like(i) && k < i->operand_count() && SameArray(i, i->operand(k))) i->ReplaceAllUsesWith(i->operand(k));
+      }
+      return true;
+    });
+    if (done) return true;
+  }
+  return false;
+}
+
 bool ReplaceByValue(Session& s, Position at, const Instruction* op, bool constant) {
   if (op->opcode() == Opcode::kParameter || op == s.entry()->root()) return false;
   if (op->opcode() == Opcode::kConstant && constant) return false;
@@ -137,13 +154,13 @@ bool Bypass(Session& s, Position at, const Instruction* op) {
   return false;
 }
 
-// An earlier value of the same shape in its place.
+// An earlier value of the same shape in its place: a parameter, a constant, or what is computed alike.
 bool Merge(Session& s, Position at, const Instruction* op, const std::vector<Instruction*>& all) {
   int64_t tried = 0;
   for (size_t j = 0; j < at.instruction && tried < 8; ++j) {
     const Instruction* other = all[j];
     const bool leaf = other->opcode() == Opcode::kParameter || other->opcode() == Opcode::kConstant;
-    if (!leaf || !SameArray(op, other)) continue;
+    if (!SameArray(op, other) || !(leaf || Instruction::Identical(*op, *other))) continue;
     ++tried;
     const bool done = s.TryEdit("merge", [&](Case& c) {
       At(*c.module, at)->ReplaceAllUsesWith(At(*c.module, {at.computation, j}));
@@ -260,7 +277,7 @@ bool ReduceInstructions(Session& s) {
     const Instruction* op = all[at.instruction];
     const bool entry = op->parent() == s.entry();
     return RemoveEffect(s, at, op) || ReplaceByOperand(s, at, op) || (entry && ReplaceByValue(s, at, op, false)) ||
-           (entry && ReplaceByValue(s, at, op, true)) || Bypass(s, at, op) || Merge(s, at, op, all);
+           (entry && ReplaceByValue(s, at, op, true)) || Bypass(s, at, op) || Merge(s, at, op, all) || ReplaceAlikeByOperands(s, at, op, all);
   });
 }
 
