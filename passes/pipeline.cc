@@ -32,6 +32,7 @@ const std::vector<std::string>& DefaultPipeline() {
       "library-sorts",
       "assign-layout",
       "split-reductions",
+      "split-scatters",
       "insert-copies",
       "fuse",
       "dce",
