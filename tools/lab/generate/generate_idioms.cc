@@ -326,6 +326,29 @@ bool Parts(Scope& s, Opcode) {
   return true;
 }
 
+// Many numbers added into few places, some of which are none.
+bool Histogram(Scope& s, Opcode opcode) {
+  const PrimitiveType type = s.Type(IsPlain);
+  const int64_t most = s.is_large() ? s.g().options.max_elements : 60, count = s.random().Between(most / 2, most);
+  const int64_t places = s.is_large() ? count / s.random().Between(8, 4000) + 1 : s.random().Between(1, 20);
+  Value x = s.Shaped(type, {places}), updates = s.Shaped(type, {count});
+  if (!s.random().OneIn(4)) x = s.Small(x), updates = s.Small(updates);
+  Builder& b = s.b();
+  Instruction* any = s.Shaped(PrimitiveType::kS32, {count}).op;
+  Instruction* at = b.Binary(Opcode::kRemainder, any, b.FullLike(any, static_cast<double>(places + 1)));
+  Attributes attrs = With(Attr::kToApply, s.module()->ScalarComputation(Opcode::kAdd, type));
+  attrs.set(Attr::kUpdateWindowDims, std::vector<int64_t>{});
+  attrs.set(Attr::kInsertedWindowDims, std::vector<int64_t>{0});
+  attrs.set(Attr::kScatterDimsToOperandDims, std::vector<int64_t>{0});
+  attrs.set(Attr::kIndexVectorDim, int64_t{1});
+  Instruction* y = s.Try(opcode, {x.op, at, updates.op}, attrs);
+  if (y == nullptr) return false;
+  const double bound = x.small + updates.small * static_cast<double>(count);
+  const bool exact = !IsFloat(type) || bound <= ExactIntegers(type);
+  s.Add(y, exact, exact ? bound : kNotSmall);
+  return true;
+}
+
 constexpr Row kRows[] = {
     {Opcode::kReduce, NormalisedRows},
     {Opcode::kMaximum, Layers},
@@ -341,6 +364,7 @@ constexpr Row kRows[] = {
     {Opcode::kSelectAndScatter, PoolBackward},
     {Opcode::kBroadcast, Outer},
     {Opcode::kConcatenate, Parts},
+    {Opcode::kScatter, Histogram},
 };
 
 }  // namespace
