@@ -45,6 +45,13 @@ def test_roots_of_negative_zeros_and_infinities(dtype, exponent, backend):
     assert torch.equal(found.signbit() & ~found.isnan(), expected.signbit() & ~expected.isnan())
 
 
+@pytest.mark.parametrize("to", [torch.uint8, torch.int8, torch.int16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128], ids=str)
+def test_narrow_integers_wrap_as_the_machine_does(dtype, to, backend):
+    x = torch.tensor([-1.5, -0.7, -3.2, 300.0, -300.0, 255.9, 70000.0]).to(dtype)
+    same_as_eager(lambda t: (t.to(to), torch.zeros(7, dtype=to).copy_(t)), x, backend=backend)
+
+
 def test_empty_contraction(backend):
     same_as_eager(lambda a, b: a @ b + 1, torch.randn(3, 0), torch.randn(0, 4), backend=backend)
 

@@ -14,6 +14,7 @@ returns is left out if opinfo_refusals.py knows it: what a graph is compiled for
 
 import collections
 import dataclasses
+import math
 import os
 
 import pytest
@@ -177,10 +178,19 @@ def judge(call: Call, found: list) -> str:
     return "; ".join(compare(found, eager, reference, vacuous_ok=True).failures)
 
 
+def _is_noise(call: Call) -> bool:
+    """Layer norms of one element in f64, of which eager itself is the reference: the gradient of their weight is the mean's rounding error."""
+    if str(call.overload) != "aten.native_layer_norm_backward.default":
+        return False
+    return call.dtype == torch.float64 and math.prod(call.args[2]) == 1
+
+
 def check_row(row: str, calls: list[Call], compile_graph, table: bool = True) -> list[str]:
     """What is wrong with the row. table: these are the calls that opinfo_native.tsv counts."""
     problems, honest = [], []
     for call in calls:
+        if _is_noise(call):
+            continue
         if not (how := aten_calls.unlike_eager(call)):
             honest.append(call)
         elif not opinfo_refusals.fake_is_known(row, how):
