@@ -4,9 +4,10 @@
 
 A process holds one build, so each build has a worker, and the workers take turns: in every block
 each peer runs for a while, in rotating order, with a pause before it, and all the others sleep.
-Shown per row: the median of the blocks' ratios now / before and now / eager with a 95 % interval
-(bootstrap of the blocks' median, 2,000 draws, fixed seed). A row got slower if the whole interval of
-now / before lies above --bar.
+Where a process's arrays happen to lie is worth up to a fifth, for as long as it lives: the blocks are
+shared out to --processes rounds, each with new workers. Shown per row: the median of the blocks' ratios
+now / before and now / eager with a 95 % interval (bootstrap of the median over rounds, and blocks in
+them, 2,000 draws, fixed seed). A row got slower if the whole interval of now / before lies above --bar.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 
 import run
 
@@ -30,6 +32,7 @@ def parse(argv=None) -> argparse.Namespace:
     parser.add_argument("--now", type=pathlib.Path, default=HERE.parent / "build" / "release" / "python")
     parser.add_argument("--rows", default="", help="comma-separated parts of row names")
     parser.add_argument("--blocks", type=int, default=15)
+    parser.add_argument("--processes", type=int, default=5, help="rounds with processes of their own; they share the blocks")
     parser.add_argument("--block-ms", type=float, default=80.0, help="per peer and block")
     parser.add_argument("--pause-ms", type=float, default=20.0)
     parser.add_argument("--threads", type=int, default=2)
@@ -108,40 +111,48 @@ class Worker:
 # --- the figures ------------------------------------------------------------------------------------
 
 
-def interval(values: list[float], draws: int = 2000) -> tuple[float, float]:
-    """95 % interval of the median of `values` by bootstrap (percentile method, Efron 1979)."""
+def interval(rounds: list[list[float]], draws: int = 2000) -> tuple[float, float]:
+    """95 % interval of the median of all values by bootstrap of rounds, then of blocks in them (percentile method, Efron 1979)."""
     generator = random.Random(1)
-    medians = sorted(statistics.median(generator.choices(values, k=len(values))) for _ in range(draws))
+    medians = []
+    for _ in range(draws):
+        drawn = generator.choices(rounds, k=len(rounds))
+        medians.append(statistics.median(value for values in drawn for value in generator.choices(values, k=len(values))))
+    medians.sort()
     return medians[int(draws * 0.025)], medians[int(draws * 0.975)]
 
 
-def ratio(blocks: dict, over: str, under: str) -> dict:
-    values = [a / b for a, b in zip(blocks[over], blocks[under])]
+def ratio(rounds: list[dict], over: str, under: str) -> dict:
+    values = [[a / b for a, b in zip(blocks[over], blocks[under])] for blocks in rounds]
     low, high = interval(values)
-    return {"median": statistics.median(values), "low": low, "high": high}
+    return {"median": statistics.median(value for each in values for value in each), "low": low, "high": high}
 
 
-def measure(row, workers: dict, options) -> dict:
-    import time
-
+def measure(row, workers: dict, options, first: int) -> dict:
+    """Seconds of a round's blocks by peer, and what reading took. first: so many blocks were before."""
     counts = {}
     for name, worker in workers.items():
         once = worker.ask(make=row.name)
         counts[name] = max(1, int(options.block_ms / 1e3 / max(once, 1e-7)))
     names = list(workers)
-    blocks, reads = {name: [] for name in names}, []
-    for block in range(options.blocks):
+    blocks = {name: [] for name in [*names, "reading"]}
+    for block in range(first, first + -(-options.blocks // options.processes)):
         for name in names[block % len(names) :] + names[: block % len(names)]:
             time.sleep(options.pause_ms / 1e3)
             blocks[name].append(workers[name].ask(time=counts[name]))
         if row.reads:
-            reads.append(workers["eager"].ask(probe=counts["eager"]))
-    result = {"row": row.name, "eager_ms": statistics.median(blocks["eager"]) * 1e3, "blocks_s": blocks}
-    result["now/eager"] = ratio(blocks, "now", "eager")
-    if "before" in workers:
-        result["now/before"] = ratio(blocks, "now", "before")
-    if reads:
-        result["read_share"] = statistics.median(r / n for r, n in zip(reads, blocks["now"]))
+            blocks["reading"].append(workers["eager"].ask(probe=counts["eager"]))
+    return blocks
+
+
+def summary(row, rounds: list[dict]) -> dict:
+    flat = {name: [value for blocks in rounds for value in blocks[name]] for name in rounds[0]}
+    result = {"row": row.name, "eager_ms": statistics.median(flat["eager"]) * 1e3, "rounds_s": rounds}
+    result["now/eager"] = ratio(rounds, "now", "eager")
+    if "before" in flat:
+        result["now/before"] = ratio(rounds, "now", "before")
+    if flat["reading"]:
+        result["read_share"] = statistics.median(r / n for r, n in zip(flat["reading"], flat["now"]))
     return result
 
 
@@ -171,21 +182,27 @@ def main() -> int:
     chosen = [r for r in rows.ROWS.values() if not parts or any(p in r.name for p in parts)]
     print(", ".join(f"{key} {value}" for key, value in run.machine(options.threads).items()))
     packages = {"eager": None, "before": options.before, "now": options.now}
-    workers = {name: Worker(name, packages[name], options.threads) for name in PEERS
-               if name == "eager" or packages[name] is not None}  # fmt: skip
-    print(f"{'row':28} {'eager ms':>10} {'now / eager':26} {'now / before':26}   {options.blocks} blocks, 95 % intervals")
-    results, failed = [], []
-    for row in chosen:
-        try:
-            results.append(measure(row, workers, options))
-            print(line(results[-1], options.bar), flush=True)
-        except RuntimeError as error:
-            failed.append(row.name)
-            print(f"{row.name:28} did not run: {error}", flush=True)
-    for worker in workers.values():
-        worker.close()
+    peers = [name for name in PEERS if name == "eager" or packages[name] is not None]
+    rounds, failed = {row.name: [] for row in chosen}, {}
+    for number in range(options.processes):
+        workers = {name: Worker(name, packages[name], options.threads) for name in peers}
+        for row in chosen:
+            print(f"round {number + 1} of {options.processes}: {row.name}", file=sys.stderr)
+            try:
+                rounds[row.name].append(measure(row, workers, options, number))
+            except RuntimeError as error:
+                failed[row.name] = str(error)
+        for worker in workers.values():
+            worker.close()
+    print(f"{'row':28} {'eager ms':>10} {'now / eager':26} {'now / before':26}   "
+          f"{options.blocks} blocks in {options.processes} rounds, 95 % intervals")  # fmt: skip
+    results = [summary(row, rounds[row.name]) for row in chosen if row.name not in failed]
+    for result in results:
+        print(line(result, options.bar))
+    for name, error in failed.items():
+        print(f"{name:28} did not run: {error}")
     slower = [r["row"] for r in results if "now/before" in r and r["now/before"]["low"] > options.bar]
-    print(f"above {options.bar} x of before (whole interval): {slower or 'none'}; did not run: {failed or 'none'}")
+    print(f"above {options.bar} x of before (whole interval): {slower or 'none'}; did not run: {list(failed) or 'none'}")
     if options.json:
         options.json.write_text(json.dumps({"machine": run.machine(options.threads), "results": results}, indent=1))
     return 0

@@ -48,8 +48,8 @@ def test_gradients(name, backend, executor, capsys):
     assert not verdict.problems, "\n".join(verdict.problems)
 
 
-# Batch norms of one small image: AdamW makes whole steps of gradients that are rounding errors, so that a loss of eager is four times as far
-# from fp64 with one thread as with two. Several images say what one leaves to chance.
+# Batch norms of one small image: AdamW makes whole steps of gradients that are rounding errors, so that a loss of eager is four
+# times as far from fp64 with one thread as with two. Several images say what one leaves to chance.
 IMAGES = {name: 6 for name in ("shufflenet_v2", "googlenet", "mnasnet", "mobilenet_v2")}
 
 

@@ -179,7 +179,7 @@ def judge(call: Call, found: list) -> str:
 
 
 def _is_noise(call: Call) -> bool:
-    """Layer norms of one element in f64, of which eager itself is the reference: the gradient of their weight is the mean's rounding error."""
+    """Layer norms of one element in f64, of which eager itself is the reference: their weight's gradient is the mean's rounding."""
     if str(call.overload) != "aten.native_layer_norm_backward.default":
         return False
     return call.dtype == torch.float64 and math.prod(call.args[2]) == 1

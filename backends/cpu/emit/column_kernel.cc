@@ -159,6 +159,7 @@ class ColumnKernel {
       unrolled.unroll_var = row->var;
       unrolled.unroll_step = 1;
       e_.set_mode(unrolled);
+      e_.PrefetchAhead(row, step);  // the processor follows one row, not eight a page apart
       Value* most = lo;
       if (steps_ > 1) {
         most = e_.Rounds(row, lo, whole, step, steps_, [&](int64_t k) {
@@ -168,6 +169,7 @@ class ColumnKernel {
         step_ = -1;
       }
       e_.LoopOver(row, most, whole, step, body);
+      e_.load_hook = nullptr;
       e_.set_mode(outer);
     }
     // A stretch is a multiple of the step.

@@ -141,6 +141,9 @@ class KernelEmitter {
   // What to do with a load that a transpose kernel has turned in registers.
   using LoadHook = std::function<std::optional<Val>(const Instruction* parameter, Index offset)>;
   LoadHook load_hook;
+  // A load_hook: loads of large operands ask the first cache for what will be loaded `steps` further along `var`, which may lie
+  // outside of the operand.
+  void PrefetchAhead(Index var, int64_t steps);
 
   void StoreElements(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
                      const Val& value);

@@ -60,6 +60,8 @@ class RowKernel {
     for (int64_t k : phase.kept)
       kept.emplace_back(f_.order[static_cast<size_t>(k)],
                         RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
+    // What the last pass finds in the first cache comes from memory for the next row: the processor prefetches no further than a page.
+    if (last && plan_.phases.size() > 1 && first_reduced_ > 0) e_.PrefetchAhead(iteration_.vars[first_reduced_ - 1], 1);
     Stretches(partials, [&] {
       for (auto& [op, where] : kept) {
         Val v = e_.Eval(op, iteration_.IndexOf(e_.space(), f_, op->shape()));
@@ -69,6 +71,7 @@ class RowKernel {
       StoreRoots(e_, iteration_, phase.roots);
       if (last) EmitChecks(e_, iteration_, Role::kFull);
     });
+    e_.load_hook = nullptr;
     for (Partials& p : partials) FinishReduce(p);
     for (auto& [op, where] : kept)
       e_.DefineInMemory(op, iteration_.IndexOf(e_.space(), f_, op->shape()), 0, where);

@@ -277,7 +277,8 @@ bool ReduceInstructions(Session& s) {
     const Instruction* op = all[at.instruction];
     const bool entry = op->parent() == s.entry();
     return RemoveEffect(s, at, op) || ReplaceByOperand(s, at, op) || (entry && ReplaceByValue(s, at, op, false)) ||
-           (entry && ReplaceByValue(s, at, op, true)) || Bypass(s, at, op) || Merge(s, at, op, all) || ReplaceAlikeByOperands(s, at, op, all);
+           (entry && ReplaceByValue(s, at, op, true)) || Bypass(s, at, op) || Merge(s, at, op, all) ||
+           ReplaceAlikeByOperands(s, at, op, all);
   });
 }
 
