@@ -34,9 +34,10 @@ absl::StatusOr<Doubles> OnDoubles(const Instruction& i, const std::vector<Double
   return out;
 }
 
+// Never kZeroSign, which is the smallest double and says that only a sign is open.
 double Distance(double a, double v) {
   if (a == v || (std::isnan(a) && std::isnan(v))) return 0;
-  return std::isnan(a) || std::isnan(v) ? kUnknown : std::fabs(a - v);
+  return std::isnan(a) || std::isnan(v) ? kUnknown : std::max(std::fabs(a - v), 2 * kZeroSign);
 }
 
 // Where one elementwise result lies before it is rounded to its type: between the results at the corners of what the operands may be.
