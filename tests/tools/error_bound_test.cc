@@ -11,10 +11,10 @@
 namespace tenon::lab {
 namespace {
 
-Expectation Expected(const std::string& text, const std::vector<Literal>& arguments) {
+Expectation Expected(const std::string& text, const std::vector<Literal>& arguments, bool excess = false) {
   auto module = ParseModule(text);
   EXPECT_TRUE(module.ok()) << module.status();
-  auto expected = Expect(**module, arguments);
+  auto expected = Expect(**module, arguments, excess);
   EXPECT_TRUE(expected.ok()) << expected.status();
   return *expected;
 }
@@ -263,6 +263,13 @@ ENTRY f { x = f32[3,2] parameter(0) s = f32[2] parameter(1) o = f32[2] parameter
   EXPECT_EQ(e.bounds[0]->GetAsDouble(0), 5e-324) << "zero, of either sign";
   EXPECT_EQ(e.bounds[0]->GetAsDouble(1), 0) << "the offset";
   EXPECT_EQ(e.bounds[1]->GetAsDouble(0), 5e-324) << "tanh of such a zero";
+}
+
+TEST(ErrorBound, ADistanceOfTheSmallestDoubleIsNoOpenSign) {
+  const Expectation e = Expected("ENTRY f { x = f64[1] parameter(0) h = f16[1] convert(x) ROOT c = f16[1] ceil(h) }",
+                                 {Literal::FromSpan<double>(PrimitiveType::kF64, {1}, std::vector<double>{5e-324})}, true);
+  ASSERT_TRUE(e.bounds[0].has_value());
+  EXPECT_GE(e.bounds[0]->GetAsDouble(0), 1) << "of what was not rounded, 1";
 }
 
 TEST(ErrorBound, BitsOfAComputedNanAreNotJudged) {
