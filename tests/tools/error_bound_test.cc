@@ -265,6 +265,15 @@ ENTRY f { x = f32[3,2] parameter(0) s = f32[2] parameter(1) o = f32[2] parameter
   EXPECT_EQ(e.bounds[1]->GetAsDouble(0), 5e-324) << "tanh of such a zero";
 }
 
+TEST(ErrorBound, AProductOfWhatWasNotRoundedIsRoundedItself) {
+  const Expectation e = Expected(R"(
+m { a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT p = bf16[] multiply(a, b) }
+ENTRY f { x = s32[3] parameter(0) h = bf16[3] convert(x) one = bf16[] constant(1) ROOT r = bf16[] reduce(h, one), dimensions={0}, to_apply=m })",
+                                 {Literal::FromSpan<int32_t>(PrimitiveType::kS32, {3}, std::vector<int32_t>{(1 << 20) - 1, 129, 3})}, true);
+  ASSERT_TRUE(e.bounds[0].has_value());
+  EXPECT_GE(e.bounds[0]->GetAsDouble(0), 1 << 21) << "2^20 * 387 lies between two numbers, and goes up; a little less goes down";
+}
+
 TEST(ErrorBound, ADistanceOfTheSmallestDoubleIsNoOpenSign) {
   const Expectation e = Expected("ENTRY f { x = f64[1] parameter(0) h = f16[1] convert(x) ROOT c = f16[1] ceil(h) }",
                                  {Literal::FromSpan<double>(PrimitiveType::kF64, {1}, std::vector<double>{5e-324})}, true);

@@ -248,6 +248,7 @@ absl::StatusOr<Known> ProductBound(Terms& terms, const Adding& adding, Literal* 
   std::vector<double> exactly(value->num_elements()), errors(exactly.size());
   for (size_t n = 0; n < exactly.size(); ++n) exactly[n] = product.GetAsDouble(static_cast<int64_t>(n));
   const std::vector<double> nearest = RoundedTo(value->type(), exactly);
+  std::vector<double> low(exactly), high(exactly);  // what may be rounded to the type
   for (size_t n = 0; n < errors.size(); ++n) {
     const int64_t at = static_cast<int64_t>(n);
     const double p = exactly[n], r = relative.GetAsDouble(at);
@@ -258,8 +259,15 @@ absl::StatusOr<Known> ProductBound(Terms& terms, const Adding& adding, Literal* 
     }
     if (!std::isfinite(p) || p == 0) continue;  // of the specials alone
     const double rounds = odd_bits.GetAsDouble(at) + 1 <= digits && r == 0 ? 0 : 1.01 * (count.GetAsDouble(at) + 1) * unit;
-    errors[n] = std::fabs(p) * (1.2 * r + rounds) + (adding.excess || rounds > 0 ? std::fabs(nearest[n] - p) : 0);
-    if (errors[n] > 0 && std::isinf(nearest[n])) errors[n] = kUnknown;
+    const double off = std::fabs(p) * (1.2 * r + rounds);
+    low[n] = p - off, high[n] = p + off;
+    errors[n] = off + (adding.excess || rounds > 0 ? std::fabs(nearest[n] - p) : 0);
+  }
+  low = RoundedTo(value->type(), std::move(low)), high = RoundedTo(value->type(), std::move(high));
+  for (size_t n = 0; n < errors.size(); ++n) {
+    if (errors[n] == 0 || errors[n] == kUnknown) continue;
+    errors[n] = std::max({errors[n], std::fabs(low[n] - nearest[n]), std::fabs(high[n] - nearest[n])});
+    if (!std::isfinite(errors[n]) || std::isinf(nearest[n])) errors[n] = kUnknown;
   }
   return FromErrors(std::move(errors));
 }
