@@ -183,4 +183,11 @@ bool IsOrderFree(const Computation& body) {
   return true;
 }
 
+std::optional<Opcode> SimpleOp(const Computation& body) {
+  const Instruction* root = body.root();
+  if (body.instruction_count() != 3 || root->operand_count() != 2) return std::nullopt;
+  if (root->operand(0)->opcode() != Opcode::kParameter || root->operand(1)->opcode() != Opcode::kParameter) return std::nullopt;
+  return root->operand(0) == root->operand(1) ? std::nullopt : std::optional<Opcode>(root->opcode());
+}
+
 }  // namespace tenon

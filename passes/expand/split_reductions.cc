@@ -39,23 +39,21 @@ constexpr int kMaxMoved = 64;               // elementwise ops taken behind one 
 // The op of a reducer of one op that may be applied in any order and to any number of starts.
 std::optional<Opcode> ReorderableOp(const Instruction& reduce) {
   if (reduce.operand_count() != 2) return std::nullopt;
-  const Computation& c = *reduce.to_apply();
-  const Instruction* root = c.root();
-  if (c.instruction_count() != 3 || root->operand_count() != 2 || root->operand(0) == root->operand(1)) return std::nullopt;
-  if (root->operand(0)->opcode() != Opcode::kParameter || root->operand(1)->opcode() != Opcode::kParameter) return std::nullopt;
-  const PrimitiveType type = root->shape().element_type();
+  const std::optional<Opcode> op = SimpleOp(*reduce.to_apply());
+  if (!op) return std::nullopt;
+  const PrimitiveType type = reduce.to_apply()->root()->shape().element_type();
   const bool wide = type == PrimitiveType::kF32 || type == PrimitiveType::kF64 || (!IsFloat(type) && !IsComplex(type));
   const Instruction* start = reduce.operand(1);
   auto starts_at = [&](double value) {
     return start->opcode() == Opcode::kConstant && start->literal().GetAsDouble(0) == value;
   };
-  switch (root->opcode()) {
+  switch (*op) {
     case Opcode::kMaximum:
-    case Opcode::kMinimum: return IsComplex(type) ? std::nullopt : std::optional(root->opcode());
+    case Opcode::kMinimum: return IsComplex(type) ? std::nullopt : op;
     case Opcode::kAnd:
-    case Opcode::kOr: return root->opcode();
-    case Opcode::kAdd: return wide && starts_at(0) ? std::optional(root->opcode()) : std::nullopt;
-    case Opcode::kMultiply: return wide && starts_at(1) ? std::optional(root->opcode()) : std::nullopt;
+    case Opcode::kOr: return op;
+    case Opcode::kAdd: return wide && starts_at(0) ? op : std::nullopt;
+    case Opcode::kMultiply: return wide && starts_at(1) ? op : std::nullopt;
     default: return std::nullopt;
   }
 }

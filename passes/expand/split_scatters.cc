@@ -13,7 +13,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
+#include "hlo/order_free.h"
 #include "passes/expand/control_flow.h"
+#include "passes/memory/in_place.h"
 #include "passes/pass.h"
 
 namespace tenon {
@@ -24,14 +26,12 @@ constexpr int64_t kLeastPieces = 4, kMostPieces = 8;
 constexpr int64_t kUpdatesPerCopied = 4;  // updates for each element of all copies
 
 bool IsSum(const Computation& c) {
-  const Instruction* root = c.root();
-  const PrimitiveType type = root->shape().element_type();
+  const PrimitiveType type = c.root()->shape().element_type();
   const bool wide = type == PrimitiveType::kF32 || type == PrimitiveType::kF64 || (IsIntegral(type) && ByteWidth(type) > 1);
-  return wide && c.instruction_count() == 3 && root->opcode() == Opcode::kAdd && root->operand(0) != root->operand(1) &&
-         root->operand(0)->opcode() == Opcode::kParameter && root->operand(1)->opcode() == Opcode::kParameter;
+  return wide && SimpleOp(c) == Opcode::kAdd;
 }
 
-bool IsRowMajor(const Shape& s) { return s.is_static() && s.has_layout() && s.minor_to_major() == RowMajor(s.rank()); }
+bool IsPlain(const Shape& s) { return s.is_static() && IsRowMajor(s); }
 
 // The dim of the updates that counts them; -1 if they are counted by several.
 int64_t CountingDim(const Instruction& scatter) {
@@ -48,7 +48,7 @@ int64_t CountingDim(const Instruction& scatter) {
 int64_t PiecesOf(const Instruction& op) {
   if (op.opcode() != Opcode::kScatter || op.operand_count() != 3 || !IsSum(*op.to_apply())) return 0;
   const Shape &x = op.operand(0)->shape(), &index = op.operand(1)->shape(), &updates = op.operand(2)->shape();
-  if (!IsRowMajor(x) || !IsRowMajor(index) || !IsRowMajor(updates) || !IsRowMajor(op.shape())) return 0;
+  if (!IsPlain(x) || !IsPlain(index) || !IsPlain(updates) || !IsPlain(op.shape())) return 0;
   if (!op.control_predecessors().empty() || !op.control_successors().empty()) return 0;
   const bool listed = index.rank() == 1 || (index.rank() == 2 && op.attrs().get<int64_t>(Attr::kIndexVectorDim) == 1);
   const int64_t dim = CountingDim(op);

@@ -1,18 +1,11 @@
 #include <cmath>
 #include <limits>
 
+#include "hlo/order_free.h"
 #include "passes/simplify/rule.h"
 
 namespace tenon {
 namespace {
-
-// The opcode of a two-parameter computation that is one binary op, else nullopt.
-std::optional<Opcode> SimpleOp(const Computation& c) {
-  const Instruction* root = c.root();
-  if (c.instruction_count() != 3 || root->operand_count() != 2) return std::nullopt;
-  if (root->operand(0)->opcode() != Opcode::kParameter || root->operand(1)->opcode() != Opcode::kParameter) return std::nullopt;
-  return root->operand(0) == root->operand(1) ? std::nullopt : std::optional<Opcode>(root->opcode());
-}
 
 bool IsNeutral(Opcode opcode, const Instruction* init) {
   const PrimitiveType type = init->shape().element_type();

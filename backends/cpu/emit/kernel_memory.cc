@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cpu/emit/kernel_emitter.h"
+#include "backends/cpu/plan/make_plan.h"
 #include "hlo/check.h"
 #include "llvm/IR/Module.h"
 
@@ -237,10 +238,10 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
 
 void KernelEmitter::PrefetchAhead(Index var, int64_t steps) {
   load_hook = [this, var, steps](const Instruction* p, Index offset) -> std::optional<Val> {
-    constexpr int64_t kFromMemory = 2 << 20, kLine = 64;  // bytes
+    constexpr int64_t kLine = 64;  // bytes
     const Access along = AccessAlong(offset, mode_.vector_var), ahead = AccessAlong(offset, var->var);
     const bool rows = along.kind == Access::Kind::kContiguous && ahead.kind == Access::Kind::kStrided && ahead.stride.is_constant();
-    if (!rows || p->shape().byte_size().constant_or(0) < kFromMemory) return std::nullopt;
+    if (!rows || p->shape().byte_size().constant_or(0) < kCachedBytes) return std::nullopt;
     llvm::Type* element = MemoryType(context(), p->shape().element_type());
     offset = space_.AddConstant(offset, ahead.stride * Dim(steps));
     const Val place = ElementPointer(pointers_[static_cast<size_t>(p->parameter_number())], 0, element, offset, nullptr);

@@ -25,7 +25,6 @@ constexpr int kKeepCost = 12;                   // recomputing costs more instru
 constexpr int kUnrollCost = 300;                // bodies above it are not unrolled
 constexpr int kWideStepCost = 40;               // below it a step that ends in f64 is a long one
 constexpr double kStreamedPerPiece = 64 << 10;  // elements that make a piece worth a thread
-constexpr int64_t kCachedBytes = 2 << 20;  // a kernel that moves less finds its data in a cache
 constexpr double kSerialPieceNs = 20000;   // work of a serial op that is worth a thread
 constexpr int64_t kTileBlock = 16;
 constexpr int64_t kScatterBlock = 16;

@@ -11,6 +11,8 @@
 
 namespace tenon {
 
+inline constexpr int64_t kCachedBytes = 2 << 20;  // a kernel that moves less finds its data in a cache
+
 absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& target);
 // Whether `plan` describes this fusion: loops cover the iteration space; phases name each reduction and each full-shaped root
 // once and nothing that isn't there; numbers in range. Not checked: scratch_bytes of rows, and that each phase has what it
