@@ -29,8 +29,8 @@ Instruction* ThroughWider(Instruction* op, Builder& b, const PassContext&) {
   const PrimitiveType from = x->shape().element_type(), wide = op->operand(0)->shape().element_type();
   const PrimitiveType to = op->shape().element_type();
   if (!Holds(wide, from) || IsComplex(from) || (to != from && !IsFloat(to) && !IsIntegral(to))) return nullptr;
-  // From a float an integer type saturates, from a pred or an integer it wraps: 1 becomes 0 or -1 in s1.
-  if (!IsFloat(from) && IsFloat(wide) && IsIntegral(to) && !Holds(to, from)) return nullptr;
+  // From a float or a complex number an integer type saturates, from a pred or an integer it wraps: 1 becomes 0 or -1 in s1.
+  if (!IsFloat(from) && (IsFloat(wide) || IsComplex(wide)) && IsIntegral(to) && !Holds(to, from)) return nullptr;
   // Between integers wrap-around composes; from a float the saturation of `to` must be applied to the same value: it is.
   return b.Convert(x, to);
 }
