@@ -281,6 +281,56 @@ TEST(ErrorBound, ADistanceOfTheSmallestDoubleIsNoOpenSign) {
   EXPECT_GE(e.bounds[0]->GetAsDouble(0), 1) << "of what was not rounded, 1";
 }
 
+// What the scanned numbers are off by grows from step to step.
+TEST(ErrorBound, AScanCarriesErrorsInItsOrder) {
+  const std::string text = R"(
+step { a = f32[2] parameter(0) c = f32[2] parameter(1) s = f32[2] add(a, c) ROOT t = (f32[2], f32[2]) tuple(s, s) }
+ENTRY f { x = f32[3,2] parameter(0) e = f32[3,2] exponential(x) z = f32[2] parameter(1)
+  forth = (f32[3,2], f32[2]) scan(e, z), dimensions={0}, to_apply=step, num_carries=1
+  back = (f32[3,2], f32[2]) scan(e, z), dimensions={0}, to_apply=step, num_carries=1, is_reverse=true
+  plain = (f32[3,2], f32[2]) scan(x, z), dimensions={0}, to_apply=step, num_carries=1
+  ROOT r = ((f32[3,2], f32[2]), (f32[3,2], f32[2]), (f32[3,2], f32[2])) tuple(forth, back, plain) })";
+  const Literal x = Literal::FromSpan<float>(PrimitiveType::kF32, {3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  const Expectation e = Expected(text, {x, F32({0, 0})});
+  ASSERT_TRUE(e.bounds[0].has_value() && e.bounds[1].has_value() && e.bounds[2].has_value());
+  const auto at = [&](int leaf, int64_t k) { return e.bounds[leaf]->GetAsDouble(k); };
+  EXPECT_GT(at(0, 0), 0);
+  EXPECT_GT(at(0, 2), at(0, 0));
+  EXPECT_GT(at(0, 4), at(0, 2));
+  EXPECT_EQ(at(1, 0), at(0, 4));
+  EXPECT_GT(at(2, 4), at(0, 0)) << "backwards: e^5 comes first";
+  EXPECT_GE(at(2, 0), at(2, 4));
+  EXPECT_LT(at(0, 5), 1e-3);
+  EXPECT_FALSE(e.bounds[4].has_value() || e.bounds[5].has_value());
+}
+
+TEST(ErrorBound, TheMeanOfOneNumberIsItself) {
+  const Expectation e = Expected(R"(
+ENTRY f { x = f32[2] parameter(0) ROOT n = (f32[2], f32[2], f32[2]) batch-norm-training(x, x, x), epsilon=0.001, feature_index=0 })",
+                                 {F32({0.3f, 1e5f})});
+  EXPECT_FALSE(e.bounds[1].has_value()) << "mean";
+  EXPECT_FALSE(e.bounds[2].has_value()) << "variance";
+}
+
+TEST(ErrorBound, AScatterThatReplacesMovesErrors) {
+  const Expectation e = Expected(R"(
+second { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }
+most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) }
+ENTRY f { x = f32[3] parameter(0) i = s64[1] constant({1}) u = f32[1] parameter(1) e = f32[1] exponential(u)
+  r = f32[3] scatter(x, i, e), to_apply=second, index_vector_dim=1, update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}
+  m = f32[3] scatter(x, i, e), to_apply=most, index_vector_dim=1, update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}
+  n = s32[] get-dimension-size(e), dimensions={0}
+  ROOT t = (f32[3], f32[3], s32[]) tuple(r, m, n) })",
+                                 {F32({1, 2, 3}), F32({5})});
+  ASSERT_TRUE(e.bounds[0].has_value() && e.bounds[1].has_value());
+  for (int leaf : {0, 1}) {
+    EXPECT_EQ(e.bounds[leaf]->GetAsDouble(0), 0);
+    EXPECT_GT(e.bounds[leaf]->GetAsDouble(1), 0);
+    EXPECT_LT(e.bounds[leaf]->GetAsDouble(1), 1e-4);
+  }
+  EXPECT_FALSE(e.bounds[2].has_value()) << "a size is the same whatever the values";
+}
+
 TEST(ErrorBound, BitsOfAComputedNanAreNotJudged) {
   const std::string text = "ENTRY f { x = f32[2] parameter(0) y = f32[2] divide(x, x) ROOT b = u32[2] bitcast-convert(y) }";
   EXPECT_TRUE(std::isinf(Expected(text, {F32({0, 1})}).bounds[0]->GetAsDouble(0)));

@@ -73,7 +73,7 @@ std::optional<int64_t> MovementIndices(Opcode opcode) {
       return 1000;
     case Opcode::kDynamicReshape: case Opcode::kDynamicSlice: case Opcode::kGather: case Opcode::kSetDimensionSize:
       return 1;
-    case Opcode::kDynamicUpdateSlice:
+    case Opcode::kDynamicUpdateSlice: case Opcode::kRaggedAllToAll:
       return 2;
     default:
       return std::nullopt;
@@ -140,6 +140,7 @@ class BoundEvaluator {
       default: break;
     }
     TENON_ASSIGN_OR_RETURN(s.leaves, Rule(i, operands, s.value));
+    if (i.opcode() == Opcode::kScan && !s.exact()) return Scan(i, operands, std::move(s.value));
     return s;
   }
 
@@ -155,6 +156,7 @@ class BoundEvaluator {
       case Opcode::kBatchNormInference: case Opcode::kBatchNormGrad:
         return LinalgRule(i, operands, value);
       case Opcode::kRng: return std::vector<Known>{Drawn(i, operands, value)};
+      case Opcode::kGetDimensionSize: return all;
       case Opcode::kIota: return std::vector<Known>{excess_ && IsHalfType(value.type()) ? Counted(i, value) : Known{}};
       default: break;
     }
@@ -298,6 +300,66 @@ class BoundEvaluator {
     }
     if (open) Forget(&state);
     return state;
+  }
+
+  // Step by step in the evaluator's order, which a backend keeps: the body on one slab of each operand and on what is carried.
+  absl::StatusOr<Shadow> Scan(const Instruction& i, Shadows operands, Literal value) {
+    const Computation& body = *i.to_apply();
+    const int64_t carries = i.attrs().get_or<int64_t>(Attr::kNumCarries, static_cast<int64_t>(operands.size()) / 2);
+    const size_t inputs = operands.size() - carries, outputs = LeafCount(i.shape()) - carries;
+    const int64_t dim = i.dimensions()[0], steps = operands[0]->value.shape().constant_dim(dim);
+    // Runs of elements that lie together, in a slab and in the whole: their first places and their length.
+    const auto each_run = [&](const Shape& whole, int64_t step, absl::FunctionRef<void(int64_t, int64_t, int64_t)> f) {
+      int64_t before = 1, after = 1;
+      for (int64_t d = 0; d < whole.rank(); ++d) {
+        if (d != dim) (d < dim ? before : after) *= whole.constant_dim(d);
+      }
+      for (int64_t b = 0; b < before; ++b) f(b * after, (b * steps + step) * after, after);
+    };
+    const auto slab_of = [&](const Shadow& whole, const Shape& shape, int64_t step) {
+      Shadow slab{Literal(shape), {}};
+      const int64_t width = ByteWidth(shape.element_type());
+      std::vector<double> errors(whole.exact() ? 0 : slab.value.num_elements());
+      each_run(whole.value.shape(), step, [&](int64_t part, int64_t at, int64_t length) {
+        std::copy_n(whole.value.bytes() + at * width, length * width, slab.value.mutable_bytes() + part * width);
+        if (!whole.exact()) std::copy_n(whole.known().error->begin() + at, length, errors.begin() + part);
+      });
+      slab.leaves.push_back(whole.exact() ? Known{std::nullopt, whole.known().moved} : FromErrors(std::move(errors)));
+      return slab;
+    };
+    std::vector<Literal> values = value.shape().is_tuple() ? value.elements() : std::vector<Literal>{std::move(value)};
+    std::vector<std::vector<double>> errors;
+    for (size_t k = 0; k < outputs; ++k) errors.emplace_back(values[k].num_elements());
+    std::vector<Shadow> carried;
+    for (const Shadow* o : operands.subspan(inputs)) carried.push_back(*o);
+    for (int64_t n = 0; n < steps; ++n) {
+      const int64_t step = i.attrs().get_or<bool>(Attr::kReverse, false) ? steps - 1 - n : n;
+      std::vector<Shadow> args;
+      for (size_t k = 0; k < inputs; ++k) args.push_back(slab_of(*operands[k], body.parameter(k)->shape(), step));
+      std::move(carried.begin(), carried.end(), std::back_inserter(args));
+      std::vector<const Shadow*> pointers;
+      for (const Shadow& a : args) pointers.push_back(&a);
+      TENON_ASSIGN_OR_RETURN(Shadow out, Run(body, pointers));
+      if (!out.value.shape().is_tuple()) out.value = Literal::Tuple({std::move(out.value)});
+      for (size_t k = 0; k < outputs; ++k) {
+        const Literal& part = out.value.elements()[k];
+        const int64_t width = ByteWidth(part.type());
+        each_run(values[k].shape(), step, [&](int64_t from, int64_t at, int64_t length) {
+          std::copy_n(part.bytes() + from * width, length * width, values[k].mutable_bytes() + at * width);
+          for (int64_t e = 0; e < length; ++e) errors[k][at + e] = out.leaves[k].At(from + e);
+        });
+      }
+      carried.clear();
+      for (int64_t c = 0; c < carries; ++c) carried.push_back({out.value.elements()[outputs + c], {out.leaves[outputs + c]}});
+    }
+    Shadow result;
+    for (std::vector<double>& e : errors) result.leaves.push_back(FromErrors(std::move(e)));
+    for (int64_t c = 0; c < carries; ++c) {
+      values[outputs + c] = std::move(carried[c].value);
+      result.leaves.push_back(std::move(carried[c].leaves[0]));
+    }
+    result.value = i.shape().is_tuple() ? Literal::Tuple(std::move(values)) : std::move(values[0]);
+    return result;
   }
 
   absl::StatusOr<Shadow> Conditional(const Instruction& i, Shadows operands) {

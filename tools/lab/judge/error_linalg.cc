@@ -132,6 +132,7 @@ class Normalisation {
     Sum([&](size_t e, size_t f) { absolute[f] += std::fabs(in_[0][e]) / count_, square[f] += in_[0][e] * in_[0][e] / count_; });
     std::vector<double> mean_error(features_), variance_error(features_);
     for (size_t f = 0; f < features_; ++f) {
+      if (count_ == 1) continue;  // a number is its own mean, and does not deviate from it
       mean_error[f] = 2 * (count_ + 2) * eps_ * absolute[f] + Spacing(type_, 0);
       variance_error[f] = 6 * (count_ + 2) * eps_ * square[f] + Spacing(type_, 0);
     }

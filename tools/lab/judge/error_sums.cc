@@ -329,6 +329,21 @@ absl::Status Specials(Shadows operands, bool exact, Over&& over, Sums* s) {
   return absl::OkStatus();
 }
 
+// A scatter that replaces elements moves errors with them.
+absl::StatusOr<Known> Assigned(const Instruction& i, Shadows operands) {
+  Module scratch;
+  Computation* region = scratch.AddComputation("assign");
+  Builder b(region);
+  b.Parameter(0, Shape::Scalar(PrimitiveType::kF64));
+  region->set_root(b.Parameter(1, Shape::Scalar(PrimitiveType::kF64)));
+  const std::unique_ptr<Instruction> assign = i.CloneWithShape(i.shape(), i.operands());
+  assign->mutable_attrs().set(Attr::kToApply, region);
+  TENON_ASSIGN_OR_RETURN(const Literal errors,
+                         InDouble(*assign, {Errors(*operands[0]), operands[1]->value, Errors(*operands[2])}));
+  const auto data = errors.data<double>();
+  return FromErrors({data.begin(), data.end()});
+}
+
 // One leaf of a reduction or scatter.
 absl::StatusOr<Known> LeafRule(const Instruction& i, Shadows operands, const Computation& region, int64_t k, int64_t n, bool excess,
                                Literal* leaf) {
@@ -341,7 +356,7 @@ absl::StatusOr<Known> LeafRule(const Instruction& i, Shadows operands, const Com
   if ((i.opcode() == Opcode::kScatter && !operands[n]->exact()) || (selects && !operands[0]->exact())) return Unknown(*leaf);
   // Rounded to so few bits that order would be everything: they go one by one, in the evaluator's order. Extrema are not rounded.
   const PrimitiveType stepwise = floats ? Narrowest(region, k, type) : type;
-  if (exact && !scatters && IsNarrow(stepwise) && !extremum) return Known{};
+  if (exact && i.opcode() != Opcode::kScatter && IsNarrow(stepwise) && !extremum) return Known{};
   // With excess precision halves are added up in registers, as f32; a scatter adds to memory.
   const bool keeps = excess && !scatters && IsHalfType(stepwise);
   const Adding adding{keeps ? PrimitiveType::kF32 : stepwise, excess && IsHalfType(type)};
@@ -360,7 +375,7 @@ absl::StatusOr<Known> LeafRule(const Instruction& i, Shadows operands, const Com
   }
   if (exact && IsFloat(type) && Selects(region, excess)) return AnyZeros(*leaf);
   if (exact && (!floats || (!by.has_value() && !HasInexact(region, excess) && !LooksAtNanBits(region)))) return Known{};
-  if (extremum && IsFloat(type) && !scatters) {
+  if (extremum && IsFloat(type) && !selects) {
     // The largest error of what is compared.
     Terms terms(i, operands, k, n);
     TENON_ASSIGN_OR_RETURN(const Literal largest, terms.Over(Opcode::kMaximum, [](const Shadow& x) { return Errors(x); }));
@@ -371,6 +386,7 @@ absl::StatusOr<Known> LeafRule(const Instruction& i, Shadows operands, const Com
     }
     return FromErrors(std::move(errors));
   }
+  if (i.opcode() == Opcode::kScatter && n == 1 && region.root() == region.parameter(1)) return Assigned(i, operands);
   return Unknown(*leaf);
 }
 
