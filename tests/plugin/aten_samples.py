@@ -190,7 +190,7 @@ def _special():
     for values in (torch.linspace(0, 1, 301), torch.logspace(-30, -1, 200), edges):
         yield aten.special_ndtri.default, values
         yield aten.special_ndtri.default, values.double()
-    for n in (0, 1):
+    for n in (0, 1, 2, 3, 4, 9):
         yield aten.polygamma.default, n, torch.linspace(-29.9, 30, 400)  # eager misses the poles by a rounding of pi
         yield aten.polygamma.default, n, torch.logspace(-3, 4, 100).double()
 

@@ -35,6 +35,19 @@ def test_masked_scatter_with_too_few_elements_raises(tenon):
         run(torch.zeros(4), torch.ones(4, dtype=torch.bool), torch.tensor([5.0, 7.0]))
 
 
+def test_a_masked_assignment_of_too_many_values_raises(tenon):
+    def assign(x, mask, values):
+        y = x * 2
+        y[mask] = values
+        return y
+
+    x, mask = torch.ones(2, 3), torch.tensor([[True, False, True], [False, True, False]])
+    run, result = _compiled(tenon, assign, x, mask, torch.tensor([5.0, 6.0, 7.0]))
+    assert result.tolist() == [[5, 2, 6], [2, 7, 2]]
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        run(x, ~mask & mask, torch.tensor([5.0, 6.0, 7.0]))
+
+
 def test_an_embedding_bag_of_an_unknown_row_raises(tenon):
     table, starts = torch.randn(5, 3), torch.tensor([0, 2])
 

@@ -1,5 +1,6 @@
 """Tensors and graphs at the edge of what PyTorch allows, each against eager."""
 
+import math
 import os
 
 import pytest
@@ -50,6 +51,34 @@ def test_roots_of_negative_zeros_and_infinities(dtype, exponent, backend):
 def test_narrow_integers_wrap_as_the_machine_does(dtype, to, backend):
     x = torch.tensor([-1.5, -0.7, -3.2, 300.0, -300.0, 255.9, 70000.0]).to(dtype)
     same_as_eager(lambda t: (t.to(to), torch.zeros(7, dtype=to).copy_(t)), x, backend=backend)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool], ids=str)
+def test_values_put_where_a_mask_is_true(dtype, accumulate, backend):
+    x = torch.arange(24).reshape(2, 3, 4).to(dtype)
+    rows, columns = torch.tensor([[True, False, True], [False, False, True]]), torch.tensor([True, False, False, True])
+    for mask, values in [
+        ((rows,), (3, 4)), ((rows,), (4,)), ((rows,), (1, 4)), ((rows,), (3, 1)), ((rows,), ()), ((rows.byte(),), (3, 4)),
+        ((None, None, columns), (2, 3, 2)), ((None, None, columns), (3, 2)), ((None, None, columns), (2,)),
+        ((None, None, columns), (2, 3, 1)), ((rows & ~rows,), (0, 4)), ((rows & ~rows,), (1, 4)),
+    ]:  # fmt: skip
+        given = (torch.arange(math.prod(values)).reshape(values) % 3 - 1).to(dtype)
+
+        def put(t, v, mask=mask):
+            return torch.ops.aten.index_put(t, mask, v, accumulate)
+
+        same_as_eager(put, x, given, backend=backend)
+
+
+@pytest.mark.parametrize("to", [torch.float32, torch.float64, torch.int32, torch.int16, torch.complex128], ids=str)
+def test_complex_numbers_seen_as_their_parts(to, backend):
+    z = torch.randn(3, 4, dtype=torch.complex64)
+    assert torch.equal(torch.compile(lambda t: (t * 2).view(to), backend=backend, dynamic=False)(z), (z * 2).view(to))
+    x = torch.randn(3, 8).to(to)
+    if to in (torch.float32, torch.float64):
+        seen = torch.complex128 if to == torch.float64 else torch.complex64
+        assert torch.equal(torch.compile(lambda t: (t + t).view(seen), backend=backend, dynamic=False)(x), (x + x).view(seen))
 
 
 def test_empty_contraction(backend):

@@ -1,6 +1,7 @@
 // Complex numbers: parts, views as pairs, polar form. HLO has no conjugate bit: a value is what ATen reads through the bit, so
 // _conj computes, and resolve_conj does nothing.
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "torch_plugin/aten/lower/op_context.h"
@@ -19,12 +20,40 @@ Instruction* Operand(OpContext& op, int64_t i) {
   return op.b.BroadcastTo(op.b.Convert(op.tensor(i), part), op.result_dims());
 }
 
-// The k-th numbers of the pairs in x's last dim.
-Instruction* OfPairs(OpContext& op, Instruction* x, int64_t k) {
-  return op.b.Reshape(op.b.SliceDim(x, Rank(x) - 1, k, k + 1), op.result_dims());
+}  // namespace
+
+Instruction* AsPairs(Builder& b, Instruction* x) {
+  std::vector<Dim> pair(x->shape().dims().begin(), x->shape().dims().end());
+  pair.push_back(1);
+  const auto part = [&](Opcode opcode) { return b.Reshape(b.Unary(opcode, x), pair); };
+  return b.Concatenate({part(kReal), part(kImag)}, Rank(x));
+}
+Instruction* OfPairs(Builder& b, Instruction* x) {
+  const int64_t last = Rank(x) - 1;
+  const std::vector<Dim> dims(x->shape().dims().begin(), x->shape().dims().end() - 1);
+  const auto part = [&](int64_t k) { return b.Reshape(b.SliceDim(x, last, k, k + 1), dims); };
+  return b.Binary(kComplex, part(0), part(1));
 }
 
-}  // namespace
+Instruction* ComplexLogAddExp(Builder& b, Instruction* x, Instruction* y) {
+  const auto real = [&](Instruction* z) { return b.Unary(kReal, z); };
+  const auto is_nan = [&](Instruction* z) {
+    Instruction *re = real(z), *im = b.Unary(kImag, z);
+    return b.Binary(kOr, b.Compare(re, re, "NE"), b.Compare(im, im, "NE"));
+  };
+  Instruction* less = b.Compare(real(x), real(y), "LT");
+  Instruction *low = b.Select(less, x, y), *high = b.Select(less, y, x), *difference = b.Binary(kSubtract, low, high);
+  Instruction* vanishes = b.Compare(real(difference), b.FullLike(real(difference), -INFINITY), "EQ");
+  Instruction* power = b.Select(vanishes, b.FullLike(difference, 0), b.Unary(kExponential, difference));
+  Instruction* sum = b.Binary(kAdd, b.Unary(kLogPlusOne, power), high);
+  // Of two equal infinities: below, one of them; above, what the plain formula gives.
+  Instruction* infinite = b.Compare(b.Unary(kAbs, real(low)), b.FullLike(real(low), INFINITY), "EQ");
+  infinite = b.Binary(kAnd, infinite, b.Compare(real(low), real(high), "EQ"));
+  Instruction* plain = b.Unary(kLog, b.Binary(kAdd, b.Unary(kExponential, low), b.Unary(kExponential, high)));
+  sum = b.Select(infinite, b.Select(b.Compare(real(low), b.FullLike(real(low), 0), "LT"), low, plain), sum);
+  Instruction* nan = b.FullLike(real(x), std::numeric_limits<double>::quiet_NaN());
+  return b.Select(b.Binary(kOr, is_nan(x), is_nan(y)), b.Binary(kComplex, nan, nan), sum);
+}
 
 Instruction* Conjugate(OpContext& op, Instruction* x) {
   if (!IsComplexValue(x)) return x;
@@ -37,17 +66,8 @@ Lowering LowerReal(OpContext& op) {
 }
 Lowering LowerImag(OpContext& op) { return op.One(op.b.Unary(kImag, op.tensor(0))); }
 
-Lowering LowerViewAsReal(OpContext& op) {
-  Instruction* x = op.tensor(0);
-  std::vector<Dim> pair(op.result_dims());
-  pair.back() = 1;
-  const auto part = [&](Opcode opcode) { return op.b.Reshape(op.b.Unary(opcode, x), pair); };
-  return op.One(op.b.Concatenate({part(kReal), part(kImag)}, Rank(x)));
-}
-Lowering LowerViewAsComplex(OpContext& op) {
-  Instruction* x = op.tensor(0);
-  return op.One(op.b.Binary(kComplex, OfPairs(op, x, 0), OfPairs(op, x, 1)));
-}
+Lowering LowerViewAsReal(OpContext& op) { return op.One(AsPairs(op.b, op.tensor(0))); }
+Lowering LowerViewAsComplex(OpContext& op) { return op.One(OfPairs(op.b, op.tensor(0))); }
 Lowering LowerComplex(OpContext& op) { return op.One(op.b.Binary(kComplex, Operand(op, 0), Operand(op, 1))); }
 
 // abs * (cos(angle) + i sin(angle)).

@@ -156,6 +156,7 @@ Instruction* StackIndices(OpContext& op, const std::vector<Instruction*>& indice
 
 namespace {
 bool StaticDims(const Instruction* x) { return x->shape().is_static(); }
+bool IsMask(const Instruction* index) { return !IsIntegral(index->shape().element_type()) || index->shape().element_type() == PT::kU8; }
 
 enum class OutOfRange { kCheck, kClamp };
 
@@ -180,7 +181,7 @@ absl::StatusOr<Indices> IndicesOf(OpContext& op, Instruction* x, int64_t at, Out
   std::vector<Instruction*> given = op.tensors(at);
   for (size_t d = 0; d < given.size(); ++d) {
     if (given[d] == nullptr) continue;
-    if (!IsIntegral(given[d]->shape().element_type()) || given[d]->shape().element_type() == PT::kU8) {
+    if (IsMask(given[d])) {
       return NotLowered("boolean mask: the result's size depends on data");
     }
     if (!r.axes.empty() && r.axes.back() + 1 != static_cast<int64_t>(d)) r.adjacent = false;
@@ -416,17 +417,13 @@ Lowering LowerMaskedIndexPut(OpContext& op) {
 
 // index_put(self, indices, values, accumulate)
 Lowering LowerIndexPut(OpContext& op) {
-  Builder& b = op.b;
   Instruction* x = op.tensor(0);
   if (!StaticDims(x)) return NotLowered("symbolic size of an indexed dim");
   const std::vector<Instruction*> given = op.tensors(1);
-  if (given.size() == 1 && given[0] != nullptr && given[0]->shape().element_type() == PT::kPred && !op.boolean_or(3, false) &&
-      Rank(op.tensor(2)) == 0) {  // x[mask] = number
-    Instruction* mask = given[0];
-    std::vector<int64_t> leading;
-    for (int64_t d = 0; d < Rank(mask); ++d) leading.push_back(d);
-    mask = b.Broadcast(mask, x->shape().dims(), leading);
-    return op.One(b.Select(mask, b.BroadcastTo(b.Convert(op.tensor(2), op.result_type()), op.result_dims()), x));
+  const auto is_given = [](const Instruction* i) { return i != nullptr; };
+  const auto first = std::find_if(given.begin(), given.end(), is_given);
+  if (std::count_if(given.begin(), given.end(), is_given) == 1 && IsMask(*first)) {
+    return PutMasked(op, *first, first - given.begin(), op.boolean_or(3, false));
   }
   TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 1));
   return op.One(Put(op, x, r, op.tensor(2), op.boolean_or(3, false)));

@@ -40,4 +40,7 @@ Computation* Combiner(OpContext& op, PrimitiveType type, std::string_view reduce
 Instruction* Scatter(OpContext& op, Instruction* x, Instruction* index, Instruction* updates, std::vector<int64_t> indexed_axes,
                      int64_t index_rank, std::vector<int64_t> window_dims, Computation* combine);
 
+// index_put(self, [.., mask, ..], values) with no other index: `mask` covers self's dims from `axis` on. Not in place.
+Lowering PutMasked(OpContext& op, Instruction* mask, int64_t axis, bool accumulate);
+
 }  // namespace tenon::aten

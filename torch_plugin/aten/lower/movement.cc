@@ -210,19 +210,37 @@ Lowering LowerConvert(OpContext& op) { return Values{Converted(op, op.tensor(0))
 Lowering LowerCopyFrom(OpContext& op) { return Values{op.b.BroadcastTo(Converted(op, op.tensor(1)), op.result_dims())}; }
 Lowering LowerViewDtype(OpContext& op) {
   // HLO joins or splits elements along a dim of their own, the last one.
+  Builder& b = op.b;
   Instruction* x = op.tensor(0);
-  // A bool is a byte of 0 or 1; a byte read as a bool is true unless it is 0.
-  if (op.meta(0).dtype == PT::kPred) x = op.b.Convert(x, PT::kU8);
-  const int64_t from = BitWidth(x->shape().element_type());
-  const PT type = op.result_type() == PT::kPred ? PT::kU8 : op.result_type();
-  const int64_t to = BitWidth(type);
-  if (from < to) {
-    std::vector<Dim> dims = op.result_dims();
-    dims.push_back(to / from);
-    x = op.b.Reshape(x, dims);
+  std::vector<Dim> dims = op.result_dims();
+  PT type = op.result_type();
+  if (IsComplex(type)) {
+    type = ComplexComponent(type);
+    if (!dims.empty()) dims.back() = dims.back() * 2;
   }
-  x = op.b.Reshape(op.b.BitcastConvert(x, type), op.result_dims());
-  return Values{type == op.result_type() ? x : op.b.Compare(x, op.Full(x, 0), "NE")};
+  if (op.result_type() == op.meta(0).dtype) return Values{x};
+  if (dims.empty() && IsComplex(op.result_type())) return NotLowered("a scalar seen as a complex number");
+  if (IsComplex(op.meta(0).dtype)) {  // its parts side by side in the last dim, as they lie in memory
+    std::vector<Dim> parts(x->shape().dims().begin(), x->shape().dims().end());
+    parts.back() = parts.back() * 2;
+    x = b.Reshape(AsPairs(b, x), parts);
+  }
+  // A bool is a byte of 0 or 1; a byte read as a bool is true unless it is 0.
+  if (op.meta(0).dtype == PT::kPred) x = b.Convert(x, PT::kU8);
+  if (type == PT::kPred) type = PT::kU8;
+  const int64_t from = BitWidth(x->shape().element_type()), to = BitWidth(type);
+  if (from < to) {
+    std::vector<Dim> split = dims;
+    split.push_back(to / from);
+    x = b.Reshape(x, split);
+  }
+  x = b.Reshape(b.BitcastConvert(x, type), dims);
+  if (IsComplex(op.result_type())) {
+    std::vector<Dim> pairs = op.result_dims();
+    pairs.push_back(2);
+    x = OfPairs(b, b.Reshape(x, pairs));
+  }
+  return Values{op.result_type() == PT::kPred ? b.Compare(x, op.Full(x, 0), "NE") : x};
 }
 
 Lowering LowerPermute(OpContext& op) {

@@ -164,7 +164,6 @@ Lowering BatchNormInference(OpContext& op, int64_t eps) {
 }  // namespace
 Lowering LowerBatchNormInference(OpContext& op) { return BatchNormInference(op, 6); }
 
-
 // native_batch_norm(input, weight?, bias?, running_mean?, running_var?, training, momentum, eps): inference only, training
 // changes the running statistics in place.
 Lowering LowerNativeBatchNorm(OpContext& op) {
@@ -183,7 +182,11 @@ Lowering LowerBatchNormNoStats(OpContext& op) {
 // (input, weight?, bias?, running_mean, running_var, training, momentum, eps)
 //   -> output, save_mean, save_rstd, new running_mean, new running_var
 Lowering LowerBatchNormFunctional(OpContext& op) {
-  if (!op.boolean(5)) return NotLowered("functional batch norm in inference mode");
+  if (!op.boolean(5)) {
+    TENON_ASSIGN_OR_RETURN(Values results, BatchNormInference(op, 7));
+    results[3] = op.tensor(3), results[4] = op.tensor(4);  // as they are
+    return results;
+  }
   Instruction* x = Math(op, 0);
   BatchStatistics s = StatisticsOf(op, x, op.number(7));
   Instruction* y = Normalized(op, x, s);

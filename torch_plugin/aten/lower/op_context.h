@@ -124,6 +124,11 @@ inline Instruction* Shaped(OpContext& op, Instruction* x, int64_t k = 0) {
 }
 
 Instruction* Conjugate(OpContext& op, Instruction* x);  // x itself if it isn't complex
+// A complex array as pairs of its parts in a new last dim of 2, and back.
+Instruction* AsPairs(Builder& b, Instruction* x);
+Instruction* OfPairs(Builder& b, Instruction* x);
+// log(e^x + e^y) of complex arrays by the one with the larger real part; a NaN spreads to both parts (ATen's _log_add_exp_helper).
+Instruction* ComplexLogAddExp(Builder& b, Instruction* x, Instruction* y);
 
 // Integer division that rounds down; HLO's truncates. The divisor is not 0.
 Instruction* IntegerFloorDivide(Builder& b, Instruction* x, Instruction* y);

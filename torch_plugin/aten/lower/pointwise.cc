@@ -194,8 +194,8 @@ Lowering Shift(OpContext& op, bool left) {
 Lowering AddScaled(OpContext& op, Opcode opcode, int64_t ia, int64_t ib, int64_t alpha) {
   Pair p = Arithmetic(op, ia, ib);
   if (p.common == PT::kPred) {
-    if (opcode == kAdd && (op.is_none(alpha) || op.boolean(alpha))) return op.One(op.b.Binary(kOr, p.a, p.b));
-    return NotLowered("subtraction or scaling of bool");
+    if (opcode != kAdd) return NotLowered("subtraction of bool");
+    return op.One(op.is_none(alpha) || op.boolean(alpha) ? op.b.Binary(kOr, p.a, p.b) : p.a);
   }
   if (!op.is_none(alpha) && !op.equals(alpha, 1)) {
     p.b = op.b.Binary(kMultiply, p.b, op.b.BroadcastTo(op.NumberConstant(op.arg(alpha), p.b->shape().element_type()), op.result_dims()));
@@ -555,6 +555,7 @@ Lowering LowerXlogy(OpContext& op) {
 Lowering LowerLogaddexp(OpContext& op) {
   Pair p = Rounded(op);
   Builder& b = op.b;
+  if (IsComplex(p.common)) return op.One(ComplexLogAddExp(b, p.a, p.b));
   Instruction* m = b.Binary(kMaximum, p.a, p.b);
   Instruction* distance = b.Unary(kAbs, b.Binary(kSubtract, p.a, p.b));
   Instruction* sum = b.Binary(kAdd, m, b.Unary(kLogPlusOne, b.Unary(kExponential, b.Unary(kNegate, distance))));

@@ -139,6 +139,7 @@ Instruction* Product(Builder& b, Instruction* total, Instruction* x) { return b.
 
 // log(exp(total) + exp(x)) as ATen's _log_add_exp_helper: of two equal infinities, that one; NaN stays.
 Instruction* LogSum(Builder& b, Instruction* total, Instruction* x) {
+  if (IsComplex(x->shape().element_type())) return ComplexLogAddExp(b, x, total);
   Instruction *low = b.Binary(kMinimum, x, total), *high = b.Binary(kMaximum, x, total);
   Instruction* sum = b.Binary(kAdd, b.Unary(kLogPlusOne, b.Unary(kExponential, b.Binary(kSubtract, low, high))), high);
   Instruction* infinite = b.Compare(b.Unary(kAbs, high), b.FullLike(high, INFINITY), "EQ");
@@ -215,7 +216,6 @@ Lowering RunningExtremum(OpContext& op, bool max) {
 Lowering LowerCumsum(OpContext& op) { return Running(op, {"cumsum", 0, Sum}); }
 Lowering LowerCumprod(OpContext& op) { return Running(op, {"cumprod", 1, Product}); }
 Lowering LowerLogcumsumexp(OpContext& op) {
-  if (IsComplex(op.result_type())) return NotLowered("logcumsumexp of complex numbers");
   return Running(op, {"logcumsumexp", -INFINITY, LogSum});
 }
 Lowering LowerCummax(OpContext& op) { return RunningExtremum(op, true); }

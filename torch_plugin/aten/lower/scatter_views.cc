@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "torch_plugin/aten/lower/indexing.h"
 
 namespace tenon::aten {
@@ -102,6 +103,15 @@ Lowering LowerDiagEmbed(OpContext& op) {
   return Values{WithDiagonal(op, zeros, x, offset, d1, d2)};
 }
 
+namespace {
+// For each element of `mask`, the place of `given` things that are handed out in order where it is true; some place elsewhere.
+Instruction* PlacesWhereTrue(OpContext& op, Instruction* upto, int64_t given) {
+  Builder& b = op.b;
+  Instruction* place = b.Binary(kMaximum, b.Binary(kSubtract, upto, b.FullLike(upto, 1)), b.FullLike(upto, 0));
+  return b.Binary(kMinimum, place, b.FullLike(upto, static_cast<double>(given - 1)));
+}
+}  // namespace
+
 // masked_scatter(self, mask, source): the elements of `source` in order, where the mask is true.
 Lowering LowerMaskedScatter(OpContext& op) {
   Builder& b = op.b;
@@ -119,10 +129,37 @@ Lowering LowerMaskedScatter(OpContext& op) {
   op.Check(b.Compare(all, b.ScalarConstantInt(PT::kS64, given), "GT"), "RuntimeError",
            "masked_scatter: Number of elements of source < number of ones in mask");
   if (given == 0) return Values{x};
-  Instruction* position = b.Binary(kMaximum, b.Binary(kSubtract, upto, b.FullLike(upto, 1)), b.FullLike(upto, 0));
-  position = b.Binary(kMinimum, position, b.FullLike(upto, static_cast<double>(given - 1)));
-  Instruction* read = Take(op, b.Reshape(source, {given}), position, 0);
+  Instruction* read = Take(op, b.Reshape(source, {given}), PlacesWhereTrue(op, upto, given), 0);
   return Values{b.Reshape(b.Select(mask, read, b.Reshape(x, {count})), op.result_dims())};
+}
+
+Lowering PutMasked(OpContext& op, Instruction* mask, int64_t axis, bool accumulate) {
+  Builder& b = op.b;
+  Instruction *x = op.tensor(0), *values = b.Convert(op.tensor(2), op.result_type());
+  if (!mask->shape().is_static() || !values->shape().is_static()) return NotLowered("index_put of symbolic sizes");
+  if (IsEmpty(x)) return Values{x};
+  if (mask->shape().element_type() != PT::kPred) mask = b.Compare(mask, b.FullLike(mask, 0), "NE");
+  // self's masked dims as one.
+  const Dim count = mask->shape().num_elements();
+  std::vector<Dim> dims = DimsOf(x);
+  dims.erase(dims.begin() + axis, dims.begin() + axis + Rank(mask));
+  dims.insert(dims.begin() + axis, count);
+  x = b.Reshape(x, dims);
+  mask = b.Reshape(mask, {count});
+  // The dim of the values that counts the elements where the mask is true; without one, or of one element, it is for all of them.
+  const int64_t counted = Rank(values) - (static_cast<int64_t>(dims.size()) - axis);
+  const int64_t given = counted < 0 ? 1 : values->shape().constant_dim(counted);
+  if (given != 1) {
+    const auto [upto, all] = RunningCount(op, mask);
+    op.Check(b.Compare(all, b.ScalarConstantInt(PT::kS64, given), "NE"), "RuntimeError",
+             absl::StrCat("shape mismatch: value tensor of shape [", absl::StrJoin(values->shape().constant_dims(), ", "),
+                          "] cannot be broadcast to indexing result: the mask has another number of true elements than ", given));
+    if (IsEmpty(values)) return Values{op.tensor(0)};
+    values = Take(op, values, PlacesWhereTrue(op, upto, given), counted);
+  }
+  values = b.BroadcastTo(values, dims);
+  if (accumulate) values = b.Binary(op.result_type() == PT::kPred ? kOr : kAdd, x, values);
+  return op.One(b.Reshape(b.Select(b.Broadcast(mask, x->shape().dims(), {axis}), values, x), op.result_dims()));
 }
 
 // masked_scatter_backward(grad, mask, sizes): the gradient of `source`, 0 where nothing was read.

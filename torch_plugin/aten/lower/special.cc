@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "absl/strings/str_cat.h"
 #include "torch_plugin/aten/lower/special_coefficients.h"
 #include "torch_plugin/aten/lower/values.h"
 
@@ -14,6 +15,7 @@ namespace {
 using enum Opcode;
 
 constexpr double kPi = std::numbers::pi;
+constexpr int64_t kMaxPolygamma = 30;  // 34! is no f32
 constexpr double kRootPi = 1.77245385090551602729816748334;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -208,6 +210,55 @@ V Trigamma(V x) {
   return Select(reflected, -result, result);
 }
 
+V PowerOf(V x, int64_t n) {
+  V product = x.Number(1);
+  for (; n > 0; n /= 2, x = x * x) {
+    if (n % 2 == 1) product = product * x;
+  }
+  return product;
+}
+
+// zeta(s, x) = the sum over k of (x + k)^-s, x >= 1/2: ten terms, then Euler and Maclaurin's formula (Abramowitz and Stegun, 23.2.9).
+V HurwitzZeta(int64_t s, V x) {
+  constexpr int kTerms = 10;
+  constexpr double kBernoulli[] = {1. / 6, -1. / 30, 1. / 42, -1. / 30, 5. / 66, -691. / 2730, 7. / 6, -3617. / 510, 43867. / 798};
+  V sum = x.Number(0);
+  for (int k = 0; k < kTerms; ++k) sum = sum + PowerOf(1 / (x + k), s);
+  V at = x + kTerms, inverse = 1 / at, power = PowerOf(inverse, s);  // at^-s
+  sum = sum + power * at / static_cast<double>(s - 1) + power * 0.5;
+  double factor = 1;  // s (s + 1) .. (s + 2j - 2) / (2j)!
+  power = power * inverse;
+  for (size_t j = 1; j <= std::size(kBernoulli); ++j) {
+    const double two_j = static_cast<double>(2 * j), at_s = static_cast<double>(s);
+    factor *= j == 1 ? at_s / 2 : (at_s + two_j - 3) * (at_s + two_j - 2) / ((two_j - 1) * two_j);
+    sum = sum + power * (factor * kBernoulli[j - 1]);
+    power = power * inverse * inverse;
+  }
+  return sum;
+}
+
+// psi_n = (-1)^(n+1) n! zeta(n + 1, x), n >= 2, by ATen's formula; below 1/2 by reflection, psi_n(x) = (-1)^n psi_n(1 - x) less the
+// n-th derivative of pi cot(pi x), which is pi^(n+1) P_n(cot(pi x)): P_0(c) = c, P_k+1 = -(1 + c^2) P_k'.
+V PolyGamma(int64_t n, V x) {
+  const double sign = n % 2 == 1 ? 1 : -1, factorial = std::tgamma(static_cast<double>(n) + 1);
+  Instruction* reflected = Is(x, "LT", 0.5);
+  V result = HurwitzZeta(n + 1, Select(reflected, 1 - x, x)) * (sign * factorial);
+  std::vector<double> p = {1, 0};  // from the highest power
+  for (int64_t k = 0; k < n; ++k) {
+    const size_t degree = p.size() - 1;
+    std::vector<double> next(p.size() + 1);
+    for (size_t i = 0; i < degree; ++i) {
+      const double d = p[i] * static_cast<double>(degree - i);  // of c^(degree - i - 1)
+      next[i] -= d, next[i + 2] -= d;
+    }
+    p = std::move(next);
+  }
+  for (double& c : p) c *= std::pow(kPi, static_cast<double>(n) + 1);
+  V below = result * -sign - Polynomial(1 / (FromInteger(x) * kPi).Unary(kTan), p);
+  V pole = x.Number(sign * std::numeric_limits<double>::infinity());
+  return Select(reflected, Select(Is(Floor(x), "EQ", x), pole, below), result);
+}
+
 struct Bessel {
   absl::Span<const double> near, far;
   bool odd, scaled;
@@ -246,9 +297,9 @@ Lowering LowerMvlgamma(OpContext& op) {
 // polygamma(n, self)
 Lowering LowerPolygamma(OpContext& op) {
   const int64_t n = op.integer(0);
-  if (n > 1) return NotLowered("polygamma above order 1: the zeta function");
+  if (n > kMaxPolygamma) return NotLowered(absl::StrCat("polygamma above order ", kMaxPolygamma));
   V x = Math1(op, 1);
-  return Done(n == 0 ? Digamma(x) : Trigamma(x));
+  return Done(n == 0 ? Digamma(x) : n == 1 ? Trigamma(x) : PolyGamma(n, x));
 }
 
 // -x log(x); 0 at 0, -inf below.
