@@ -1,4 +1,4 @@
-// Tells ThreadSanitizer about absl::Mutex. Debian's libabsl_synchronization is not instrumented, so
+// Tells ThreadSanitizer about absl::Mutex and libLLVM. Debian's libabsl_synchronization is not instrumented, so
 // without this every value guarded by a Mutex looks like a race. Defined in the test binary, these
 // functions come before the library's in symbol lookup; each calls the real one.
 
@@ -125,3 +125,7 @@ void BlockingCounter::Wait() {
 
 ABSL_NAMESPACE_END
 }  // namespace absl
+
+// libLLVM is not instrumented either: the file system that every PassBuilder shares is made inside of it, under a guard that
+// ThreadSanitizer does not see, and let go by counting in a header.
+extern "C" const char* __tsan_default_suppressions() { return "race:llvm::ThreadSafeRefCountedBase<llvm::vfs::FileSystem>\n"; }
