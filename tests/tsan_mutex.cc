@@ -128,4 +128,6 @@ ABSL_NAMESPACE_END
 
 // libLLVM is not instrumented either: the file system that every PassBuilder shares is made inside of it, under a guard that
 // ThreadSanitizer does not see, and let go by counting in a header.
-extern "C" const char* __tsan_default_suppressions() { return "race:llvm::ThreadSafeRefCountedBase<llvm::vfs::FileSystem>\n"; }
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions() {
+  return "race:llvm::ThreadSafeRefCountedBase<llvm::vfs::FileSystem>\n";
+}

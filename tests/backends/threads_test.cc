@@ -63,6 +63,9 @@ TEST(Threads, CompileRunAndDropAtOnce) {
 
 #if !defined(__SANITIZE_THREAD__)  // fork() in a threaded process is what tsan refuses
 TEST(Threads, AChildCompilesWhileTheParentDoes) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer's allocator does not hold its locks over fork(): a child may wait for one for ever (seen with gdb)";
+#endif
   std::atomic<bool> stop = false;
   std::atomic<int> compiled = 0;
   std::vector<std::thread> threads;

@@ -146,7 +146,7 @@ bool Convert(Scope& s, Opcode) {
     s.Add(s.b().Convert(s.b().Convert(x.op, via), x.type()));
     return true;
   }
-  Instruction* y = s.Try(Opcode::kConvert, {x.op}, {}, Shape::Array(to, x.dims()));
+  Instruction* y = s.Try(Opcode::kConvert, {s.WithinHalf(x.op, to)}, {}, Shape::Array(to, x.dims()));
   if (y == nullptr) return false;
   s.Add(y, x.exact, IsFloat(to) && IsFloat(x.type()) ? x.small : kNotSmall);
   return true;

@@ -6,6 +6,7 @@
 
 #include "hlo/infer/infer.h"
 #include "hlo/tolerance.h"
+#include "tools/lab/judge/error_rules.h"
 
 namespace tenon::lab {
 namespace {
@@ -145,7 +146,7 @@ Value Scope::OfType(const TypePredicate& fits) {
   const PrimitiveType type = Type(fits);
   if (random().OneIn(2)) return Leaf(type, Dims());
   const Value x = Exact();
-  return Add(b_.Convert(x.op, type));
+  return Add(b_.Convert(WithinHalf(x.op, type), type));
 }
 
 Value Scope::OfRank(int64_t low, int64_t high, const TypePredicate& fits) {
@@ -219,9 +220,20 @@ Value Scope::Shaped(PrimitiveType type, const std::vector<int64_t>& dims) {
     }
     if (y.type() == type) return y;
     const bool small = IsFloat(type) && y.small <= ExactIntegers(type);
-    return Add(b_.Convert(y.op, type), true, small ? y.small : kNotSmall);
+    return Add(b_.Convert(WithinHalf(y.op, type), type), true, small ? y.small : kNotSmall);
   }
   return Leaf(type, dims);
+}
+
+Instruction* Scope::WithinHalf(Instruction* x, PrimitiveType half) {
+  const PrimitiveType from = x->shape().element_type();
+  const double bound = half == PrimitiveType::kF16 ? 1000 : 1e30;
+  if (!IsHalfType(half) || random().OneIn(4)) return x;
+  if (IsIntegral(from) && BitWidth(from) >= 16 && half == PrimitiveType::kF16) {
+    return b_.Binary(Opcode::kRemainder, x, b_.FullLike(x, bound));
+  }
+  if (!IsFloat(from) || LargestFinite(from) <= LargestFinite(half)) return x;
+  return b_.Make(Opcode::kClamp, {b_.ScalarConstant(from, -bound), x, b_.ScalarConstant(from, bound)}, {});
 }
 
 Value Scope::Small(const Value& x) {

@@ -108,6 +108,8 @@ class Scope {
   Value Leaf(PrimitiveType type, const std::vector<int64_t>& dims);
   Value RandomLeaf();
   Value Constant(PrimitiveType type, const std::vector<int64_t>& dims);
+  // `x` before it becomes a half type: mostly brought to where that does not overflow, since with excess precision either is right.
+  Instruction* WithinHalf(Instruction* x, PrimitiveType half);
   // Integers of at most 4, as floats: exact to sum up.
   Value Small(const Value& x);
   // x with NaNs replaced by 1, unless their bits are defined.

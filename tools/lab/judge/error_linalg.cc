@@ -138,7 +138,7 @@ class Normalisation {
     }
     std::vector<double> y = Each([&](double x, size_t f) {
       const double v = variance[f] + epsilon_, relative = variance_error[f] / v + 8 * eps_;
-      if (relative > 0.25) return kUnknown;
+      if (relative > 0.5) return kUnknown;
       const double k = std::fabs(in_[1][f]) / std::sqrt(v);
       return 2 * k * (mean_error[f] + (std::fabs(x - mean[f]) + mean_error[f]) * relative) +
              8 * eps_ * (k * (std::fabs(x) + absolute[f]) + std::fabs(in_[2][f])) + 4 * tiny_ * (1 + k + std::fabs(x) + absolute[f]);

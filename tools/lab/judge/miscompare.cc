@@ -112,12 +112,12 @@ class LeafComparer {
     return !std::isinf(allowed);
   }
 
-  // Of the numbers of this array; a bound as large as it and as the element itself says nothing.
+  // Of the numbers of this array that aren't zero; a bound as large as half of it and as the element itself says nothing.
   double MedianMagnitude() const {
     std::vector<double> magnitudes;
     for (int64_t i = 0; i < want_.num_elements(); ++i) {
       const double m = IsComplex(want_.type()) ? std::abs(want_.GetAsComplex(i)) : std::fabs(want_.GetAsDouble(i));
-      if (std::isfinite(m)) magnitudes.push_back(m);
+      if (std::isfinite(m) && m > 0) magnitudes.push_back(m);
     }
     if (magnitudes.empty()) return 0;
     const auto middle = magnitudes.begin() + static_cast<int64_t>(magnitudes.size() / 2);
