@@ -112,7 +112,7 @@ class LeafComparer {
     return !std::isinf(allowed);
   }
 
-  // Of the numbers of this array that aren't zero; a bound as large as half of it and as the element itself says nothing.
+  // Of the numbers of this array that aren't zero; a bound as large as it and as the element itself says nothing.
   double MedianMagnitude() const {
     std::vector<double> magnitudes;
     for (int64_t i = 0; i < want_.num_elements(); ++i) {

@@ -63,8 +63,8 @@ struct Verdict {
   int64_t leaf = -1;               // of the worst element
   std::vector<int64_t> index;
   double got = 0, want = 0, allowed = 0;
-  // bounded: not bit by bit, the unjudged ones included. unjudged: no bound, or one of at least the element's and half of its
-  // array's magnitudes.
+  // bounded: not bit by bit, the unjudged ones included. unjudged: no bound, or one of at least the element's magnitude and
+  // the median of its array's numbers that aren't zero.
   int64_t differing = 0, elements = 0, bounded = 0, unjudged = 0;
 };
 
