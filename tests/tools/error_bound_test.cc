@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "hlo/eval/evaluator.h"
 #include "hlo/numeric_types.h"
 #include "hlo/text/text.h"
 #include "tools/lab/judge/error_bound.h"
@@ -302,6 +303,21 @@ ENTRY f { x = f32[3,2] parameter(0) e = f32[3,2] exponential(x) z = f32[2] param
   EXPECT_GE(at(2, 0), at(2, 4));
   EXPECT_LT(at(0, 5), 1e-3);
   EXPECT_FALSE(e.bounds[4].has_value() || e.bounds[5].has_value());
+}
+
+TEST(ErrorBound, AScanDrawsOnce) {
+  const std::string text = R"(
+step { a = f32[2] parameter(0) b = f32[2] parameter(1) z = f32[] constant(0) o = f32[] constant(1) r = f32[2] rng(z, o), distribution=rng_uniform
+  e = f32[2] exponential(a) ROOT t = (f32[2], f32[2]) tuple(r, e) }
+ENTRY f { x = f32[3,2] parameter(0) s = (f32[3,2], f32[3,2]) scan(x, x), dimensions={0}, to_apply=step, num_carries=0
+  d = f32[3,2] get-tuple-element(s), index=0 z = f32[] constant(0) o = f32[] constant(1)
+  g = f32[2] rng(z, o), distribution=rng_uniform ROOT r = (f32[3,2], f32[2]) tuple(d, g) })";
+  const Literal x = Literal::FromSpan<float>(PrimitiveType::kF32, {3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  auto module = ParseModule(text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  auto value = Evaluate(**module, {x});
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(Expected(text, {x}).values[0], value->elements()[0]);
 }
 
 TEST(ErrorBound, TheMeanOfOneNumberIsItself) {

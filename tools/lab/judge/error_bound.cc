@@ -111,6 +111,7 @@ class BoundEvaluator {
       case Opcode::kFusion: return Run(*i.fused_computation(), {operands.begin(), operands.end()});
       case Opcode::kMap: if (IsPointwiseRegion(*i.to_apply())) return Map(i, operands); break;
       case Opcode::kWhile: return While(i, *operands[0]);
+      case Opcode::kScan: return Scan(i, operands);
       case Opcode::kConditional: return Conditional(i, operands);
       case Opcode::kAsyncStart: return AsyncStart(i, operands);
       case Opcode::kTuple: return Tuple(operands);
@@ -140,7 +141,6 @@ class BoundEvaluator {
       default: break;
     }
     TENON_ASSIGN_OR_RETURN(s.leaves, Rule(i, operands, s.value));
-    if (i.opcode() == Opcode::kScan && !s.exact()) return Scan(i, operands, std::move(s.value));
     return s;
   }
 
@@ -166,7 +166,7 @@ class BoundEvaluator {
       TENON_ASSIGN_OR_RETURN(all[0], ElementwiseRule(i, operands, value, excess_));
       return all;
     }
-    // Sorts, scans, maps, ...: exact from exact, if no region of theirs looks deeper.
+    // Sorts, maps, ...: exact from exact, if no region of theirs looks deeper.
     bool exact = i.opcode() != Opcode::kCustomCall || !IsFloat(ComplexComponent(leaves[0]->type()));
     bool moved = true, nan = false;
     for (const Shadow* o : operands) {
@@ -303,7 +303,7 @@ class BoundEvaluator {
   }
 
   // Step by step in the evaluator's order, which a backend keeps: the body on one slab of each operand and on what is carried.
-  absl::StatusOr<Shadow> Scan(const Instruction& i, Shadows operands, Literal value) {
+  absl::StatusOr<Shadow> Scan(const Instruction& i, Shadows operands) {
     const Computation& body = *i.to_apply();
     const int64_t carries = i.attrs().get_or<int64_t>(Attr::kNumCarries, static_cast<int64_t>(operands.size()) / 2);
     const size_t inputs = operands.size() - carries, outputs = LeafCount(i.shape()) - carries;
@@ -327,9 +327,12 @@ class BoundEvaluator {
       slab.leaves.push_back(whole.exact() ? Known{std::nullopt, whole.known().moved} : FromErrors(std::move(errors)));
       return slab;
     };
-    std::vector<Literal> values = value.shape().is_tuple() ? value.elements() : std::vector<Literal>{std::move(value)};
+    std::vector<Literal> values;
     std::vector<std::vector<double>> errors;
-    for (size_t k = 0; k < outputs; ++k) errors.emplace_back(values[k].num_elements());
+    for (size_t k = 0; k < outputs; ++k) {
+      values.emplace_back(i.shape().is_tuple() ? i.shape().element(k) : i.shape());
+      errors.emplace_back(values[k].num_elements());
+    }
     std::vector<Shadow> carried;
     for (const Shadow* o : operands.subspan(inputs)) carried.push_back(*o);
     for (int64_t n = 0; n < steps; ++n) {
@@ -355,7 +358,7 @@ class BoundEvaluator {
     Shadow result;
     for (std::vector<double>& e : errors) result.leaves.push_back(FromErrors(std::move(e)));
     for (int64_t c = 0; c < carries; ++c) {
-      values[outputs + c] = std::move(carried[c].value);
+      values.push_back(std::move(carried[c].value));
       result.leaves.push_back(std::move(carried[c].leaves[0]));
     }
     result.value = i.shape().is_tuple() ? Literal::Tuple(std::move(values)) : std::move(values[0]);
