@@ -347,6 +347,15 @@ ENTRY f { x = f32[3] parameter(0) i = s64[1] constant({1}) u = f32[1] parameter(
   EXPECT_FALSE(e.bounds[2].has_value()) << "a size is the same whatever the values";
 }
 
+TEST(ErrorBound, ARealPartThatIsNotRoundedToAHalfIsRoundedToItsRegister) {
+  const std::vector<std::complex<double>> tiny = {{-1e-187, 0}};
+  const Expectation e = Expected("ENTRY f { x = c128[1] parameter(0) h = f16[1] convert(x) ROOT w = f32[1] convert(h) }",
+                                 {Literal::FromSpan<std::complex<double>>(PrimitiveType::kC128, {1}, tiny)}, true);
+  ASSERT_TRUE(e.bounds[0].has_value());
+  EXPECT_GE(e.bounds[0]->GetAsDouble(0), 0x1p-149) << "to the odd neighbour of zero";
+  EXPECT_LT(e.bounds[0]->GetAsDouble(0), 0x1p-146);
+}
+
 TEST(ErrorBound, BitsOfAComputedNanAreNotJudged) {
   const std::string text = "ENTRY f { x = f32[2] parameter(0) y = f32[2] divide(x, x) ROOT b = u32[2] bitcast-convert(y) }";
   EXPECT_TRUE(std::isinf(Expected(text, {F32({0, 1})}).bounds[0]->GetAsDouble(0)));

@@ -200,8 +200,10 @@ Known ComplexRule(const Instruction& i, Shadows operands, const Literal& value, 
     for (size_t k = 0; k < operands.size() && k < 2; ++k) x[k] = operands[k]->value.GetAsComplex(at), e[k] = operands[k]->known().At(at);
     const double v = IsComplex(value.type()) ? std::abs(value.GetAsComplex(at)) : std::fabs(value.GetAsDouble(at));
     errors[n] = e[0] == 0 && e[1] == 0 ? 0 : ComplexError(i.opcode(), value.type(), x, e, v);
-    if (excess && IsHalfType(value.type())) {  // the real part, in a register
-      errors[n] += Distance(x[0].real(), value.GetAsDouble(at));
+    if (excess && IsHalfType(value.type())) {  // the real part, in a register: an f32, rounded in some way
+      const double real = x[0].real();
+      errors[n] += Distance(real, value.GetAsDouble(at));
+      if (static_cast<double>(static_cast<float>(real)) != real) errors[n] += Spacing(PrimitiveType::kF32, real);
       if (errors[n] > 0 && !std::isfinite(v)) errors[n] = kUnknown;
     }
   }
