@@ -139,27 +139,29 @@ Lowering PutMasked(OpContext& op, Instruction* mask, int64_t axis, bool accumula
   if (!mask->shape().is_static() || !values->shape().is_static()) return NotLowered("index_put of symbolic sizes");
   if (IsEmpty(x)) return Values{x};
   if (mask->shape().element_type() != PT::kPred) mask = b.Compare(mask, b.FullLike(mask, 0), "NE");
-  // self's masked dims as one.
-  const Dim count = mask->shape().num_elements();
-  std::vector<Dim> dims = DimsOf(x);
-  dims.erase(dims.begin() + axis, dims.begin() + axis + Rank(mask));
-  dims.insert(dims.begin() + axis, count);
-  x = b.Reshape(x, dims);
-  mask = b.Reshape(mask, {count});
   // The dim of the values that counts the elements where the mask is true; without one, or of one element, it is for all of them.
-  const int64_t counted = Rank(values) - (static_cast<int64_t>(dims.size()) - axis);
+  const int64_t masked = Rank(mask), counted = Rank(values) - (Rank(x) - axis - masked) - 1;
   const int64_t given = counted < 0 ? 1 : values->shape().constant_dim(counted);
+  std::vector<Dim> value_dims = DimsOf(values);
   if (given != 1) {
-    const auto [upto, all] = RunningCount(op, mask);
+    const Dim count = mask->shape().num_elements();
+    const auto [upto, all] = RunningCount(op, b.Reshape(mask, {count}));
     op.Check(b.Compare(all, b.ScalarConstantInt(PT::kS64, given), "NE"), "RuntimeError",
              absl::StrCat("shape mismatch: value tensor of shape [", absl::StrJoin(values->shape().constant_dims(), ", "),
                           "] cannot be broadcast to indexing result: the mask has another number of true elements than ", given));
-    if (IsEmpty(values)) return Values{op.tensor(0)};
+    if (IsEmpty(values)) return Values{x};
     values = Take(op, values, PlacesWhereTrue(op, upto, given), counted);
   }
-  values = b.BroadcastTo(values, dims);
+  if (counted >= 0) {  // a value for every place of the mask, or one
+    value_dims.erase(value_dims.begin() + counted);
+    for (int64_t d = 0; d < masked; ++d) value_dims.insert(value_dims.begin() + counted + d, given == 1 ? Dim(1) : mask->shape().dim(d));
+    values = b.Reshape(values, value_dims);
+  }
+  values = b.BroadcastTo(values, op.result_dims());
   if (accumulate) values = b.Binary(op.result_type() == PT::kPred ? kOr : kAdd, x, values);
-  return op.One(b.Reshape(b.Select(b.Broadcast(mask, x->shape().dims(), {axis}), values, x), op.result_dims()));
+  std::vector<int64_t> at(masked);
+  std::iota(at.begin(), at.end(), axis);
+  return op.One(b.Select(b.Broadcast(mask, op.result_dims(), at), values, x));
 }
 
 // masked_scatter_backward(grad, mask, sizes): the gradient of `source`, 0 where nothing was read.
