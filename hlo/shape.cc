@@ -168,6 +168,10 @@ Permutation RowMajor(int64_t rank) {
   return p;
 }
 
+bool IsRowMajor(const Shape& shape) {
+  return Shape::SameWithLayout(shape, Shape(shape.element_type(), shape.dims(), RowMajor(shape.rank())));
+}
+
 bool IsPermutation(absl::Span<const int64_t> p, int64_t rank) {
   if (static_cast<int64_t>(p.size()) != rank) return false;
   std::vector<bool> seen(rank);

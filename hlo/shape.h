@@ -93,6 +93,7 @@ std::ostream& operator<<(std::ostream& os, const Shape& s);
 // The leaves of a (nested) tuple in order; an array or token shape is its own single leaf.
 std::vector<Shape> FlattenShape(const Shape& shape);
 Permutation RowMajor(int64_t rank);
+bool IsRowMajor(const Shape& shape);  // an array's effective layout: dense, the last dim fastest
 bool IsPermutation(absl::Span<const int64_t> p, int64_t rank);
 
 }  // namespace tenon

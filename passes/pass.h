@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,8 +15,11 @@
 #include "absl/types/span.h"
 #include "hlo/literal.h"
 #include "hlo/module.h"
+#include "passes/lower/launch_plan.h"
 
 namespace tenon {
+
+class ValueViews;
 
 // What the passes may know of the machine. Filled in by the backend.
 struct TargetInfo {
@@ -48,8 +52,12 @@ struct PassContext {
   // Does the backend take this reduction in one pass, whatever the order of the elements? If not, each element of its result is a
   // loop of its own over the operand, so values of the operand's size stay out of its kernel. Null: yes.
   std::function<bool(const Instruction& reduce)> any_order;
-  // Can the backend make a kernel of this fusion? What it refuses is split into its instructions. Null: yes.
-  std::function<absl::Status(const Instruction& fusion)> try_plan;
+  // Where a value lies that owns its memory, if its layout doesn't say so: strides of what a caller gives, of framework calls' results.
+  // Null: the layouts say it.
+  std::function<std::optional<DimVector>(const Instruction& op, int64_t leaf)> own_strides;
+  // The kernels of a fusion (pass lower-kernels). What is refused is split into its instructions. Null: nothing is planned.
+  std::function<absl::StatusOr<LaunchPlan>(const Instruction& fusion, const ValueViews& views)> plan_launches;
+  LaunchPlans* launch_plans = nullptr;  // the plans made; not null where plan_launches isn't
   int64_t max_folded_elements = 1 << 16;
   void Note(std::string_view pass, std::string_view kind, const Instruction& at, std::string reason,
             std::vector<std::pair<std::string, double>> numbers = {}) const;

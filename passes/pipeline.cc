@@ -36,6 +36,7 @@ const std::vector<std::string>& DefaultPipeline() {
       "insert-copies",
       "fuse",
       "dce",
+      "lower-kernels",
       "schedule",
   };
   return pipeline;

@@ -50,18 +50,6 @@ TargetInfo InfoOfTarget(const CpuTarget& target, const CompileOptions& options) 
   return info;
 }
 
-// Planning with every operand dense in its layout: says whether the fusion can be a kernel, before memory is known.
-absl::Status TryPlan(const Instruction& fusion, const CpuTarget& target, bool excess_precision) {
-  auto layout = [](const Shape& shape) {
-    const DimVector strides = shape.strides();
-    return OperandLayout{.strides = {strides.begin(), strides.end()}};
-  };
-  KernelRequest request{.fusion = &fusion};
-  for (const Instruction* operand : fusion.operands()) request.operands.push_back(layout(operand->shape()));
-  for (const Shape& leaf : FlattenShape(fusion.shape())) request.results.push_back(layout(leaf));
-  return PlanCpuKernel(request, target, excess_precision).status();
-}
-
 std::string PlansOf(const BuiltProgram& built) {
   std::string text;
   for (const KernelSpec& k : built.program.kernels) absl::StrAppend(&text, "// ", k.symbol, "\n", k.plan, "\n");
@@ -97,14 +85,7 @@ class Compilation {
 
   absl::Status Passes() {
     ForkSection section;
-    PassContext context;
-    context.target = InfoOfTarget(target_, options_);
-    context.excess_precision = options_.excess_precision;
-    context.remarks = &remarks_;
-    context.evaluate = options_.evaluate;
-    context.can_generate = CpuCanGenerate;
-    context.any_order = CpuReducesInAnyOrder;
-    context.try_plan = [&](const Instruction& fusion) { return TryPlan(fusion, target_, options_.excess_precision); };
+    PassContext context = Context();
     PipelineOptions pipeline{.passes = options_.passes, .disable = options_.disable_passes, .stop_after = options_.stop_after,
                              .verify = options_.verify_passes};
     pipeline.between = [&] {
@@ -122,7 +103,10 @@ class Compilation {
     std::vector<PassInfo> table;
     AddFaultyPass(options_.inject_fault, &pipeline, &table);
     const absl::Status status = RunPipeline(module_, context, pipeline, &pass_timings_).status();
-    if (options_.sabotage.module) options_.sabotage.module(module_);
+    if (options_.sabotage.module) {
+      options_.sabotage.module(module_);
+      plans_.clear();
+    }
     timer_.Done("passes");
     if (options_.verify_passes) MoveVerifying();
     return status;
@@ -132,7 +116,8 @@ class Compilation {
     TENON_RETURN_IF_ERROR(AskUser());
     ForkSection section;
     TENON_RETURN_IF_ERROR(CheckFusedForm(module_));
-    TENON_ASSIGN_OR_RETURN(built_, BuildProgram(module_, binding_, target_, options_.excess_precision, &remarks_));
+    if (plans_.empty()) TENON_RETURN_IF_ERROR(PlanKernels());
+    TENON_ASSIGN_OR_RETURN(built_, BuildProgram(module_, binding_, plans_, options_.excess_precision, &remarks_));
     if (stages_.Wants(StageKind::kPlans)) Show(StageKind::kPlans, "plans.txt", PlansOf(built_));
     if (stages_.Wants(StageKind::kBuffers)) Show(StageKind::kBuffers, "buffers.txt", built_.buffer_plan);
     if (stages_.Wants(StageKind::kProgram)) Show(StageKind::kProgram, "program.txt", built_.program.ToString());
@@ -184,6 +169,31 @@ class Compilation {
     std::string emitted, ir, assembly;
   };
 
+  PassContext Context() {
+    PassContext context;
+    context.target = InfoOfTarget(target_, options_);
+    context.excess_precision = options_.excess_precision;
+    context.remarks = &remarks_;
+    context.evaluate = options_.evaluate;
+    context.can_generate = CpuCanGenerate;
+    context.any_order = CpuReducesInAnyOrder;
+    context.own_strides = OwnStridesOf(module_, binding_);
+    context.plan_launches = [this](const Instruction& fusion, const ValueViews& views) {
+      return PlanCpuLaunches(fusion, views, target_, options_.excess_precision);
+    };
+    context.launch_plans = &plans_;
+    return context;
+  }
+
+  // Where no pass has: a pipeline of one's own, of a module that stands fused.
+  absl::Status PlanKernels() {
+    PassContext context = Context();
+    PipelineOptions pipeline{.passes = {"lower-kernels"}, .verify = options_.verify_passes};
+    TENON_ASSIGN_OR_RETURN(const bool split, RunPipeline(module_, context, pipeline));
+    pipeline.passes = {"schedule"};
+    return split ? RunPipeline(module_, context, pipeline).status() : absl::OkStatus();
+  }
+
   // Never in a ForkSection: the answer may need Python's lock.
   absl::Status AskUser() {
     if (options_.interrupted && pace_.Due() && options_.interrupted()) return absl::CancelledError("interrupted");
@@ -229,6 +239,7 @@ class Compilation {
   PhaseTimer timer_{&phases_};
   std::vector<Remark> remarks_;
   std::vector<PassTiming> pass_timings_;
+  LaunchPlans plans_;
   BuiltProgram built_;
   ModuleReport report_;
   KernelCode code_;

@@ -19,7 +19,7 @@ absl::StatusOr<BuiltProgram> ProgramBuilder::Build() {
   built_.program.regions.push_back({.name = "main"});
   dims_.DefineSymbols(binding_);
   TENON_RETURN_IF_ERROR(DeclareInputs());
-  TENON_RETURN_IF_ERROR(FindViews());
+  views_ = ValueViews(module_, OwnStridesOf(module_, binding_));
   TENON_RETURN_IF_ERROR(Plan());
   FoldBiases();
   for (const Instruction* op : module_.entry()->instructions()) TENON_RETURN_IF_ERROR(EmitStep(*op));
@@ -36,34 +36,6 @@ absl::Status ProgramBuilder::DeclareInputs() {
     TENON_ASSIGN_OR_RETURN(spec.strides, dims_.Refs(in.strides));
     program().inputs.push_back(std::move(spec));
   }
-  return absl::OkStatus();
-}
-
-// Views of every value, symbolic, before memory is known.
-absl::Status ProgramBuilder::FindViews() {
-  absl::flat_hash_map<BufferKey, DimVector> given;  // strides that no layout says
-  for (const Instruction* op : module_.entry()->parameters()) {
-    const int64_t leaves = LeafCount(op->shape());
-    for (int64_t leaf = 0; leaf < leaves; ++leaf) {
-      const Binding::Parameter& p = ParameterOf(FirstLeaf(*op) + leaf);
-      DimVector& strides = given[{op, leaf}];
-      if (p.flat_storage) strides = {Dim(1)};
-      else strides.assign(p.strides.begin(), p.strides.end());
-    }
-  }
-  for (const Computation* c : ControlComputations(module_)) {
-    for (const Instruction* op : c->instructions()) {
-      if (!IsFrameworkCall(*op)) continue;
-      TENON_ASSIGN_OR_RETURN(const FrameworkConfig config, ConfigOf(*op));
-      for (size_t leaf = 0; config.strides && leaf < config.strides->size(); ++leaf) {
-        given[{op, static_cast<int64_t>(leaf)}].assign((*config.strides)[leaf].begin(), (*config.strides)[leaf].end());
-      }
-    }
-  }
-  views_ = ValueViews(module_, [&](const Instruction& op, int64_t leaf) -> std::optional<DimVector> {
-    auto it = given.find({&op, leaf});
-    return it == given.end() ? std::nullopt : std::make_optional(it->second);
-  });
   return absl::OkStatus();
 }
 

@@ -3,7 +3,6 @@
 // outputs.cc.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,11 +20,11 @@ namespace tenon {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Module& module, const Binding& binding, const CpuTarget& target, bool excess_precision,
+  ProgramBuilder(const Module& module, const Binding& binding, const LaunchPlans& plans, bool excess_precision,
                  std::vector<Remark>* remarks)
       : module_(module),
         binding_(binding),
-        target_(target),
+        plans_(plans),
         excess_precision_(excess_precision),
         remarks_(remarks),
         dims_(&built_.program) {}
@@ -38,9 +37,8 @@ class ProgramBuilder {
   std::vector<Step>& steps() { return program().regions[region_].steps; }  // of the region being emitted
   static absl::Status Unexpected(const Instruction& op);
 
-  // ---- builder.cc: declarations, views of every value before memory is known
+  // ---- builder.cc: declarations
   absl::Status DeclareInputs();
-  absl::Status FindViews();
   absl::Status EmitStep(const Instruction& op);
 
   // ---- memory.cc
@@ -62,10 +60,10 @@ class ProgramBuilder {
   absl::Status EmitCopy(const Instruction& op);
   absl::Status AddCopy(const Instruction& op, const StridedView& from, const StridedView& to, PrimitiveType type);
   void Note(const Step& step, std::string_view kind, std::string reason);
-  KernelRequest RequestOf(const Instruction& op, const std::function<bool(const StridedView& operand)>& shares) const;
+  absl::Status EmitCopies(const Instruction& op, const LaunchPlan& plan);
   absl::Status EmitKernel(const Instruction& op);
   View ErrorWord();
-  int32_t KernelIndex(std::unique_ptr<PlannedKernel> planned);
+  int32_t KernelIndex(std::shared_ptr<const PlannedKernel> planned);
   absl::Status EmitFrameworkCall(const Instruction& op);
 
   // ---- library.cc
@@ -93,7 +91,7 @@ class ProgramBuilder {
 
   const Module& module_;
   const Binding& binding_;
-  const CpuTarget& target_;
+  const LaunchPlans& plans_;
   const bool excess_precision_;
   std::vector<Remark>* remarks_;  // may be null
   BuiltProgram built_;

@@ -3,7 +3,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/emit/codegen.h"
 #include "backends/program/builder.h"
 #include "backends/program/framework_config.h"
 #include "hlo/check.h"
@@ -119,9 +118,7 @@ absl::Status ProgramBuilder::Plan() {
     const auto it = update_.find(leaf);
     return it == update_.end() ? std::nullopt : std::make_optional(it->second);
   };
-  options.works_by_rows = [this](const Instruction& fusion) {
-    return CpuWorksByRows(RequestOf(fusion, [](const StridedView&) { return false; }), target_);
-  };
+  options.plans = &plans_;
   options.views = &views_;
   TENON_ASSIGN_OR_RETURN(plan_, PlanBuffers(module_, options));
   built_.buffer_plan = plan_.ToString();

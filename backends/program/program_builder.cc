@@ -4,9 +4,9 @@
 
 namespace tenon {
 
-absl::StatusOr<BuiltProgram> BuildProgram(const Module& module, const Binding& binding, const CpuTarget& target,
-                                          bool excess_precision, std::vector<Remark>* remarks) {
-  return ProgramBuilder(module, binding, target, excess_precision, remarks).Build();
+absl::StatusOr<BuiltProgram> BuildProgram(const Module& module, const Binding& binding, const LaunchPlans& plans, bool excess_precision,
+                                          std::vector<Remark>* remarks) {
+  return ProgramBuilder(module, binding, plans, excess_precision, remarks).Build();
 }
 
 }  // namespace tenon

@@ -1,7 +1,7 @@
 // ProgramBuilder: a module in fused form (passes/fusion/fused_form.h) + Binding -> Program and the kernels it needs.
 //
-// Decides for each movement op between kernels whether it is a view, plans the buffers, plans a kernel per fusion (equal
-// fingerprints share one), turns contractions and custom-call "aten.*" into framework steps, places outputs and write-backs.
+// Decides for each movement op between kernels whether it is a view, plans the buffers, launches the kernels that lower-kernels has planned
+// (equal fingerprints share one), turns contractions and custom-call "aten.*" into framework steps, places outputs and write-backs.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "backends/cpu/plan/kernel.h"
 #include "hlo/module.h"
+#include "passes/memory/value_views.h"
 #include "passes/pass.h"
 #include "runtime/program/binding.h"
 #include "runtime/program/program.h"
@@ -18,11 +19,14 @@ namespace tenon {
 
 struct BuiltProgram {
   Program program;                                      // without object code
-  std::vector<std::unique_ptr<PlannedKernel>> kernels;  // by KernelStep::kernel
+  std::vector<std::shared_ptr<const PlannedKernel>> kernels;  // by KernelStep::kernel
   std::string buffer_plan;                              // printed, for dumps
 };
 
-absl::StatusOr<BuiltProgram> BuildProgram(const Module& module, const Binding& binding, const CpuTarget& target,
-                                          bool excess_precision, std::vector<Remark>* remarks);
+// Strides of the values that the caller gives and of framework calls' results (PassContext::own_strides). Borrows the binding.
+ValueViews::OwnStrides OwnStridesOf(const Module& module, const Binding& binding);
+
+absl::StatusOr<BuiltProgram> BuildProgram(const Module& module, const Binding& binding, const LaunchPlans& plans, bool excess_precision,
+                                          std::vector<Remark>* remarks);
 
 }  // namespace tenon

@@ -1,5 +1,4 @@
 // ProgramBuilder: copies, kernels and framework calls.
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "backends/program/builder.h"
 #include "backends/program/framework_config.h"
@@ -45,27 +44,33 @@ absl::Status ProgramBuilder::AddCopy(const Instruction& op, const StridedView& f
   return absl::OkStatus();
 }
 
-// By the strides that its operands and results really have. `shares`: an operand's memory is that of a result, too.
-KernelRequest ProgramBuilder::RequestOf(const Instruction& op, const std::function<bool(const StridedView& operand)>& shares) const {
-  auto layout = [this](BufferKey key) {
-    const StridedView& view = views_.at(key);
-    return OperandLayout{.strides = {view.strides.begin(), view.strides.end()}};
-  };
-  KernelRequest request{.fusion = &op};
-  for (const Instruction* operand : op.operands()) {
-    request.operands.push_back(layout({operand, 0}));
-    request.operands.back().may_alias_result = shares(views_.at({operand, 0}));
+// What the kernel finds in its results' memory, unless that is the operand's own.
+absl::Status ProgramBuilder::EmitCopies(const Instruction& op, const LaunchPlan& plan) {
+  const std::vector<Shape> leaves = FlattenShape(op.shape());
+  for (const LaunchPlan::Pair& pair : plan.copies) {
+    const BufferKey from{op.operand(pair.operand), 0}, to{&op, pair.leaf};
+    CopyStep copy;
+    TENON_ASSIGN_OR_RETURN(copy.from, ViewOf(from));
+    TENON_ASSIGN_OR_RETURN(copy.to, ViewOf(to));
+    const StridedView &source = views_.at(from), &result = views_.at(to);
+    if (copy.from.value == copy.to.value && KnownEqual(source.offset, result.offset)) continue;
+    Step step = NewStep(op);
+    step.body = std::move(copy);
+    if (update_value_.contains(to)) step.effect = Effect::kMutates;
+    else Note(step, "copied", absl::StrCat("the kernel writes into a copy of ", op.operand(pair.operand)->name()));
+    steps().push_back(std::move(step));
   }
-  const int64_t leaves = LeafCount(op.shape());
-  for (int64_t leaf = 0; leaf < leaves; ++leaf) request.results.push_back(layout({&op, leaf}));
-  return request;
+  return absl::OkStatus();
 }
 
 absl::Status ProgramBuilder::EmitKernel(const Instruction& op) {
+  const auto plan = plans_.find(&op);
+  TENON_CHECK(plan != plans_.end(), absl::StrCat("no plan for ", op.name()));
+  const auto planned = std::static_pointer_cast<const PlannedKernel>(plan->second.target);
+  const KernelInfo& info = planned->info();
+  TENON_RETURN_IF_ERROR(EmitCopies(op, plan->second));
   KernelStep kernel;
-  absl::flat_hash_set<int32_t> result_values;
   const int64_t leaves = LeafCount(op.shape());
-  for (int64_t leaf = 0; leaf < leaves; ++leaf) result_values.insert(plan_.of.at({&op, leaf}));
   for (const Instruction* operand : op.operands()) {
     TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{operand, 0}));
     kernel.operands.push_back(std::move(v));
@@ -75,17 +80,13 @@ absl::Status ProgramBuilder::EmitKernel(const Instruction& op) {
     kernel.operands.push_back(std::move(v));
   }
   kernel.num_results = static_cast<int32_t>(leaves);
-  const KernelRequest request =
-      RequestOf(op, [&](const StridedView& operand) { return result_values.contains(plan_.of.at(operand.buffer)); });
-  TENON_ASSIGN_OR_RETURN(std::unique_ptr<PlannedKernel> planned, PlanCpuKernel(request, target_, excess_precision_));
-  const KernelInfo info = planned->info();
   if (info.has_error_word) kernel.operands.push_back(ErrorWord());
   TENON_ASSIGN_OR_RETURN(kernel.args, dims_.Refs(info.size_args));
   TENON_ASSIGN_OR_RETURN(kernel.begin, dims_.Ref(info.begin));
   TENON_ASSIGN_OR_RETURN(kernel.end, dims_.Ref(info.end));
   kernel.literals = info.literals;
   kernel.grain = info.grain;
-  kernel.kernel = KernelIndex(std::move(planned));
+  kernel.kernel = KernelIndex(planned);
   Step step = NewStep(op);
   step.body = std::move(kernel);
   step.effect = info.has_error_word ? Effect::kError : Effect::kPure;
@@ -95,9 +96,9 @@ absl::Status ProgramBuilder::EmitKernel(const Instruction& op) {
     step.effect = Effect::kMutates;
     Note(step, "updated-in-place", "the input that this result is written back to dies here");
   }
-  step.estimated_ns = info.estimated_ns;
-  step.bytes = info.bytes;
-  step.flops = info.flops;
+  step.estimated_ns = plan->second.nanoseconds;
+  step.bytes = plan->second.bytes;
+  step.flops = plan->second.flops;
   steps().push_back(std::move(step));
   return absl::OkStatus();
 }
@@ -110,7 +111,7 @@ View ProgramBuilder::ErrorWord() {
   return {.value = error_value_, .dtype = PrimitiveType::kS64};
 }
 
-int32_t ProgramBuilder::KernelIndex(std::unique_ptr<PlannedKernel> planned) {
+int32_t ProgramBuilder::KernelIndex(std::shared_ptr<const PlannedKernel> planned) {
   auto [it, fresh] = kernel_of_.try_emplace(planned->fingerprint(), static_cast<int32_t>(built_.kernels.size()));
   if (fresh) {
     program().kernels.push_back({.symbol = absl::StrCat("k", it->second),

@@ -15,7 +15,6 @@
 #include "hlo/builder.h"
 #include "hlo/order_free.h"
 #include "passes/expand/control_flow.h"
-#include "passes/memory/in_place.h"
 #include "passes/pass.h"
 
 namespace tenon {

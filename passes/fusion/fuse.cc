@@ -1,6 +1,6 @@
 // Fuse: carries out what Clusters decided: one fusion instruction per cluster.
 //
-// After assign-layout, before schedule. A fusion that the backend cannot plan is split into kernels of one instruction each.
+// After assign-layout, before lower-kernels.
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
@@ -25,7 +25,6 @@ class FusionBuilder {
     RemoveFused(order);
     return true;
   }
-  const std::vector<Instruction*>& fusions() const { return fusions_; }
 
  private:
   // Operands' clusters first. The clusters form no cycle (Clusters checks it).
@@ -178,70 +177,11 @@ class FusionBuilder {
   std::vector<Instruction*> fusions_;
 };
 
-bool Trivial(const Instruction& op) {
-  return op.opcode() == Opcode::kConstant || op.opcode() == Opcode::kParameter || op.opcode() == Opcode::kTuple;
-}
-
-// Puts a fusion's instructions back, each in a kernel of its own (constants and tuple elements inside).
-void Split(Instruction* fusion, const absl::Status& why, PassContext& context) {
-  Computation* entry = fusion->parent();
-  Module* module = entry->module();
-  Computation* fused = fusion->fused_computation();
-  absl::flat_hash_map<const Instruction*, Instruction*> outside;
-  for (Instruction* p : fused->parameters()) outside[p] = fusion->operand(p->parameter_number());
-  auto wrap = [&](Instruction* op) -> Instruction* {
-    Computation* c = module->AddComputation(absl::StrCat("single_", op->name()));
-    std::vector<Instruction*> operands, inner;
-    for (Instruction* o : op->operands()) {
-      if (o->opcode() == Opcode::kConstant) {
-        inner.push_back(c->Add(o->Clone({})));
-        continue;
-      }
-      inner.push_back(c->AddParameter(static_cast<int64_t>(operands.size()), o->shape()));
-      operands.push_back(outside.at(o));
-    }
-    c->set_root(c->Add(op->Clone(inner)));
-    Instruction* single = entry->Add(Opcode::kFusion, op->shape(), operands, absl::StrCat("fusion_", op->name()));
-    single->mutable_attrs().set(Attr::kCalls, c);
-    SetFusionForm(single, SingleForm(*op, context));
-    single->metadata() = op->metadata();
-    return single;
-  };
-  for (Instruction* op : fused->PostOrder()) {
-    if (Trivial(*op)) continue;
-    if (op->opcode() == Opcode::kGetTupleElement) {
-      Instruction* element = entry->Add(Opcode::kGetTupleElement, op->shape(), {outside.at(op->operand(0))});
-      element->mutable_attrs().set(Attr::kTupleIndex, op->tuple_index());
-      outside[op] = element;
-    } else {
-      outside[op] = wrap(op);
-    }
-  }
-  Instruction* root = fused->root();
-  if (root->opcode() == Opcode::kTuple) {
-    for (Instruction* user : std::vector<Instruction*>(fusion->users().begin(), fusion->users().end())) {
-      user->ReplaceAllUsesWith(outside.at(root->operand(user->tuple_index())));
-      entry->Remove(user);
-    }
-  } else {
-    fusion->ReplaceAllUsesWith(outside.at(root));
-  }
-  context.Note("fuse", "split", *fusion, std::string(why.message()));
-  entry->Remove(fusion);
-}
-
 bool FuseIn(Computation* c, PassContext& context) {
   Clusters clusters(c, context);
   clusters.Form();
   FusionBuilder builder(c, clusters, context);
-  const bool changed = builder.Run();
-  if (context.try_plan) {
-    for (Instruction* fusion : builder.fusions()) {
-      if (fusion->fused_computation()->instruction_count() <= fusion->operand_count() + 1) continue;  // single already
-      if (absl::Status s = context.try_plan(*fusion); !s.ok()) Split(fusion, s, context);
-    }
-  }
-  return changed;
+  return builder.Run();
 }
 
 }  // namespace

@@ -265,6 +265,12 @@ class Planner {
     return true;
   }
 
+  bool MayOverwrite(const Instruction& fusion, int64_t operand, int64_t leaf) const {
+    if (options_.plans == nullptr) return false;
+    const auto plan = options_.plans->find(&fusion);
+    return plan != options_.plans->end() && plan->second.MayOverwrite(operand, leaf);
+  }
+
   // At one fusion the value in `dying` is read for the last time and that in `born` is made: element by element after its read?
   bool MayTakeOver(int32_t dying, int32_t born, int32_t one, int32_t other) const {
     const Instruction& op = *owners_[born].instruction;
@@ -279,9 +285,7 @@ class Planner {
     if (readers != 1) return false;  // nobody else reads that memory through another operand
     const BufferKey value{op.operand(operand), 0};
     if (!(views_.at(value).buffer == owners_[dying]) || !views_.IsWhole(value)) return false;
-    const Instruction* root = op.fused_computation()->root();
-    return MayOverwrite(op, operand, root->opcode() == Opcode::kTuple ? *root->operand(owners_[born].leaf) : *root,
-                        options_.works_by_rows);
+    return MayOverwrite(op, operand, owners_[born].leaf);
   }
 
   void ReuseInPlace() {

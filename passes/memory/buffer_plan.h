@@ -2,7 +2,7 @@
 // Program.
 //
 // Live ranges over one line of time (live_ranges.h), best fit into one arena, 64-byte aligned. Buffers whose values are never
-// alive together may be one: where an elementwise consumer may overwrite its dying operand (same bytes, same index map; a slot's
+// alive together may be one: where a kernel's plan lets a result overwrite a dying operand (LaunchPlan::may_overwrite; a slot's
 // only where it is the call's alone), where a loop's new state or a branch's result can be made in place, where an initial value
 // becomes the state. Outputs are written directly into their fresh memory, views share their buffer's allocation
 // (value_views.h). Values of framework calls with rule owned/view live in slots.
@@ -17,7 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "hlo/module.h"
-#include "passes/memory/in_place.h"
+#include "passes/lower/launch_plan.h"
 
 namespace tenon {
 
@@ -74,8 +74,7 @@ struct BufferPlanOptions {
   // The leaf of the entry's parameters into whose memory this root leaf goes in the end, and may be written before: nothing but what
   // the module says reads that memory. Null: none.
   std::function<std::optional<int64_t>(int64_t root_leaf)> update;
-  // What the kernel of a fusion of form `row` really does (in_place.h). Null: nothing is overwritten by one.
-  WorksByRows works_by_rows;
+  const LaunchPlans* plans = nullptr;  // say which results may overwrite an operand. Null: none
   const ValueViews* views = nullptr;  // null: by the layouts alone
   bool in_place = true;
 };

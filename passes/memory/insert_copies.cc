@@ -22,7 +22,6 @@
 #include "hlo/builder.h"
 #include "hlo/library/describe.h"
 #include "passes/expand/control_flow.h"
-#include "passes/memory/in_place.h"
 #include "passes/memory/region_copies.h"
 #include "passes/memory/strided_view.h"
 #include "passes/pass.h"

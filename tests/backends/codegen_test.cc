@@ -1,5 +1,6 @@
 // Generated kernels against the evaluator: the modules of tests/backends/*.hlo and of tests/ops,
 // for every instruction set of this machine, whole and in pieces.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -35,7 +36,6 @@ absl::StatusOr<Built> Build(const HloCase& c) {
   ParseOptions options;
   TENON_ASSIGN_OR_RETURN(b.module, ParseModule(c.text, options));
   b.request = DenseRequest(WrapEntryAsFusion(*b.module));
-  if (c.in_place >= 0) b.request.operands[static_cast<size_t>(c.in_place)].may_alias_result = true;
   return b;
 }
 
@@ -64,13 +64,16 @@ void RunCase(const HloCase& c, const std::string& isa) {
   const std::string& plan = runner->kernel().info().plan_text;
   for (const std::string& piece : c.plan)
     EXPECT_TRUE(absl::StrContains(plan, piece)) << plan << " lacks " << piece;
+  if (c.in_place >= 0) {
+    EXPECT_THAT(runner->kernel().info().may_overwrite, testing::Contains(LaunchPlan::Pair{c.in_place, 0})) << plan;
+  }
   std::vector<Literal> args = RandomArguments(*built, c, 7);
   absl::StatusOr<Literal> want =
       Evaluate(*built->request.fusion->fused_computation(), args, WithChecks());
   ASSERT_TRUE(want.ok()) << want.status();
   std::vector<Literal> first;
   for (int64_t pieces : {1, 2, 5}) {
-    KernelRunner::RunOptions run{.pieces = pieces, .in_place = c.in_place >= 0};
+    KernelRunner::RunOptions run{.pieces = pieces, .in_place = c.in_place};
     absl::StatusOr<std::vector<Literal>> got = runner->Run(args, run);
     ASSERT_TRUE(got.ok()) << got.status() << "\n" << plan;
     for (size_t i = 0; i < got->size(); ++i) {

@@ -169,11 +169,18 @@ absl::Status KernelRunner::Prepare(absl::Span<const Literal> args, const RunOpti
   const std::vector<Shape> leaves = FlattenShape(request_.fusion->shape());
   for (size_t i = 0; i < leaves.size(); ++i)
     TENON_RETURN_IF_ERROR(add(leaves[i], request_.results[i]));
-  if (options.in_place) {
-    for (size_t i = 0; i < request_.operands.size(); ++i) {
-      if (request_.operands[i].may_alias_result)
-        m->pointers[request_.operands.size()] = m->pointers[i];
-    }
+  if (options.in_place >= 0) m->pointers[request_.operands.size()] = m->pointers[static_cast<size_t>(options.in_place)];
+  for (const LaunchPlan::Pair& copy : kernel_->info().copies) {
+    const size_t from = static_cast<size_t>(copy.operand), to = request_.operands.size() + static_cast<size_t>(copy.leaf);
+    if (m->pointers[to] == m->pointers[from]) continue;
+    std::vector<std::byte> dense(static_cast<size_t>(args[from].size_bytes()));
+    const size_t width = static_cast<size_t>(m->views[from].width);
+    m->views[from].ForEach([&](int64_t at, int64_t in) {
+      std::memcpy(dense.data() + at, static_cast<std::byte*>(m->pointers[from]) + in, width);
+    });
+    m->views[to].ForEach([&](int64_t at, int64_t in) {
+      std::memcpy(static_cast<std::byte*>(m->pointers[to]) + in, dense.data() + at, width);
+    });
   }
   if (kernel_->info().has_error_word) m->pointers.push_back(&m->error);
   for (Dim d : kernel_->info().size_args) {

@@ -46,7 +46,7 @@ class KernelRunner {
     int64_t pieces = 1;                      // calls over consecutive parts of the outer range
     std::map<std::string, int64_t> symbols;  // sizes
     bool aligned = false;   // buffers at 64 bytes, not just at their element's size
-    bool in_place = false;  // operands flagged may_alias_result share the memory of result 0
+    int64_t in_place = -1;  // this operand has the memory of result 0
   };
   // Arguments row-major; one literal per result leaf. InternalError if memory between a result's elements was written.
   absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args,

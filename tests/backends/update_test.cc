@@ -4,6 +4,8 @@
 #include "backends/driver/compile.h"
 #include "hlo/check.h"
 #include "hlo/text/text.h"
+#include "runtime/execute/executable.h"
+#include "runtime/host/plain_host.h"
 
 namespace tenon {
 namespace {
@@ -15,6 +17,10 @@ less {
   a = f32[] parameter(0)
   b = f32[] parameter(1)
   ROOT c = pred[] compare(a, b), direction=LT
+}
+second {
+  a = f32[] parameter(0)
+  ROOT b = f32[] parameter(1)
 }
 ENTRY main {
 )" + body + "}\n");
@@ -113,6 +119,43 @@ TEST(Update, NotBeforeAStepOfTheFramework) {
     d = f32[8,8] dot(g, g), lhs_contracting_dims={1}, rhs_contracting_dims={0}
     n = f32[8,8] subtract(p, d)
     ROOT t = (f32[8,8]) tuple(n))"), "");
+}
+
+// What a scatter or an update of a slice leaves alone is there, too, where the input's own memory cannot be taken: what the kernel
+// writes lies partly in it.
+TEST(Update, OfAPartWhereInputsOverlap) {
+  const std::string bodies[] = {
+      R"(p = f32[8] parameter(0)
+    g = f32[8] parameter(1)
+    two = s32[] constant(2)
+    u = f32[3] slice(g), slice={[0:3]}
+    n = f32[8] dynamic-update-slice(p, u, two)
+    ROOT t = (f32[8]) tuple(n))",
+      R"(p = f32[8] parameter(0)
+    g = f32[8] parameter(1)
+    u = f32[3] slice(g), slice={[0:3]}
+    i = s32[3,1] constant({{2}, {3}, {4}})
+    n = f32[8] scatter(p, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+      index_vector_dim=1, to_apply=second
+    ROOT t = (f32[8]) tuple(n))"};
+  for (const std::string& body : bodies) {
+    absl::StatusOr<Program> program = Compiled(body);
+    ASSERT_TRUE(program.ok()) << program.status();
+    EXPECT_NE(Updater(body), "");
+    const auto executable = Executable::Create(*std::move(program), NativeCodeLoader(), PlainHost());
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    for (const int64_t shift : {8, 1, 8, 4}) {
+      std::vector<float> flat(16), want(16);
+      for (size_t k = 0; k < flat.size(); ++k) flat[k] = want[k] = static_cast<float>(k + 1);
+      for (int64_t k = 0; k < 3; ++k) want[k + 2] = flat[k + shift];
+      const int64_t dims[] = {8}, strides[] = {1};
+      const int32_t type = static_cast<int32_t>(PrimitiveType::kF32);
+      const TenonTensor inputs[] = {{nullptr, flat.data(), dims, strides, type, 1}, {nullptr, flat.data() + shift, dims, strides, type, 1}};
+      const RunResult result = (*executable)->Run(inputs, nullptr);
+      ASSERT_EQ(result.code, TENON_OK) << result.error;
+      EXPECT_EQ(flat, want) << shift << "\n" << body;
+    }
+  }
 }
 
 }  // namespace

@@ -5,8 +5,9 @@
 //   // numerics: exact              how the result must agree with the input's on random arguments (evaluator): exact (default),
 //                                   ulps <n>, close (1e-5 relative, arguments without extremes), off: <reason>
 //   // symbols: s0=3,s1=4           values for the numeric check of a module with symbols
-//   // target: max_fusion_instructions=8     machine numbers that differ from the default
-//   // print: remarks|plan          also (or instead of the module) what must come out; default: module
+//   // target: max_fusion_instructions=8     machine numbers that differ from the default; refuses=tanh: fusions with a tanh that is not
+//                                   alone cannot be planned
+//   // print: remarks|plan|launches what must come out instead of the module: remarks, buffers, what the kernels' plans say of memory
 //   <module>
 //   // expect:                      "// expect: unchanged" says that the passes must change nothing
 //   <printed module, remarks or buffer plan>

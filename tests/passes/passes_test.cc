@@ -3,12 +3,16 @@
 
 #include <regex>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "backends/cpu/emit/codegen.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "hlo/tolerance.h"
+#include "passes/expand/control_flow.h"
 #include "passes/memory/buffer_plan.h"
 #include "passes/pipeline.h"
 #include "tests/hlo/text_files.h"
@@ -39,19 +43,48 @@ std::string Specialized(std::string text, const std::string& symbols) {
   return text;
 }
 
-void SetTarget(const std::string& text, TargetInfo* target) {
-  if (text.empty()) return;
-  const size_t at = text.find('=');
-  ASSERT_EQ(text.substr(0, at), "max_fusion_instructions");
-  target->max_fusion_instructions = std::stoll(text.substr(at + 1));
+// "refuses=tanh": fusions with a tanh that is not alone.
+bool Refuses(const std::string& target, const Instruction& fusion) {
+  if (!target.starts_with("refuses=")) return false;
+  const Computation& fused = *fusion.fused_computation();
+  return fused.instruction_count() > fusion.operand_count() + 1 && absl::c_any_of(fused.instructions(), [&](const Instruction* op) {
+    return OpcodeName(op->opcode()) == target.substr(target.find('=') + 1);
+  });
 }
 
-std::string PlanText(const Module& module) {
+// The machine of the cases: AVX2, whatever this one is.
+void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans) {
+  if (text.starts_with("max_fusion_instructions=")) context->target.max_fusion_instructions = std::stoll(text.substr(text.find('=') + 1));
+  else ASSERT_TRUE(text.empty() || text.starts_with("refuses=")) << text;
+  context->plan_launches = [text](const Instruction& fusion, const ValueViews& views) -> absl::StatusOr<LaunchPlan> {
+    if (Refuses(text, fusion)) return absl::UnimplementedError("the case refuses it");
+    return PlanCpuLaunches(fusion, views, *MakeCpuTarget("avx2", /*compile_only=*/true), /*excess_precision=*/true);
+  };
+  context->launch_plans = plans;
+}
+
+// A line for each fusion: "y: result 0 over operand 1, result 1 a copy of operand 2".
+std::string LaunchesText(const Module& module, const LaunchPlans& plans) {
+  std::string text;
+  for (const Computation* c : ControlComputations(module)) {
+    for (const Instruction* op : c->instructions()) {
+      if (op->opcode() != Opcode::kFusion) continue;
+      std::vector<std::string> parts;
+      const LaunchPlan& plan = plans.at(op);
+      for (const auto& [operand, leaf] : plan.copies) parts.push_back(absl::StrCat("result ", leaf, " a copy of operand ", operand));
+      for (const auto& [operand, leaf] : plan.may_overwrite) parts.push_back(absl::StrCat("result ", leaf, " over operand ", operand));
+      absl::StrAppend(&text, op->name(), ": ", parts.empty() ? "nothing" : absl::StrJoin(parts, ", "), "\n");
+    }
+  }
+  return text;
+}
+
+std::string PlanText(const Module& module, const LaunchPlans& plans) {
   BufferPlanOptions options;
   options.in_slot = [](const Instruction& op, int64_t) { return op.opcode() == Opcode::kCustomCall; };
   options.exclusive_slot = [](const Instruction& op) { return op.custom_call_target() == "aten.convolution.default"; };
   options.direct_output = [](int64_t) { return true; };
-  options.works_by_rows = [](const Instruction&) { return true; };  // tests/backends/in_place_test.cc asks the plan
+  options.plans = &plans;
   auto plan = PlanBuffers(module, options);
   return plan.ok() ? plan->ToString() : plan.status().ToString();
 }
@@ -85,6 +118,14 @@ std::string NumericDifference(const std::string& numerics, const std::string& sy
   return "";
 }
 
+std::string Shown(const PassCase& c, Module& module, PassContext& context, const std::vector<Remark>& remarks) {
+  if (c.print == "remarks") return RemarksText(remarks);
+  if (c.print == "module") return Print(module);
+  const absl::Status planned = RunPipeline(module, context, {.passes = {"lower-kernels"}}).status();
+  if (!planned.ok()) return planned.ToString();
+  return c.print == "plan" ? PlanText(module, *context.launch_plans) : LaunchesText(module, *context.launch_plans);
+}
+
 void RunCase(PassCase& c) {
   SCOPED_TRACE(c.name);
   auto module = ParseModule(c.input);
@@ -94,7 +135,8 @@ void RunCase(PassCase& c) {
   PassContext context;
   context.remarks = &remarks;
   context.evaluate = [](const Instruction& op, absl::Span<const Literal> operands) { return EvaluateInstruction(op, operands); };
-  SetTarget(c.target, &context.target);
+  LaunchPlans plans;
+  SetTarget(c.target, &context, &plans);
   PipelineOptions options{.verify = true};
   if (c.run != "default") options.passes = absl::StrSplit(c.run, ',');
   const absl::StatusOr<bool> changed = RunPipeline(**module, context, options);
@@ -105,7 +147,7 @@ void RunCase(PassCase& c) {
     EXPECT_FALSE(*changed) << after;
     return;
   }
-  const std::string got = c.print == "remarks" ? RemarksText(remarks) : c.print == "plan" ? PlanText(**module) : after;
+  const std::string got = Shown(c, **module, context, remarks);
   if (std::getenv("UPDATE_GOLDEN") != nullptr)
     c.expect = got;
   else

@@ -258,13 +258,22 @@ Role FusedKernel::RoleOf(const Shape& shape) const {
 
 namespace {
 
-// Only the update of a dynamic-update-slice has to be written, if the rest is there already.
+// Only the update of a dynamic-update-slice has to be written: the rest is there already.
 void TakeUpdateAlone(FusedKernel& f) {
   if (f.roots.size() != 1 || f.roots[0]->opcode() != Opcode::kDynamicUpdateSlice) return;
   const Instruction* into = f.roots[0]->operand(0);
-  if (into->opcode() != Opcode::kParameter || !f.operands[static_cast<size_t>(into->parameter_number())].may_alias_result) return;
+  if (into->opcode() != Opcode::kParameter) return;
+  f.copies.push_back({into->parameter_number(), 0});
   f.updated = f.roots[0];
   f.roots[0] = f.updated->operand(1);
+}
+
+// What a scatter writes into is there already where it is no value of the fusion's own.
+void TakeOperandsAsCopies(FusedKernel& f) {
+  for (size_t i = 0; i < f.roots.size(); ++i) {
+    const Instruction* into = f.serial->operand(f.components[i]);
+    if (into->opcode() == Opcode::kParameter) f.copies.push_back({into->parameter_number(), static_cast<int64_t>(i)});
+  }
 }
 
 // Nothing is computed but checks: what they look at is walked, as vectors and in pieces, like a result.
@@ -273,6 +282,11 @@ bool ChecksAlone(const FusedKernel& f) {
 }
 
 }  // namespace
+
+const Shape& RootShape(const FusedKernel& fused, size_t root) {
+  const Shape& s = fused.roots[root]->shape();
+  return s.is_tuple() ? s.element(static_cast<int64_t>(root)) : s;
+}
 
 absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
   FusedKernel f;
@@ -312,6 +326,7 @@ absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request) {
   }
   TENON_RETURN_IF_ERROR(FindSerial(f));
   if (f.serial == nullptr && reduces.empty()) TakeUpdateAlone(f);
+  if (f.serial != nullptr && f.serial->opcode() == Opcode::kScatter) TakeOperandsAsCopies(f);
   if (f.serial != nullptr) {
     ChooseSerialSpace(f);
   } else if (reduces.empty() || !ChooseReductionSpace(f, reduces)) {

@@ -40,12 +40,13 @@ struct FusedKernel {
   std::vector<OperandLayout> operands, results;
   std::vector<const Instruction*> roots;   // leaves of the result
   std::vector<const Instruction*> checks;  // tenon.check
-  // A dynamic-update-slice whose result has its operand's memory: the kernel only writes the update. The root is the update then,
-  // stored from the start indices on.
+  // A dynamic-update-slice of a parameter: the kernel only writes the update, into a copy. The root is the update then, stored from the
+  // start indices on.
   const Instruction* updated = nullptr;
   // The serial op of the fusion, if it has one, and which of the op's results each root is.
   const Instruction* serial = nullptr;
   std::vector<int64_t> components;
+  std::vector<LaunchPlan::Pair> copies;  // results that a scatter or update finds filled with an operand
   // The iteration space: dims of a full-shaped value; those reduced by every one of `reduces`
   // (empty: no reduction phase). Of a sort or scan: of its operand, the dim along which it runs
   // counts as reduced.
@@ -60,6 +61,9 @@ struct FusedKernel {
   std::vector<Dim> KeptDims() const;
   Role RoleOf(const Shape& shape) const;
 };
+
+// The array that is result `root`.
+const Shape& RootShape(const FusedKernel& fused, size_t root);
 
 absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request);
 

@@ -14,7 +14,7 @@ class Tracer {
     if (!seen_.insert({op, std::vector<Index>(index.begin(), index.end())}).second) return;
     switch (op->opcode()) {
       case Opcode::kParameter:
-        Note({op, space_.Linear(index, fused_.operands[op->parameter_number()].strides), false});
+        Note({.op = op, .offset = space_.Linear(index, fused_.operands[op->parameter_number()].strides)});
         return;
       case Opcode::kConstant:
         return;
@@ -36,7 +36,10 @@ class Tracer {
     }
     for (int64_t k = 0; k < op->operand_count(); ++k) {
       std::optional<OperandIndex> mapped = MapToOperand(space_, *op, k, index);
-      if (!mapped) continue;
+      if (!mapped) {
+        if (!IsReadAtRunTime(*op)) Elsewhere(op->operand(k));
+        continue;
+      }
       for (const IndexBound& bound : mapped->bounds) CountDivisions(bound.index);
       Visit(op->operand(k), mapped->index);
     }
@@ -47,15 +50,28 @@ class Tracer {
     trace.uses.push_back(use);
   }
 
+  // All that `op` is computed of is read at places that nobody looks at.
+  void Elsewhere(const Instruction* op) {
+    if (!elsewhere_.insert(op).second) return;
+    if (op->opcode() == Opcode::kParameter) trace.elsewhere.insert(op);
+    for (const Instruction* o : op->operands()) Elsewhere(o);
+  }
+
   AccessTrace trace;
 
  private:
+  // Operands without an index map are start indices, which the index of the first one reads.
+  static bool IsReadAtRunTime(const Instruction& op) {
+    return op.opcode() == Opcode::kGather || op.opcode() == Opcode::kDynamicSlice || op.opcode() == Opcode::kDynamicUpdateSlice;
+  }
+
   void VisitReduce(const Instruction* op, const IndexTuple& index) {
     for (const Instruction* r : fused_.reduces) {
       if (r == op) return;  // the plan's own: visited as a phase
     }
     const Shape& shape = op->operand(0)->shape();
-    if (space_.num_vars() + shape.rank() > IndexSpace::kMaxVars) return;
+    if (space_.num_vars() + shape.rank() > IndexSpace::kMaxVars) return Elsewhere(op);
+    for (int64_t k = op->operand_count() / 2; k < op->operand_count(); ++k) Elsewhere(op->operand(k));
     IndexTuple full(shape.rank(), nullptr);
     for (int64_t d : op->dimensions()) full[d] = space_.Var(shape.dim(d));
     size_t next = 0;
@@ -68,7 +84,7 @@ class Tracer {
   void VisitContraction(const Instruction* op, const IndexTuple& index) {
     std::vector<Index> vars;
     for (Dim extent : SummedExtents(*op)) {
-      if (space_.num_vars() == IndexSpace::kMaxVars) return;
+      if (space_.num_vars() == IndexSpace::kMaxVars) return Elsewhere(op);
       vars.push_back(space_.Var(extent));
     }
     const ContractionIndex at = MapContraction(space_, *op, index, vars);
@@ -100,6 +116,7 @@ class Tracer {
   const FusedKernel& fused_;
   absl::flat_hash_set<std::pair<const Instruction*, std::vector<Index>>> seen_;
   absl::flat_hash_set<Index> counted_;
+  absl::flat_hash_set<const Instruction*> elsewhere_;
 };
 
 }  // namespace
@@ -109,16 +126,24 @@ AccessTrace TraceAccesses(IndexSpace& space, const FusedKernel& fused, const Ite
   for (const Instruction* r : fused.reduces) {
     for (int64_t k = 0; k < r->operand_count() / 2; ++k) {
       tracer.Visit(r->operand(k), iteration.IndexOf(space, fused, r->operand(k)->shape()));
+      tracer.Elsewhere(r->operand(r->operand_count() / 2 + k));  // where it starts
     }
   }
   for (size_t i = 0; i < fused.roots.size(); ++i) {
     const Instruction* root = fused.roots[i];
-    const Shape& shape =
-        root->shape().is_tuple() ? root->shape().element(static_cast<int64_t>(i)) : root->shape();
-    if (fused.RoleOf(shape) == Role::kOther) continue;
+    const Shape& shape = RootShape(fused, i);
+    if (fused.RoleOf(shape) == Role::kOther) {
+      tracer.Elsewhere(root);
+      continue;
+    }
     IndexTuple index = iteration.IndexOf(space, fused, shape);
     tracer.Visit(root, index);
-    tracer.Note({root, space.Linear(index, fused.results[i].strides), true});
+    tracer.Note({.op = root, .offset = space.Linear(index, fused.results[i].strides), .store = true, .root = i});
+  }
+  for (const Instruction* check : fused.checks) {
+    const Shape& shape = check->operand(0)->shape();
+    if (fused.RoleOf(shape) == Role::kOther) tracer.Elsewhere(check);
+    else tracer.Visit(check->operand(0), iteration.IndexOf(space, fused, shape));
   }
   return std::move(tracer.trace);
 }

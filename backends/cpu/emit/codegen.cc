@@ -12,6 +12,7 @@
 #include "hlo/own_calls.h"
 #include "llvm/IR/Module.h"
 #include "passes/expand/control_flow.h"
+#include "passes/memory/value_views.h"
 #include "runtime/host/host.h"
 
 namespace tenon {
@@ -33,6 +34,8 @@ class CpuKernel : public PlannedKernel {
         excess_precision_(excess_precision) {
     const WorkEstimate work = EstimateWork(fused_, plan_);
     info_.plan_text = ToString(plan_);
+    info_.may_overwrite = OverwritesOf(fused_, plan_);
+    info_.copies = fused_.copies;
     info_.has_error_word = !fused_.checks.empty();
     info_.size_args = fused_.size_args;
     info_.literals = fused_.literals;
@@ -174,13 +177,6 @@ bool IsGeneralRegion(const Computation& region) {
 
 bool CpuReducesInAnyOrder(const Instruction& reduce) { return CombineOf(reduce).has_value(); }
 
-bool CpuWorksByRows(const KernelRequest& request, const CpuTarget& target) {
-  const absl::StatusOr<FusedKernel> fused = AnalyzeFusion(request);
-  if (!fused.ok()) return false;
-  const absl::StatusOr<KernelPlan> plan = MakePlan(*fused, target);
-  return plan.ok() && plan->kind == PlanKind::kRow;
-}
-
 bool CpuCanGenerate(const Instruction& op) {
   if (op.opcode() == Opcode::kTuple) return true;
   if (!HasGeneratedTypes(op)) return false;
@@ -258,6 +254,22 @@ absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernel(const KernelRequest
                                                              const CpuTarget& target,
                                                              bool excess_precision) {
   return PlanCpuKernelWith(request, target, excess_precision, std::nullopt);
+}
+
+absl::StatusOr<LaunchPlan> PlanCpuLaunches(const Instruction& fusion, const ValueViews& views, const CpuTarget& target,
+                                           bool excess_precision) {
+  auto layout = [&](BufferKey key) {
+    const StridedView& view = views.at(key);
+    return OperandLayout{.strides = {view.strides.begin(), view.strides.end()}};
+  };
+  KernelRequest request{.fusion = &fusion};
+  for (const Instruction* operand : fusion.operands()) request.operands.push_back(layout({operand, 0}));
+  const int64_t leaves = LeafCount(fusion.shape());
+  for (int64_t leaf = 0; leaf < leaves; ++leaf) request.results.push_back(layout({&fusion, leaf}));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<const PlannedKernel> kernel, PlanCpuKernel(request, target, excess_precision));
+  const KernelInfo& info = kernel->info();
+  return LaunchPlan{.may_overwrite = info.may_overwrite, .copies = info.copies, .nanoseconds = info.estimated_ns, .bytes = info.bytes,
+                    .flops = info.flops, .target = std::move(kernel)};
 }
 
 }  // namespace tenon

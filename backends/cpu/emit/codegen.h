@@ -11,16 +11,19 @@
 
 namespace tenon {
 
+class ValueViews;
+
 // As PlanCpuKernel, with this plan instead of MakePlan's. InvalidArgument if it does not fit the
 // fusion.
 absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(
     const KernelRequest& request, const CpuTarget& target, bool excess_precision,
     const std::optional<KernelPlan>& plan);
 
-// What passes ask about plans (PassContext::any_order, WorksByRows of passes/memory/in_place.h): does a kernel take this reduction in one
-// pass, its elements in any order? Will the kernel of `request` finish a row's reductions before it stores the row?
+// What passes ask the target: does a kernel take this reduction in one pass, its elements in any order (PassContext::any_order)? How
+// does this fusion run (PassContext::plan_launches)? The plan's half that is the target's is the PlannedKernel.
 bool CpuReducesInAnyOrder(const Instruction& reduce);
-bool CpuWorksByRows(const KernelRequest& request, const CpuTarget& target);
+absl::StatusOr<LaunchPlan> PlanCpuLaunches(const Instruction& fusion, const ValueViews& views, const CpuTarget& target,
+                                           bool excess_precision);
 
 // Everything about a fusion that its code depends on, but names, metadata and hoisted literals'
 // values.

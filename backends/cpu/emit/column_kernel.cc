@@ -125,8 +125,8 @@ class ColumnKernel {
     auto rows = [&] {
       Columns([&] {
         for (Accumulator& a : accumulators) Accumulate(a);
-        StoreRoots(e_, iteration_, phase.roots);
         if (last) EmitChecks(e_, iteration_, Role::kFull);
+        StoreRoots(e_, iteration_, phase.roots);
       });
     };
     if (accumulators.empty() && phase.roots.empty()) return;

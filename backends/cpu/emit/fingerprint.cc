@@ -81,15 +81,13 @@ void PrintInstruction(const FusedKernel& f, const Instruction& op, std::string* 
 
 void PrintLayouts(std::string_view name, const std::vector<OperandLayout>& layouts,
                   std::string* out) {
-  for (const OperandLayout& l : layouts)
-    absl::StrAppend(out, std::string(name), " ", Dims(l.strides),
-                    l.may_alias_result ? " alias\n" : "\n");
+  for (const OperandLayout& l : layouts) absl::StrAppend(out, std::string(name), " ", Dims(l.strides), "\n");
 }
 
 }  // namespace
 
 std::string FingerprintOf(const FusedKernel& f) {
-  std::string out = f.updated != nullptr ? "update alone\n" : "";
+  std::string out;
   for (const Instruction* op : f.order) PrintInstruction(f, *op, &out);
   absl::StrAppend(&out, "root ", f.number.at(f.computation->root()), "\n");
   PrintLayouts("operand", f.operands, &out);

@@ -17,7 +17,6 @@ void EmitScanKernel(KernelEmitter& e, const KernelPlan& plan);
 
 // ---- shared ----
 
-const Shape& RootShape(const FusedKernel& fused, size_t root);
 // for o in [begin, end): binds the split loops' variables (and calls body with the block number, 0
 // if the plan has none).
 void ForOuter(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> vars, Dim blocks,

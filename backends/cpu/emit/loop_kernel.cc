@@ -10,11 +10,6 @@ namespace tenon {
 
 using llvm::Value;
 
-const Shape& RootShape(const FusedKernel& fused, size_t root) {
-  const Shape& s = fused.roots[root]->shape();
-  return s.is_tuple() ? s.element(static_cast<int64_t>(root)) : s;
-}
-
 std::vector<int64_t> RootsWithRole(const FusedKernel& fused, Role role) {
   std::vector<int64_t> r;
   for (size_t i = 0; i < fused.roots.size(); ++i) {
@@ -272,8 +267,8 @@ class LoopKernel {
 
   void Body() {
     Iteration iteration(e_.space(), f_, plan_.loops, index_);
+    EmitChecks(e_, iteration, Role::kFull);  // before a result takes an operand's memory
     StoreRoots(e_, iteration, RootsWithRole(f_, Role::kFull));
-    EmitChecks(e_, iteration, Role::kFull);
   }
 
   KernelEmitter& e_;

@@ -68,8 +68,8 @@ class RowKernel {
         e_.StoreRaw(where.base, where.level, where.offset, where.type, v);
       }
       for (Partials& p : partials) Accumulate(p);
-      StoreRoots(e_, iteration_, phase.roots);
       if (last) EmitChecks(e_, iteration_, Role::kFull);
+      StoreRoots(e_, iteration_, phase.roots);
     });
     e_.load_hook = nullptr;
     for (Partials& p : partials) FinishReduce(p);

@@ -1,4 +1,4 @@
-// kScatter: the operand is copied (unless the result has its memory), then updates are applied one
+// kScatter: the operand is computed into the result (a parameter has been copied there: FusedKernel::copies), then updates are applied one
 // after the other: the same order, so the same bits, every time. Elements of an update that fall
 // outside are skipped one by one.
 //
@@ -64,16 +64,12 @@ class ScatterKernel {
   }
 
   const Instruction* OperandOf(size_t root) const { return op_.operand(f_.components[root]); }
-  bool InPlace(size_t root) const {
-    const Instruction* operand = OperandOf(root);
-    return operand->opcode() == Opcode::kParameter &&
-           f_.operands[static_cast<size_t>(operand->parameter_number())].may_alias_result;
-  }
 
+  // Results of which the launch has made no copy.
   void Copy() {
     std::vector<size_t> copied;
     for (size_t i = 0; i < f_.roots.size(); ++i) {
-      if (!InPlace(i)) copied.push_back(i);
+      if (OperandOf(i)->opcode() != Opcode::kParameter) copied.push_back(i);
     }
     if (copied.empty()) return;
     Iteration iteration(e_.space(), f_, plan_.loops);

@@ -91,8 +91,8 @@ class TransposeKernel {
   }
 
   void Body(const Iteration& iteration) {
-    StoreRoots(e_, iteration, RootsWithRole(f_, Role::kFull));
     EmitChecks(e_, iteration, Role::kFull);
+    StoreRoots(e_, iteration, RootsWithRole(f_, Role::kFull));
   }
 
   std::optional<Val> Turned(const Instruction* parameter, Index offset) {

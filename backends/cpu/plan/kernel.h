@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "backends/cpu/plan/target.h"
 #include "hlo/module.h"
+#include "passes/lower/launch_plan.h"
 
 namespace llvm {
 class Module;
@@ -19,7 +20,6 @@ namespace tenon {
 // Constant strides are baked into the code; symbolic ones become arguments.
 struct OperandLayout {
   std::vector<Dim> strides;
-  bool may_alias_result = false;  // in-place: the plan made it share memory with a result, elementwise same index
 };
 
 struct KernelRequest {
@@ -31,6 +31,7 @@ struct KernelRequest {
 // What the runtime must know to launch it (runtime/program/program.h KernelStep, KernelSpec).
 struct KernelInfo {
   std::string plan_text;            // ToString(KernelPlan)
+  std::vector<LaunchPlan::Pair> may_overwrite, copies;  // as LaunchPlan says
   bool has_error_word = false;      // one more pointer, after the results
   std::vector<Dim> size_args;       // symbolic sizes, in order
   std::vector<uint64_t> literals;   // bits of hoisted scalar literals, behind the sizes
@@ -42,9 +43,8 @@ struct KernelInfo {
 };
 
 // A kernel that is planned but not yet emitted: everything needed to hash and to emit.
-class PlannedKernel {
+class PlannedKernel : public TargetPlan {
  public:
-  virtual ~PlannedKernel() = default;
   virtual const KernelInfo& info() const = 0;
   // Structural: equal fingerprints => equal code (operand strides, plan, target included; literals' values, names and
   // metadata not). Two requests with equal fingerprints share one symbol.

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "backends/codegen/fused/fused_kernel.h"
 #include "backends/cpu/plan/kernel_plan.h"
@@ -18,6 +19,9 @@ absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& t
 // once and nothing that isn't there; numbers in range. Not checked: scratch_bytes of rows, and that each phase has what it
 // reads. Those are MakePlan's own, so a plan must not come from a file that others can write.
 absl::Status CheckPlan(const FusedKernel& fused, const KernelPlan& plan);
+
+// Which results the kernel may make in an operand's memory (LaunchPlan::may_overwrite).
+std::vector<LaunchPlan::Pair> OverwritesOf(const FusedKernel& fused, const KernelPlan& plan);
 
 // The plans of sort, topk, scan and select-and-scatter (serial_plan.cc), and their nanoseconds on
 // one thread.
@@ -59,10 +63,13 @@ struct MemoryUse {
   const Instruction* op = nullptr;  // parameter or root
   Index offset = nullptr;           // linear, in elements
   bool store = false;
+  size_t root = 0;                  // of a store: position in FusedKernel::roots
 };
 struct AccessTrace {
   std::vector<MemoryUse> uses;
   int divisions = 0;  // floordiv and mod nodes left in all index expressions
+  // Parameters that are read, perhaps among other reads, where no use says: by sorts and windows, in results of another shape.
+  absl::flat_hash_set<const Instruction*> elsewhere;
 };
 AccessTrace TraceAccesses(IndexSpace& space, const FusedKernel& fused, const Iteration& iteration);
 

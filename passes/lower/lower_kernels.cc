@@ -1,0 +1,113 @@
+// LowerKernels: the target plans the kernel of every fusion, once, by the strides that its operands and results will have.
+//
+// After fuse, before schedule, which like the buffer plan asks the plans. A fusion that the target cannot plan is split into kernels of one
+// instruction each, with a remark.
+#include "absl/strings/str_cat.h"
+#include "passes/expand/control_flow.h"
+#include "passes/fusion/cluster.h"
+#include "passes/lower/launch_plan.h"
+#include "passes/memory/value_views.h"
+#include "passes/pass.h"
+
+namespace tenon {
+namespace {
+
+bool Trivial(const Instruction& op) {
+  return op.opcode() == Opcode::kConstant || op.opcode() == Opcode::kParameter || op.opcode() == Opcode::kTuple;
+}
+
+bool IsSingle(const Instruction& fusion) {
+  return absl::c_count_if(fusion.fused_computation()->instructions(), [](const Instruction* op) {
+    return !Trivial(*op) && op->opcode() != Opcode::kGetTupleElement;
+  }) <= 1;
+}
+
+// One instruction of `fused` as a kernel of its own (constants inside), of operands that stand outside.
+Instruction* Wrap(const Instruction& op, Computation* around, const absl::flat_hash_map<const Instruction*, Instruction*>& outside,
+                  const PassContext& context) {
+  Computation* c = around->module()->AddComputation(absl::StrCat("single_", op.name()));
+  std::vector<Instruction*> operands, inner;
+  for (Instruction* o : op.operands()) {
+    if (o->opcode() == Opcode::kConstant) {
+      inner.push_back(c->Add(o->Clone({})));
+      continue;
+    }
+    inner.push_back(c->AddParameter(static_cast<int64_t>(operands.size()), o->shape()));
+    operands.push_back(outside.at(o));
+  }
+  c->set_root(c->Add(op.Clone(inner)));
+  Instruction* single = around->Add(Opcode::kFusion, op.shape(), operands, absl::StrCat("fusion_", op.name()));
+  single->mutable_attrs().set(Attr::kCalls, c);
+  SetFusionForm(single, SingleForm(op, context));
+  single->metadata() = op.metadata();
+  return single;
+}
+
+// Puts a fusion's instructions back, each in a kernel of its own.
+std::vector<Instruction*> Split(Instruction* fusion, const PassContext& context) {
+  Computation *around = fusion->parent(), *fused = fusion->fused_computation();
+  absl::flat_hash_map<const Instruction*, Instruction*> outside;
+  std::vector<Instruction*> singles;
+  for (Instruction* p : fused->parameters()) outside[p] = fusion->operand(p->parameter_number());
+  for (Instruction* op : fused->PostOrder()) {
+    if (Trivial(*op)) continue;
+    if (op->opcode() == Opcode::kGetTupleElement) {
+      Instruction* element = around->Add(Opcode::kGetTupleElement, op->shape(), {outside.at(op->operand(0))});
+      element->mutable_attrs().set(Attr::kTupleIndex, op->tuple_index());
+      outside[op] = element;
+    } else {
+      singles.push_back(outside[op] = Wrap(*op, around, outside, context));
+    }
+  }
+  Instruction* root = fused->root();
+  if (root->opcode() == Opcode::kTuple) {
+    for (Instruction* user : std::vector<Instruction*>(fusion->users().begin(), fusion->users().end())) {
+      user->ReplaceAllUsesWith(outside.at(root->operand(user->tuple_index())));
+      around->Remove(user);
+    }
+  } else {
+    fusion->ReplaceAllUsesWith(outside.at(root));
+  }
+  around->Remove(fusion);
+  around->set_schedule(around->PostOrder());
+  return singles;
+}
+
+std::vector<Instruction*> FusionsOf(const Module& module) {
+  std::vector<Instruction*> fusions;
+  for (const Computation* c : ControlComputations(module)) {
+    absl::c_copy_if(c->instructions(), std::back_inserter(fusions), [](const Instruction* op) { return op->opcode() == Opcode::kFusion; });
+  }
+  return fusions;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> LowerKernels(Module& module, PassContext& context) {
+  if (!context.plan_launches) return false;
+  LaunchPlans& plans = *context.launch_plans;
+  plans.clear();
+  std::vector<Instruction*> singles;
+  {
+    const ValueViews views(module, context.own_strides);
+    for (Instruction* fusion : FusionsOf(module)) {
+      absl::StatusOr<LaunchPlan> plan = context.plan_launches(*fusion, views);
+      if (plan.ok()) {
+        plans[fusion] = *std::move(plan);
+        continue;
+      }
+      if (IsSingle(*fusion)) return plan.status();
+      context.Note("lower-kernels", "split", *fusion, std::string(plan.status().message()));
+      for (Instruction* single : Split(fusion, context)) singles.push_back(single);
+    }
+  }
+  if (singles.empty()) return false;
+  module.RemoveUnreachableComputations();
+  const ValueViews views(module, context.own_strides);
+  for (Instruction* single : singles) {
+    TENON_ASSIGN_OR_RETURN(plans[single], context.plan_launches(*single, views));
+  }
+  return true;
+}
+
+}  // namespace tenon
