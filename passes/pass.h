@@ -49,14 +49,20 @@ struct PassContext {
   std::function<absl::StatusOr<Literal>(const Instruction&, absl::Span<const Literal>)> evaluate;
   // Can the backend generate code for this instruction (opcode, types)? What it cannot is not fused. Null: everything.
   std::function<bool(const Instruction&)> can_generate;
+  // Does a library take this contraction as it stands? It stays a step of its own then. Null: dots of f16 and bf16 stay as they are.
+  std::function<bool(const Instruction& contraction)> library_takes;
+  // The bias that `epilogue`, an add or a fusion, adds to a contraction, if the contraction's library should do that (pass fold-bias).
+  // Null: never.
+  std::function<const Instruction*(const Instruction& contraction, const Instruction& epilogue)> folds_bias;
   // Does the backend take this reduction in one pass, whatever the order of the elements? If not, each element of its result is a
   // loop of its own over the operand, so values of the operand's size stay out of its kernel. Null: yes.
   std::function<bool(const Instruction& reduce)> any_order;
   // Where a value lies that owns its memory, if its layout doesn't say so: strides of what a caller gives, of framework calls' results.
   // Null: the layouts say it.
   std::function<std::optional<DimVector>(const Instruction& op, int64_t leaf)> own_strides;
-  // The kernels of a fusion (pass lower-kernels). What is refused is split into its instructions. Null: nothing is planned.
-  std::function<absl::StatusOr<LaunchPlan>(const Instruction& fusion, const ValueViews& views)> plan_launches;
+  // How a fusion, or a contraction outside of one, runs (pass lower-kernels). A fusion that is refused is split into its instructions.
+  // Null: nothing is planned.
+  std::function<absl::StatusOr<LaunchPlan>(const Instruction& op, const ValueViews& views)> plan_launches;
   LaunchPlans* launch_plans = nullptr;  // the plans made; not null where plan_launches isn't
   int64_t max_folded_elements = 1 << 16;
   void Note(std::string_view pass, std::string_view kind, const Instruction& at, std::string reason,

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define TENON_ABI_VERSION 2
+#define TENON_ABI_VERSION 3
 #define TENON_API __attribute__((visibility("default")))
 
 /* ---- data
@@ -50,7 +50,7 @@ typedef struct TenonArg {
 
 /* One framework operator call site, given to op_prepare once per executable. */
 typedef struct TenonOpSpec {
-  const char* overload; /* "aten.convolution.default"; "aten.bmm.out" for rule 0; "python.3" for a
+  const char* overload; /* "aten.sort.default"; "host.matmul" (TenonHost::functions); "python.3" for a
                            Python callable */
   const TenonArg* args;
   int64_t num_args;
@@ -108,6 +108,8 @@ typedef struct TenonHost {
    * TENON_HOST_ERROR, or tenon_compile. Asked at most twenty times a second, by compiles between phases and by loops of a program
    * while nothing of the caller's has been written to. */
   int (*interrupted)(void* context);
+  /* Which functions of runtime/host/functions.h op_prepare knows by name, a bit each, beside the framework's operators. */
+  uint64_t functions;
 } TenonHost;
 
 /* ---- compiling

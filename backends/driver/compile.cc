@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "backends/contract/provider.h"
 #include "backends/cpu/emit/codegen.h"
 #include "backends/cpu/jit/jit.h"
 #include "backends/cpu/plan/kernel.h"
@@ -70,6 +71,7 @@ class Compilation {
   absl::Status Setup() {
     ForkSection section;
     TENON_ASSIGN_OR_RETURN(target_, MakeCpuTarget(options_.isa));
+    if (!options_.provider.empty()) TENON_RETURN_IF_ERROR(CheckProviderName(options_.provider));
     if (module_.instruction_count() > kMaxInstructions) {
       return absl::ResourceExhaustedError(absl::StrCat("module ", module_.name(), " has ", module_.instruction_count(),
                                                        " instructions; the CPU backend compiles at most ", kMaxInstructions));
@@ -117,7 +119,7 @@ class Compilation {
     ForkSection section;
     TENON_RETURN_IF_ERROR(CheckFusedForm(module_));
     if (plans_.empty()) TENON_RETURN_IF_ERROR(PlanKernels());
-    TENON_ASSIGN_OR_RETURN(built_, BuildProgram(module_, binding_, plans_, options_.excess_precision, &remarks_));
+    TENON_ASSIGN_OR_RETURN(built_, BuildProgram(module_, binding_, plans_, &remarks_));
     if (stages_.Wants(StageKind::kPlans)) Show(StageKind::kPlans, "plans.txt", PlansOf(built_));
     if (stages_.Wants(StageKind::kBuffers)) Show(StageKind::kBuffers, "buffers.txt", built_.buffer_plan);
     if (stages_.Wants(StageKind::kProgram)) Show(StageKind::kProgram, "program.txt", built_.program.ToString());
@@ -175,14 +177,33 @@ class Compilation {
     context.excess_precision = options_.excess_precision;
     context.remarks = &remarks_;
     context.evaluate = options_.evaluate;
-    context.can_generate = CpuCanGenerate;
+    const ContractionSite site = Site();
+    context.library_takes = [site](const Instruction& op) { return IsLibrarys(op, site); };
+    context.can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !IsLibrarys(op, site); };
+    context.folds_bias = [site](const Instruction& op, const Instruction& epilogue) { return BiasToFold(op, epilogue, site); };
     context.any_order = CpuReducesInAnyOrder;
     context.own_strides = OwnStridesOf(module_, binding_);
-    context.plan_launches = [this](const Instruction& fusion, const ValueViews& views) {
-      return PlanCpuLaunches(fusion, views, target_, options_.excess_precision);
-    };
+    context.plan_launches = [this](const Instruction& op, const ValueViews& views) { return PlanLaunches(op, views); };
     context.launch_plans = &plans_;
     return context;
+  }
+
+  ContractionSite Site() const {
+    return {.host_functions = options_.host_functions, .excess_precision = options_.excess_precision, .wanted = options_.provider};
+  }
+
+  // Contractions by their providers, all else as kernels.
+  absl::StatusOr<LaunchPlan> PlanLaunches(const Instruction& op, const ValueViews& views) {
+    const Instruction* contraction = ContractionOf(op);
+    if (contraction == nullptr) return PlanCpuLaunches(op, views, target_, options_.excess_precision);
+    const Choice choice = ChooseProvider(*contraction, Site());
+    const std::string refusals = absl::StrJoin(choice.refusals, "; ");
+    if (choice.provider == nullptr) return absl::UnimplementedError(absl::StrCat("no provider for ", op.name(), ": ", refusals));
+    remarks_.push_back({.pass = "lower-kernels", .instruction = op.name(), .kind = "provider",
+                        .reason = absl::StrCat(std::string(choice.provider->name), refusals.empty() ? "" : "; not ", refusals),
+                        .source = SourceOf(op)});
+    if (choice.provider->lower != nullptr) return choice.provider->lower(op, views);
+    return PlanCpuLaunches(op, views, target_, options_.excess_precision);
   }
 
   // Where no pass has: a pipeline of one's own, of a module that stands fused.
@@ -270,8 +291,9 @@ absl::Status CompileWanted(Module& module, const Binding& binding, const Compile
 
 std::string CompileOptions::Key() const {
   std::string key = absl::StrCat("excess=", excess_precision, ";passes=", absl::StrJoin(passes, ","),
-                                 ";disable=", absl::StrJoin(disable_passes, ","), ";stop=", stop_after,
-                                 ";fold=", evaluate != nullptr, ";fault=", inject_fault, ";report=", static_cast<int>(report));
+                                 ";disable=", absl::StrJoin(disable_passes, ","), ";stop=", stop_after, ";host=", host_functions,
+                                 ";provider=", provider, ";fold=", evaluate != nullptr,
+                                 ";fault=", inject_fault, ";report=", static_cast<int>(report));
   // Code is the same for any number of threads; a report tells it.
   if (report != Report::kNone) absl::StrAppend(&key, ";threads=", threads);
   return key;

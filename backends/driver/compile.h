@@ -11,6 +11,7 @@
 #include "hlo/module.h"
 #include "passes/pipeline.h"
 #include "runtime/execute/code_loader.h"
+#include "runtime/host/functions.h"
 #include "runtime/program/binding.h"
 #include "runtime/program/program.h"
 
@@ -24,6 +25,8 @@ struct CompileOptions {
   bool verify_passes = VerifyByDefault();  // not part of Key(): the code is the same
   int threads = 0;                 // what a report tells; code is the same for any number. 0: number of cores
   int compile_threads = 0;         // 0: min(3, cores)
+  uint64_t host_functions = kPlainFunctions;  // TenonHost::functions of the host that will run it (runtime/host/functions.h)
+  std::string provider;            // who computes contractions, if it takes them (backends/contract/provider.h); "": the first that does
   std::string dump_dir;            // "": nothing. hlo, plans, llvm, assembly per module
   std::string dump_prefix;
   StageSink stages;                // the same texts, in memory. Not part of Key()

@@ -21,7 +21,6 @@ absl::StatusOr<BuiltProgram> ProgramBuilder::Build() {
   TENON_RETURN_IF_ERROR(DeclareInputs());
   views_ = ValueViews(module_, OwnStridesOf(module_, binding_));
   TENON_RETURN_IF_ERROR(Plan());
-  FoldBiases();
   for (const Instruction* op : module_.entry()->instructions()) TENON_RETURN_IF_ERROR(EmitStep(*op));
   TENON_RETURN_IF_ERROR(EmitOutputs());
   TENON_RETURN_IF_ERROR(EmitMutations());
@@ -52,8 +51,9 @@ absl::Status ProgramBuilder::EmitStep(const Instruction& op) {
     case Opcode::kAfterAll: return absl::OkStatus();
     case Opcode::kWhile: return EmitWhile(op);
     case Opcode::kConditional: return EmitConditional(op);
-    case Opcode::kFusion: return folded_.contains(&op) ? absl::OkStatus() : EmitKernel(op);
-    case Opcode::kDot: return EmitDot(op);
+    case Opcode::kFusion:
+    case Opcode::kDot:
+    case Opcode::kConvolution: return EmitPlanned(op);
     case Opcode::kCopy:
     case Opcode::kReshape:
     case Opcode::kTranspose:

@@ -1,6 +1,5 @@
 // ProgramBuilder: the work behind BuildProgram (backends/program/program_builder.h). One use per program; the files of this folder
-// are its chapters: builder.cc the order of things and the table of steps, memory.cc, steps.cc, control.cc, library.cc, dots.cc,
-// outputs.cc.
+// are its chapters: builder.cc the order of things and the table of steps, memory.cc, steps.cc, control.cc, library.cc, outputs.cc.
 #pragma once
 
 #include <memory>
@@ -11,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "backends/contract/provider.h"
 #include "backends/program/dim_slots.h"
 #include "backends/program/program_builder.h"
 #include "passes/memory/buffer_plan.h"
@@ -20,12 +20,10 @@ namespace tenon {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Module& module, const Binding& binding, const LaunchPlans& plans, bool excess_precision,
-                 std::vector<Remark>* remarks)
+  ProgramBuilder(const Module& module, const Binding& binding, const LaunchPlans& plans, std::vector<Remark>* remarks)
       : module_(module),
         binding_(binding),
         plans_(plans),
-        excess_precision_(excess_precision),
         remarks_(remarks),
         dims_(&built_.program) {}
   ProgramBuilder(const ProgramBuilder&) = delete;
@@ -61,7 +59,10 @@ class ProgramBuilder {
   absl::Status AddCopy(const Instruction& op, const StridedView& from, const StridedView& to, PrimitiveType type);
   void Note(const Step& step, std::string_view kind, std::string reason);
   absl::Status EmitCopies(const Instruction& op, const LaunchPlan& plan);
-  absl::Status EmitKernel(const Instruction& op);
+  const LaunchPlan& PlanOf(const Instruction& op) const;
+  absl::Status EmitPlanned(const Instruction& op);
+  absl::Status EmitKernel(const Instruction& op, const LaunchPlan& plan, std::shared_ptr<const PlannedKernel> planned);
+  absl::Status EmitCall(const Instruction& op, const LaunchPlan& plan, const PlannedCall& planned);
   View ErrorWord();
   int32_t KernelIndex(std::shared_ptr<const PlannedKernel> planned);
   absl::Status EmitFrameworkCall(const Instruction& op);
@@ -76,10 +77,6 @@ class ProgramBuilder {
   absl::Status EmitMoves(const Instruction& op, const std::vector<BufferMove>& moves, std::string_view why);
   absl::StatusOr<View> MoveEnd(BufferKey leaf, int32_t temporary, const StridedView& like, PrimitiveType type);
 
-  // ---- dots.cc
-  void FoldBiases();
-  absl::Status EmitDot(const Instruction& op);
-
   // ---- outputs.cc
   absl::Status EmitOutputs();
   absl::Status PlaceOutput(int64_t k, const Binding::Output& out, OutputSpec* spec, absl::flat_hash_set<int64_t>* slots_given);
@@ -92,7 +89,6 @@ class ProgramBuilder {
   const Module& module_;
   const Binding& binding_;
   const LaunchPlans& plans_;
-  const bool excess_precision_;
   std::vector<Remark>* remarks_;  // may be null
   BuiltProgram built_;
   DimSlots dims_;
@@ -101,9 +97,6 @@ class ProgramBuilder {
   absl::flat_hash_map<int64_t, int64_t> direct_;          // root leaf -> graph output written in place
   absl::flat_hash_map<int64_t, int64_t> update_;          // root leaf -> parameter leaf of the input that it is written back to
   absl::flat_hash_map<BufferKey, int32_t> update_value_;  // what is made in an input's memory -> its value
-  struct Sum { const Instruction *sum, *bias; };
-  absl::flat_hash_map<const Instruction*, Sum> sum_of_;   // dot -> the fusion that its addmm computes
-  absl::flat_hash_set<const Instruction*> folded_;        // those fusions
   absl::flat_hash_map<std::string, int32_t> kernel_of_;   // fingerprint -> kernel
   BufferPlan plan_;
   int32_t error_value_ = -1;

@@ -52,6 +52,7 @@ void ProgramBuilder::FindDirectOutputs() {
     const StridedView& view = views_.at(RootLeaf(out.root_index));
     const Instruction* producer = view.buffer.instruction;
     if (producer->opcode() == Opcode::kParameter || producer->opcode() == Opcode::kConstant || IsFrameworkCall(*producer)) continue;
+    if (const auto plan = plans_.find(producer); plan != plans_.end() && plan->second.owned) continue;
     const Shape leaf = FlattenShape(producer->shape())[view.buffer.leaf];
     Dim elements = 1;
     for (Dim d : view.dims) elements *= d;
@@ -109,10 +110,6 @@ absl::Status ProgramBuilder::Plan() {
   TENON_RETURN_IF_ERROR(FindUpdates());
   BufferPlanOptions options;
   options.in_slot = [](const Instruction& op, int64_t) { return IsFrameworkCall(op); };
-  // A convolution's result is its own memory, and its consumers are elementwise: normalization, activation, residual.
-  options.exclusive_slot = [this](const Instruction& op) {
-    return op.custom_call_target() == "aten.convolution.default" && views_.at({&op, 0}).strides == op.shape().strides();
-  };
   options.direct_output = [this](int64_t leaf) { return direct_.contains(leaf); };
   options.update = [this](int64_t leaf) {
     const auto it = update_.find(leaf);

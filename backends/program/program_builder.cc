@@ -4,9 +4,9 @@
 
 namespace tenon {
 
-absl::StatusOr<BuiltProgram> BuildProgram(const Module& module, const Binding& binding, const LaunchPlans& plans, bool excess_precision,
+absl::StatusOr<BuiltProgram> BuildProgram(const Module& module, const Binding& binding, const LaunchPlans& plans,
                                           std::vector<Remark>* remarks) {
-  return ProgramBuilder(module, binding, plans, excess_precision, remarks).Build();
+  return ProgramBuilder(module, binding, plans, remarks).Build();
 }
 
 }  // namespace tenon

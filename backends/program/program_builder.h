@@ -1,7 +1,8 @@
 // ProgramBuilder: a module in fused form (passes/fusion/fused_form.h) + Binding -> Program and the kernels it needs.
 //
-// Decides for each movement op between kernels whether it is a view, plans the buffers, launches the kernels that lower-kernels has planned
-// (equal fingerprints share one), turns contractions and custom-call "aten.*" into framework steps, places outputs and write-backs.
+// Decides for each movement op between kernels whether it is a view, plans the buffers, launches what lower-kernels has planned (kernels,
+// of which equal fingerprints share one, and libraries' contractions), turns custom-call "aten.*" into framework steps, places outputs and
+// write-backs.
 #pragma once
 
 #include <memory>
@@ -26,7 +27,7 @@ struct BuiltProgram {
 // Strides of the values that the caller gives and of framework calls' results (PassContext::own_strides). Borrows the binding.
 ValueViews::OwnStrides OwnStridesOf(const Module& module, const Binding& binding);
 
-absl::StatusOr<BuiltProgram> BuildProgram(const Module& module, const Binding& binding, const LaunchPlans& plans, bool excess_precision,
+absl::StatusOr<BuiltProgram> BuildProgram(const Module& module, const Binding& binding, const LaunchPlans& plans,
                                           std::vector<Remark>* remarks);
 
 }  // namespace tenon

@@ -63,12 +63,36 @@ absl::Status ProgramBuilder::EmitCopies(const Instruction& op, const LaunchPlan&
   return absl::OkStatus();
 }
 
-absl::Status ProgramBuilder::EmitKernel(const Instruction& op) {
+const LaunchPlan& ProgramBuilder::PlanOf(const Instruction& op) const {
   const auto plan = plans_.find(&op);
   TENON_CHECK(plan != plans_.end(), absl::StrCat("no plan for ", op.name()));
-  const auto planned = std::static_pointer_cast<const PlannedKernel>(plan->second.target);
+  return plan->second;
+}
+
+absl::Status ProgramBuilder::EmitPlanned(const Instruction& op) {
+  const LaunchPlan& plan = PlanOf(op);
+  if (const auto* call = dynamic_cast<const PlannedCall*>(plan.target.get())) return EmitCall(op, plan, *call);
+  return EmitKernel(op, plan, std::dynamic_pointer_cast<const PlannedKernel>(plan.target));
+}
+
+absl::Status ProgramBuilder::EmitCall(const Instruction& op, const LaunchPlan& plan, const PlannedCall& planned) {
+  FrameworkStep call{.overload = planned.function, .args = planned.args, .rule = planned.rule, .reason = planned.reason};
+  for (const StridedView& operand : planned.operands) {
+    TENON_ASSIGN_OR_RETURN(View view, ViewOf(operand, planned.type));
+    call.operands.push_back(std::move(view));
+  }
+  TENON_ASSIGN_OR_RETURN(View result, ViewOf(planned.result, planned.type));
+  call.results.push_back(std::move(result));
+  Step step = NewStep(op);
+  step.body = std::move(call);
+  step.flops = plan.flops;
+  steps().push_back(std::move(step));
+  return absl::OkStatus();
+}
+
+absl::Status ProgramBuilder::EmitKernel(const Instruction& op, const LaunchPlan& plan, std::shared_ptr<const PlannedKernel> planned) {
   const KernelInfo& info = planned->info();
-  TENON_RETURN_IF_ERROR(EmitCopies(op, plan->second));
+  TENON_RETURN_IF_ERROR(EmitCopies(op, plan));
   KernelStep kernel;
   const int64_t leaves = LeafCount(op.shape());
   for (const Instruction* operand : op.operands()) {
@@ -86,7 +110,7 @@ absl::Status ProgramBuilder::EmitKernel(const Instruction& op) {
   TENON_ASSIGN_OR_RETURN(kernel.end, dims_.Ref(info.end));
   kernel.literals = info.literals;
   kernel.grain = info.grain;
-  kernel.kernel = KernelIndex(planned);
+  kernel.kernel = KernelIndex(std::move(planned));
   Step step = NewStep(op);
   step.body = std::move(kernel);
   step.effect = info.has_error_word ? Effect::kError : Effect::kPure;
@@ -96,9 +120,9 @@ absl::Status ProgramBuilder::EmitKernel(const Instruction& op) {
     step.effect = Effect::kMutates;
     Note(step, "updated-in-place", "the input that this result is written back to dies here");
   }
-  step.estimated_ns = plan->second.nanoseconds;
-  step.bytes = plan->second.bytes;
-  step.flops = plan->second.flops;
+  step.estimated_ns = plan.nanoseconds;
+  step.bytes = plan.bytes;
+  step.flops = plan.flops;
   steps().push_back(std::move(step));
   return absl::OkStatus();
 }

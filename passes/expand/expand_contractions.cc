@@ -2,7 +2,7 @@
 //
 //   dot, convolution, ragged-dot with an algorithm   operands are rounded to the precision that it names (hlo/precision.h)
 //   dot, convolution   operands are converted to the type of the sum, the sum to the result's type: f16, bf16 and f8 add up in f32
-//                      and round once, integers wrap in the result's width. A dot of f16 or bf16 throughout stays: libraries take it.
+//                      and round once, integers wrap in the result's width. What a library takes (PassContext::library_takes) stays.
 //   convolution        whose taps are each one element, or the whole input, becomes a dot
 //   scaled-dot         a dot of operands times their scales, in f64
 //   ragged-dot         ragged batch: a dot. Ragged free dim: one dot with every group, of which each row keeps its own group's
@@ -46,7 +46,8 @@ Ints Range(int64_t n) {
 
 class Expansion {
  public:
-  explicit Expansion(Instruction* op) : op_(op), b_(op->parent()), type_(op->shape().element_type()) {
+  Expansion(Instruction* op, const PassContext& context)
+      : op_(op), context_(context), b_(op->parent()), type_(op->shape().element_type()) {
     b_.set_metadata(op->metadata());
   }
 
@@ -67,6 +68,7 @@ class Expansion {
 
   // nullptr: the instruction is as it should be.
   Instruction* Run() {
+    if (context_.library_takes && context_.library_takes(*op_)) return nullptr;
     switch (op_->opcode()) {
       case Opcode::kDot: return op_->operand_count() == 2 ? OneType() : nullptr;
       case Opcode::kConvolution:
@@ -83,7 +85,7 @@ class Expansion {
   PrimitiveType type(int64_t i) const { return shape(i).element_type(); }
 
   Instruction* OneType() {
-    if (op_->opcode() == Opcode::kDot && IsHalf(type_) && type(0) == type_ && type(1) == type_) return nullptr;
+    if (!context_.library_takes && op_->opcode() == Opcode::kDot && IsHalf(type_) && type(0) == type_ && type(1) == type_) return nullptr;
     const PrimitiveType sum = SumType(type(0), type(1), type_);
     if (type(0) == sum && type(1) == sum && type_ == sum) return nullptr;
     Shape wide = op_->shape();
@@ -104,7 +106,12 @@ class Expansion {
   Instruction* Dot(Instruction* lhs, Instruction* rhs, const Ints& lhs_batch, const Ints& rhs_batch, const Ints& lhs_contracting,
                    const Ints& rhs_contracting) {
     const PrimitiveType l = lhs->shape().element_type(), r = rhs->shape().element_type();
-    const PrimitiveType sum = IsHalf(type_) && l == type_ && r == type_ ? type_ : SumType(l, r, type_);
+    if (IsHalf(type_) && l == type_ && r == type_) {
+      Instruction* dot = b_.Dot(lhs, rhs, lhs_batch, rhs_batch, lhs_contracting, rhs_contracting);
+      if (!context_.library_takes || context_.library_takes(*dot)) return dot;
+      op_->parent()->Remove(dot);
+    }
+    const PrimitiveType sum = SumType(l, r, type_);
     return b_.Dot(b_.Convert(lhs, sum), b_.Convert(rhs, sum), lhs_batch, rhs_batch, lhs_contracting, rhs_contracting);
   }
 
@@ -283,6 +290,7 @@ class Expansion {
   }
 
   Instruction* op_;
+  const PassContext& context_;
   Builder b_;
   PrimitiveType type_;
 };
@@ -294,7 +302,7 @@ absl::StatusOr<bool> ExpandContractions(Module& module, PassContext& context) {
   for (Computation* c : module.computations()) {
     for (Instruction* op : c->PostOrder()) {
       if (op->family() != Family::kContraction) continue;
-      Expansion expansion(op);
+      Expansion expansion(op, context);
       changed |= expansion.ApplyAlgorithm();
       Instruction* with = expansion.Run();
       if (with == nullptr) continue;

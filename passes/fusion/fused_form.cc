@@ -29,6 +29,7 @@ bool AllowedOutside(const Instruction& op, ViewCache& views) {
     case Opcode::kAfterAll:
     case Opcode::kCopy:
     case Opcode::kDot:
+    case Opcode::kConvolution:
     case Opcode::kFusion: return true;
     default: return IsFrameworkCall(op) || library::IsLibraryCall(op) || views.IsView(op);
   }

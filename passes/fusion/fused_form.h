@@ -5,7 +5,7 @@
 //   opt-barrier, after-all (nothing at run time),
 //   a *view op*: bitcast, or reshape / transpose / slice / broadcast / reverse-free movement that is a pure re-stride of its
 //     operand's buffer (the backend turns it into a View; copy insertion has put `copy` where it cannot be one),
-//   dot that a library takes (bias folding is left to the backend),
+//   dot or convolution that a library takes; with its bias it is a fusion of form contraction,
 //   a library call (hlo/library/describe.h) on dense row-major operands and results,
 //   custom-call "aten.*" and "prims.*" (framework steps), custom-call "tenon.check" only inside fusions,
 //   fusion: everything else, even a single instruction. kind=kLoop/kInput/kCustom as XLA, and

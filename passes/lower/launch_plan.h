@@ -1,5 +1,5 @@
-// LaunchPlan: how a fusion will run. Made once, by the target, between fusion and schedule (pass lower-kernels); what is emitted in the end is
-// this plan. What passes need of it is plain data, the rest is the target's.
+// LaunchPlan: how a fusion, or a contraction outside of one, will run. Made once, by the target, between fusion and schedule (pass
+// lower-kernels); what is emitted in the end is this plan. What passes need of it is plain data, the rest is the target's.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,8 @@ struct LaunchPlan {
   std::vector<Pair> may_overwrite;
   // The result begins as a copy of the operand, made before the kernel runs. Where they share memory there is nothing to copy.
   std::vector<Pair> copies;
+  bool owned = false;            // the results are the host's: it makes them, in memory of theirs alone
+  bool may_fail = false;         // an error is possible while it runs
   double nanoseconds = 0;        // one thread; 0: sizes are symbolic
   int64_t bytes = 0, flops = 0;  // 0: unknown
   std::shared_ptr<const TargetPlan> target;
@@ -36,6 +38,6 @@ struct LaunchPlan {
   bool MayOverwrite(int64_t operand, int64_t leaf) const { return absl::c_linear_search(may_overwrite, Pair{operand, leaf}); }
 };
 
-using LaunchPlans = absl::flat_hash_map<const Instruction*, LaunchPlan>;  // by fusion
+using LaunchPlans = absl::flat_hash_map<const Instruction*, LaunchPlan>;  // by fusion or contraction
 
 }  // namespace tenon

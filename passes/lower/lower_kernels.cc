@@ -1,4 +1,5 @@
-// LowerKernels: the target plans the kernel of every fusion, once, by the strides that its operands and results will have.
+// LowerKernels: every fusion's kernel, and every contraction of a library, is planned, once, by the strides that its operands and results
+// will have.
 //
 // After fuse, before schedule, which like the buffer plan asks the plans. A fusion that the target cannot plan is split into kernels of one
 // instruction each, with a remark.
@@ -73,12 +74,14 @@ std::vector<Instruction*> Split(Instruction* fusion, const PassContext& context)
   return singles;
 }
 
-std::vector<Instruction*> FusionsOf(const Module& module) {
-  std::vector<Instruction*> fusions;
+std::vector<Instruction*> Planned(const Module& module) {
+  std::vector<Instruction*> planned;
   for (const Computation* c : ControlComputations(module)) {
-    absl::c_copy_if(c->instructions(), std::back_inserter(fusions), [](const Instruction* op) { return op->opcode() == Opcode::kFusion; });
+    absl::c_copy_if(c->instructions(), std::back_inserter(planned), [](const Instruction* op) {
+      return op->opcode() == Opcode::kFusion || op->family() == Family::kContraction;
+    });
   }
-  return fusions;
+  return planned;
 }
 
 }  // namespace
@@ -90,15 +93,15 @@ absl::StatusOr<bool> LowerKernels(Module& module, PassContext& context) {
   std::vector<Instruction*> singles;
   {
     const ValueViews views(module, context.own_strides);
-    for (Instruction* fusion : FusionsOf(module)) {
-      absl::StatusOr<LaunchPlan> plan = context.plan_launches(*fusion, views);
+    for (Instruction* op : Planned(module)) {
+      absl::StatusOr<LaunchPlan> plan = context.plan_launches(*op, views);
       if (plan.ok()) {
-        plans[fusion] = *std::move(plan);
+        plans[op] = *std::move(plan);
         continue;
       }
-      if (IsSingle(*fusion)) return plan.status();
-      context.Note("lower-kernels", "split", *fusion, std::string(plan.status().message()));
-      for (Instruction* single : Split(fusion, context)) singles.push_back(single);
+      if (op->opcode() != Opcode::kFusion || IsSingle(*op)) return plan.status();
+      context.Note("lower-kernels", "split", *op, std::string(plan.status().message()));
+      for (Instruction* single : Split(op, context)) singles.push_back(single);
     }
   }
   if (singles.empty()) return false;

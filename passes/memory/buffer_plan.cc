@@ -43,6 +43,16 @@ class Planner {
   }
 
  private:
+  const LaunchPlan* PlanOf(const Instruction& op) const {
+    if (options_.plans == nullptr) return nullptr;
+    const auto plan = options_.plans->find(&op);
+    return plan == options_.plans->end() ? nullptr : &plan->second;
+  }
+  bool IsOwned(const Instruction& op) const {
+    const LaunchPlan* plan = PlanOf(op);
+    return plan != nullptr && plan->owned;
+  }
+
   // ---- who owns memory ---------------------------------------------------------------------------------------------
   void AllocateOwned(const Instruction& op) {
     const std::vector<Shape> leaves = FlattenShape(op.shape());
@@ -56,7 +66,7 @@ class Planner {
       } else if (op.opcode() == Opcode::kConstant) {
         a.kind = Kind::kConstant;
         a.constant = &op;
-      } else if (options_.in_slot && options_.in_slot(op, leaf)) {
+      } else if ((options_.in_slot && options_.in_slot(op, leaf)) || IsOwned(op)) {
         a.kind = Kind::kSlot;
         a.index = slots_++;
       }
@@ -141,9 +151,12 @@ class Planner {
     }
   }
 
-  static bool MayFail(const Instruction& op) {
+  bool MayFail(const Instruction& op) const {
     switch (op.opcode()) {
-      case Opcode::kFusion: return op.HasSideEffect();
+      case Opcode::kFusion: {
+        const LaunchPlan* plan = PlanOf(op);
+        return op.HasSideEffect() || (plan != nullptr && plan->may_fail);
+      }
       case Opcode::kParameter:
       case Opcode::kConstant:
       case Opcode::kTuple:
@@ -265,12 +278,6 @@ class Planner {
     return true;
   }
 
-  bool MayOverwrite(const Instruction& fusion, int64_t operand, int64_t leaf) const {
-    if (options_.plans == nullptr) return false;
-    const auto plan = options_.plans->find(&fusion);
-    return plan != options_.plans->end() && plan->second.MayOverwrite(operand, leaf);
-  }
-
   // At one fusion the value in `dying` is read for the last time and that in `born` is made: element by element after its read?
   bool MayTakeOver(int32_t dying, int32_t born, int32_t one, int32_t other) const {
     const Instruction& op = *owners_[born].instruction;
@@ -285,7 +292,8 @@ class Planner {
     if (readers != 1) return false;  // nobody else reads that memory through another operand
     const BufferKey value{op.operand(operand), 0};
     if (!(views_.at(value).buffer == owners_[dying]) || !views_.IsWhole(value)) return false;
-    return MayOverwrite(op, operand, owners_[born].leaf);
+    const LaunchPlan* plan = PlanOf(op);
+    return plan != nullptr && plan->MayOverwrite(operand, owners_[born].leaf);
   }
 
   void ReuseInPlace() {
@@ -302,9 +310,8 @@ class Planner {
 
   // The slot's tensor keeps its dtype, sizes and strides, so its new value must have them too.
   bool MayTakeSlot(int32_t slot, const Shape& result) const {
-    if (!options_.exclusive_slot) return false;
     const Instruction& call = *owners_[slot].instruction;
-    return options_.exclusive_slot(call) && call.shape().is_array() && Shape::SameWithLayout(call.shape(), result);
+    return IsOwned(call) && call.shape().is_array() && Shape::SameWithLayout(call.shape(), result);
   }
 
   bool TryInPlace(const Instruction& op, int64_t leaf, int64_t operand) {

@@ -67,14 +67,14 @@ struct BufferPlan {
 struct BufferPlanOptions {
   // True when leaf `leaf` of `op` is produced by a framework step that allocates (owned/view): it lives in a slot.
   std::function<bool(const Instruction& op, int64_t leaf)> in_slot;
-  // Slots that nothing else can share memory with: a consumer may overwrite them in place with a value of the same shape.
-  std::function<bool(const Instruction& op)> exclusive_slot;
   // Root leaves that may be written directly into output memory (fresh outputs, each memory once).
   std::function<bool(int64_t root_leaf)> direct_output;
   // The leaf of the entry's parameters into whose memory this root leaf goes in the end, and may be written before: nothing but what
   // the module says reads that memory. Null: none.
   std::function<std::optional<int64_t>(int64_t root_leaf)> update;
-  const LaunchPlans* plans = nullptr;  // say which results may overwrite an operand. Null: none
+  // Say which results may overwrite an operand, and which are the host's (they live in slots, that consumers may overwrite with a value of
+  // the same shape). Null: none.
+  const LaunchPlans* plans = nullptr;
   const ValueViews* views = nullptr;  // null: by the layouts alone
   bool in_place = true;
 };

@@ -35,20 +35,6 @@ int NeverInterrupted(void*) { return 0; }
 
 }  // namespace
 
-bool HostMultiplies(PrimitiveType type) {
-  switch (type) {
-    case PrimitiveType::kF16:
-    case PrimitiveType::kBF16:
-    case PrimitiveType::kF32:
-    case PrimitiveType::kF64:
-    case PrimitiveType::kC64:
-    case PrimitiveType::kC128:
-      return true;
-    default:
-      return false;
-  }
-}
-
 const TenonHost* DefaultHost() {
   static const TenonHost host = {
       .size = sizeof(TenonHost),
@@ -67,6 +53,7 @@ const TenonHost* DefaultHost() {
       .cache_release = ReleaseNothing,
       .log = LogNothing,
       .interrupted = NeverInterrupted,
+      .functions = 0,
   };
   return &host;
 }

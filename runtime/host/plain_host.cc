@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "runtime/host/functions.h"
 #include "runtime/host/plain_matmul.h"
 
 namespace tenon {
@@ -10,16 +11,14 @@ namespace {
 
 void* Prepare(void*, const TenonOpSpec* spec, char** error) {
   static bool product = false, product_and_bias = true;  // the handles: is there a bias?
-  const std::string op = spec->overload;
-  const bool known = op == "aten.mm.out" || op == "aten.bmm.out" || op == "aten.addmm.out";
-  if (known && HostMultiplies(static_cast<PrimitiveType>(spec->results[0].dtype))) {
-    return op == "aten.addmm.out" ? &product_and_bias : &product;
+  const bool known = spec->overload == HostFunctionName(HostFunction::kMatmul);
+  if (known && HostTakes(HostFunction::kMatmul, static_cast<PrimitiveType>(spec->results[0].dtype))) {
+    return spec->num_operands == 3 ? &product_and_bias : &product;
   }
   *error = strdup(known ? "a dot of a type that generated code is for" : "a framework operator; without a framework only dots can be run");
   return nullptr;
 }
 
-// The compiler's own call sites: mm(%0, %1), addmm(%2, %0, %1, 1, 1).
 int Call(void*, TenonOpCall* call) {
   const bool bias = *static_cast<const bool*>(call->op);
   PlainMatmul(call->operands[0], call->operands[1], bias ? &call->operands[2] : nullptr, call->results[0]);
@@ -33,6 +32,7 @@ const TenonHost* PlainHost() {
     TenonHost h = *DefaultHost();
     h.op_prepare = Prepare;
     h.op_call = Call;
+    h.functions = kPlainFunctions;
     return h;
   }();
   return &host;

@@ -8,7 +8,7 @@
 
 namespace tenon {
 
-// Operands and result of one type (HostMultiplies), matrices or batches of them; `bias` a vector, or null.
+// Operands and result of one type (HostTakes), matrices or batches of them; `bias` a vector, or null.
 void PlainMatmul(const TenonTensor& lhs, const TenonTensor& rhs, const TenonTensor* bias, const TenonTensor& out);
 
 }  // namespace tenon

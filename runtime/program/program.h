@@ -94,7 +94,7 @@ enum class ResultRule : uint8_t {
            // operand
 };
 struct FrameworkStep {
-  std::string overload;  // "aten.convolution.default", for kOut the out= one: "aten.bmm.out"
+  std::string overload;  // "aten.sort.default", "host.matmul" (runtime/host/functions.h)
   std::vector<FrameworkArg>
       args;  // the whole positional argument list of the schema; kTensor indexes `operands`
   std::vector<View> operands;

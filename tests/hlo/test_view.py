@@ -108,7 +108,7 @@ def test_panes(tmp_path, pane, wanted):
 def test_details_of_an_instruction(tmp_path):
     drawn = _draw(_page(tmp_path, MODULE), "select=y")
     aside = drawn.split("<aside>", 1)[1]
-    assert "aten.mm.out" in aside and "net.py:7" in aside and html.escape(EVIL.replace('\\"', '"'), quote=False) in aside
+    assert "host.matmul" in aside and "net.py:7" in aside and html.escape(EVIL.replace('\\"', '"'), quote=False) in aside
 
 
 def test_three_thousand_instructions(tmp_path):

@@ -9,7 +9,7 @@ from torch_tenon.testing import ModelReport, check_model
 
 # Contractions and attention may be library calls; everything else is to be compiled.
 LIBRARY = {
-    "mm", "addmm", "bmm", "baddbmm", "convolution",
+    "mm", "addmm", "bmm", "baddbmm", "matmul", "convolution",
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_fused_attention_overrideable",
     "scaled_dot_product_attention",
@@ -27,8 +27,8 @@ MIN_COVERAGE = 0.95
 
 
 def packet(overload: str) -> str:
-    """aten.addmm.out, aten::addmm.out and addmm all name addmm."""
-    return overload.replace("aten::", "").removeprefix("aten.").split(".")[0]
+    """aten.addmm.out, aten::addmm.out and addmm all name addmm; host.matmul names matmul."""
+    return overload.replace("aten::", "").removeprefix("aten.").removeprefix("host.").split(".")[0]
 
 
 class Measured(contextlib.AbstractContextManager):

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "backends/contract/provider.h"
 #include "backends/cpu/emit/codegen.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
@@ -15,6 +16,7 @@
 #include "passes/expand/control_flow.h"
 #include "passes/memory/buffer_plan.h"
 #include "passes/pipeline.h"
+#include "runtime/host/functions.h"
 #include "tests/hlo/text_files.h"
 #include "tests/passes/pass_case.h"
 #include "tests/passes/random_values.h"
@@ -55,10 +57,19 @@ bool Refuses(const std::string& target, const Instruction& fusion) {
 // The machine of the cases: AVX2, whatever this one is.
 void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans) {
   if (text.starts_with("max_fusion_instructions=")) context->target.max_fusion_instructions = std::stoll(text.substr(text.find('=') + 1));
-  else ASSERT_TRUE(text.empty() || text.starts_with("refuses=")) << text;
-  context->plan_launches = [text](const Instruction& fusion, const ValueViews& views) -> absl::StatusOr<LaunchPlan> {
-    if (Refuses(text, fusion)) return absl::UnimplementedError("the case refuses it");
-    return PlanCpuLaunches(fusion, views, *MakeCpuTarget("avx2", /*compile_only=*/true), /*excess_precision=*/true);
+  else ASSERT_TRUE(text.empty() || text == "convolutions" || text.starts_with("refuses=")) << text;
+  ContractionSite site{.host_functions = kPlainFunctions};
+  if (text == "convolutions") {
+    site.host_functions |= Bit(HostFunction::kConvolution);
+    context->can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !IsLibrarys(op, site); };
+  }
+  context->library_takes = [site](const Instruction& op) { return IsLibrarys(op, site); };
+  context->folds_bias = [site](const Instruction& op, const Instruction& epilogue) { return BiasToFold(op, epilogue, site); };
+  context->plan_launches = [text, site](const Instruction& op, const ValueViews& views) -> absl::StatusOr<LaunchPlan> {
+    if (op.opcode() == Opcode::kFusion && Refuses(text, op)) return absl::UnimplementedError("the case refuses it");
+    const Instruction* contraction = ContractionOf(op);
+    if (contraction != nullptr && IsLibrarys(*contraction, site)) return ChooseProvider(*contraction, site).provider->lower(op, views);
+    return PlanCpuLaunches(op, views, *MakeCpuTarget("avx2", /*compile_only=*/true), /*excess_precision=*/true);
   };
   context->launch_plans = plans;
 }
@@ -68,9 +79,12 @@ std::string LaunchesText(const Module& module, const LaunchPlans& plans) {
   std::string text;
   for (const Computation* c : ControlComputations(module)) {
     for (const Instruction* op : c->instructions()) {
-      if (op->opcode() != Opcode::kFusion) continue;
+      if (!plans.contains(op)) continue;
       std::vector<std::string> parts;
       const LaunchPlan& plan = plans.at(op);
+      const auto* call = dynamic_cast<const PlannedCall*>(plan.target.get());
+      if (call != nullptr) parts.push_back(absl::StrCat(call->function, ToString(call->args)));
+      if (plan.owned) parts.push_back("the host's memory");
       for (const auto& [operand, leaf] : plan.copies) parts.push_back(absl::StrCat("result ", leaf, " a copy of operand ", operand));
       for (const auto& [operand, leaf] : plan.may_overwrite) parts.push_back(absl::StrCat("result ", leaf, " over operand ", operand));
       absl::StrAppend(&text, op->name(), ": ", parts.empty() ? "nothing" : absl::StrJoin(parts, ", "), "\n");
@@ -82,7 +96,6 @@ std::string LaunchesText(const Module& module, const LaunchPlans& plans) {
 std::string PlanText(const Module& module, const LaunchPlans& plans) {
   BufferPlanOptions options;
   options.in_slot = [](const Instruction& op, int64_t) { return op.opcode() == Opcode::kCustomCall; };
-  options.exclusive_slot = [](const Instruction& op) { return op.custom_call_target() == "aten.convolution.default"; };
   options.direct_output = [](int64_t) { return true; };
   options.plans = &plans;
   auto plan = PlanBuffers(module, options);

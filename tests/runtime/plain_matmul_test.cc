@@ -1,5 +1,6 @@
 // The plain host's matrix products against three loops: sizes around its tiles, any strides, each type, with and without a bias. Values
 // are small integers, so that every order of summing gives the same.
+#include "runtime/host/functions.h"
 #include "runtime/host/plain_matmul.h"
 
 #include <gtest/gtest.h>
@@ -104,11 +105,11 @@ TEST(PlainHost, MultipliesTheTypesOfTheTableOnly) {
     TenonTensor result = {};
     result.dtype = t;
     TenonOpSpec spec = {};
-    spec.overload = "aten.mm.out";
+    spec.overload = "host.matmul";
     spec.results = &result;
     char* error = nullptr;
     void* op = PlainHost()->op_prepare(nullptr, &spec, &error);
-    EXPECT_EQ(op != nullptr, HostMultiplies(static_cast<PrimitiveType>(t))) << t;
+    EXPECT_EQ(op != nullptr, HostTakes(HostFunction::kMatmul, static_cast<PrimitiveType>(t))) << t;
     free(error);
   }
 }

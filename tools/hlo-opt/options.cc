@@ -32,6 +32,7 @@ stages
   --diff                 print the hlo stages as differences, each from the one before
   --dump-to=DIR          write the stages to files in DIR instead of printing them; without --stage: all of them
   --isa=NAME             CPU instruction set: avx512, avx2, sse4 (default: this machine's best)
+  --provider=NAME        who computes dots and convolutions, where it takes them: host.matmul, generated
   --no-excess-precision  round bf16 and f16 after every instruction
   --html=FILE            a page with graph, buffers, costs and remarks of the compiled modules, of all files together, and
                          with the kernels' code (but of modules of more than 1000 instructions)
@@ -105,6 +106,7 @@ std::map<std::string, Flag> Flags(Options* o) {
       {"--diff", set(&o->diff)},
       {"--dump-to", text(&o->dump_to)},
       {"--isa", text(&o->compile.isa)},
+      {"--provider", text(&o->compile.provider)},
       {"--no-excess-precision", set(&o->compile.excess_precision, false)},
       {"--html", text(&o->html)},
       {"--plan", set(&o->plan)},

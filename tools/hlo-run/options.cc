@@ -30,6 +30,7 @@ The CPU backend hands dots to a framework's library; there is none here, so they
                             8-bit floats 0.125, integers and pred exact
   --ulp=N                   at most N units in the last place instead
   --isa=NAME                CPU instruction set: avx512, avx2, sse4
+  --provider=NAME           who computes dots and convolutions, where it takes them: host.matmul, generated
   --threads=N               at most N threads
   --passes=a,b --disable=a,b --stop-after=a --dump=DIR   as in hlo-opt and TENON_DUMP
   --no-excess-precision     round bf16 and f16 after every instruction, as the evaluator does
@@ -77,6 +78,7 @@ std::map<std::string, Flag> Flags(Options* o) {
       {"--html", text(&o->html)},
       {"--json", set(&o->json)},
       {"--isa", text(&o->compile.isa)},
+      {"--provider", text(&o->compile.provider)},
       {"--passes", names(&o->compile.passes)},
       {"--disable", names(&o->compile.disable_passes)},
       {"--stop-after", text(&o->compile.stop_after)},

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "torch_plugin/executor/gil.h"
+#include "torch_plugin/executor/host_function.h"
 #include "torch_plugin/executor/log.h"
 #include "torch_plugin/executor/op.h"
 #include "torch_plugin/executor/tensor.h"
@@ -64,6 +65,7 @@ const TenonHost* Host() {
       .cache_release = ReleaseTensor,
       .log = Log,
       .interrupted = Interrupted,
+      .functions = kHostFunctions,
   };
   return &host;
 }

@@ -7,6 +7,7 @@
 
 #include "torch_plugin/executor/dtype.h"
 #include "torch_plugin/executor/host.h"
+#include "torch_plugin/executor/host_function.h"
 #include "torch_plugin/executor/op_impl.h"
 #include "torch_plugin/executor/tensor.h"
 
@@ -108,8 +109,10 @@ void Op::ReleaseResults(TenonOpCall* call) const {
 
 void* PrepareOp(void*, const TenonOpSpec* spec, char** error) {
   try {
-    const bool python = std::string_view(spec->overload).starts_with("python.");
-    std::unique_ptr<Op> op = python ? PreparePythonOp(*spec) : PrepareDispatchedOp(*spec);
+    const std::string_view overload = spec->overload;
+    std::unique_ptr<Op> op = overload.starts_with("python.") ? PreparePythonOp(*spec)
+                             : overload.starts_with("host.") ? PrepareHostFunction(*spec)
+                                                             : PrepareDispatchedOp(*spec);
     op->name = spec->overload;
     op->rule = spec->rule;
     op->num_operands = spec->num_operands;

@@ -64,6 +64,7 @@ std::map<std::string, Option> Options(RequestOptions* o) {
       {"disable_lowering", Strings(&o->lower.disable)},
       {"excess_precision", Bool(&o->compile.excess_precision)},
       {"isa", String(&o->compile.isa)},
+      {"provider", String(&o->compile.provider)},
       {"passes", Strings(&o->compile.passes)},
       {"disable_passes", Strings(&o->compile.disable_passes)},
       {"stop_after", String(&o->compile.stop_after)},

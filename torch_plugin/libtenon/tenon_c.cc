@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<TenonExecutable>> Compile(std::string_view graph,
   TENON_RETURN_IF_ERROR(CheckHost(host));
   InstallForkHandlers();
   TENON_ASSIGN_OR_RETURN(RequestOptions options, ParseRequestOptions(options_json));
+  options.compile.host_functions = host->functions;
   options.compile.interrupted = [host] { return host->interrupted(host->context) != 0; };
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable,
                          CompileRequest(graph, options, constants, host));

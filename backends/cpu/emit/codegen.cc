@@ -13,7 +13,6 @@
 #include "llvm/IR/Module.h"
 #include "passes/expand/control_flow.h"
 #include "passes/memory/value_views.h"
-#include "runtime/host/host.h"
 
 namespace tenon {
 namespace {
@@ -104,12 +103,10 @@ bool SumsInRegisters(PrimitiveType type) {
   return type != PrimitiveType::kPred && (IsComplex(type) || BitWidth(type) >= 8);
 }
 
-// One type throughout that sums may be kept in: expand-contractions sees to that. A dot that a
-// library takes is left to it.
+// One type throughout that sums may be kept in: expand-contractions sees to that.
 bool CanGenerateContraction(const Instruction& op) {
   const PrimitiveType type = op.shape().element_type();
-  if (!IsContraction(op) || !SumsInRegisters(type)) return false;
-  if (op.opcode() == Opcode::kDot && HostMultiplies(type)) return false;
+  if (!IsContraction(op) || !SumsInRegisters(type) || op.attrs().has(Attr::kAlgorithm)) return false;
   for (const Instruction* o : op.operands()) {
     if (o->shape().element_type() != type) return false;
   }

@@ -39,7 +39,8 @@ struct Passes {
   std::vector<size_t> stores;  // by root
 };
 Passes PassesOf(const FusedKernel& f, const KernelPlan& plan) {
-  Passes passes{.reads = std::vector<Parameters>(std::max<size_t>(plan.phases.size(), 1)), .stores = std::vector<size_t>(f.roots.size(), 0)};
+  Passes passes{.reads = std::vector<Parameters>(std::max<size_t>(plan.phases.size(), 1)),
+                .stores = std::vector<size_t>(f.roots.size(), 0)};
   Parameters kept;
   for (size_t p = 0; p < plan.phases.size(); ++p) {
     Parameters seen;

@@ -4,6 +4,8 @@
                       doesn't run natively
     tier              "native" (default) or "eager_program": every op by ATen, no compiler
     isa               forces a lower instruction set: "avx512", "avx2", "sse4"
+    provider          who computes dots and convolutions, where it takes them: "host.matmul", "host.convolution"
+                      (PyTorch's libraries), "generated" (kernels); default: the first that takes them
     excess_precision  bf16/f16 math stays f32 inside a fused kernel (default True)
     threads           what kernels are planned for (default: torch.get_num_threads())
     compile_threads   threads that compile (default: a few)
@@ -32,6 +34,7 @@ _CHOICES = {
     "fallback": ("allow", "warn", "error"),
     "tier": ("native", "eager_program"),
     "isa": ("", "avx512", "avx2", "sse4"),
+    "provider": ("", "host.matmul", "host.convolution", "generated"),
     "report": ("none", "module", "code"),
 }
 
@@ -41,6 +44,7 @@ class Options:
     fallback: str = "allow"
     tier: str = "native"
     isa: str = ""
+    provider: str = ""
     excess_precision: bool = True
     threads: int = 0
     compile_threads: int = 0

@@ -1,8 +1,11 @@
-#include "backends/contract/library_call.h"
+// host.matmul: dots by the library of the host, on strided views.
+#include "backends/contract/matmul.h"
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "backends/contract/provider.h"
 #include "hlo/check.h"
+#include "runtime/host/functions.h"
 
 namespace tenon {
 namespace {
@@ -63,20 +66,37 @@ absl::StatusOr<MatmulViews> MatmulViewsOf(const Instruction& dot, const StridedV
   return views;
 }
 
-const Instruction* BiasAddedTo(const Instruction& dot, const Instruction& fusion) {
-  if (dot.opcode() != Opcode::kDot || dot.shape().rank() != 2 || fusion.opcode() != Opcode::kFusion) return nullptr;
-  if (dot.user_count() != 1 || fusion.operand_count() != 2) return nullptr;
-  const Instruction* root = fusion.fused_computation()->root();
-  if (root->opcode() != Opcode::kAdd || !Shape::SameWithLayout(root->shape(), dot.shape())) return nullptr;
-  for (int64_t side = 0; side < 2; ++side) {
-    const Instruction *product = root->operand(side), *row = root->operand(1 - side);
-    if (product->opcode() != Opcode::kParameter || row->opcode() != Opcode::kBroadcast) continue;
-    const Instruction* bias = row->operand(0);
-    if (bias->opcode() != Opcode::kParameter || bias->shape().rank() != 1) continue;
-    if (row->int_list(Attr::kDimensions) != std::vector<int64_t>{1}) continue;
-    if (fusion.operand(product->parameter_number()) == &dot) return fusion.operand(bias->parameter_number());
+absl::Status MatmulTakes(const Instruction& contraction, const ContractionSite& site) {
+  if (contraction.opcode() != Opcode::kDot) return absl::UnimplementedError("not a dot");
+  if (contraction.operand_count() != 2) return absl::UnimplementedError("a dot with sparsity metadata");
+  const PrimitiveType type = contraction.shape().element_type();
+  for (const Instruction* o : contraction.operands()) {
+    if (o->shape().element_type() != type) return absl::UnimplementedError("operands and result of several types");
   }
-  return nullptr;
+  if (!HostTakes(HostFunction::kMatmul, type)) {
+    return absl::UnimplementedError(absl::StrCat("no products of ", std::string(PrimitiveTypeName(type))));
+  }
+  if (!(site.host_functions & Bit(HostFunction::kMatmul))) return absl::UnimplementedError("the host has no such function");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LaunchPlan> LowerMatmul(const Instruction& op, const ValueViews& views) {
+  const ContractionOperands c = OperandsOf(op);
+  TENON_ASSIGN_OR_RETURN(const MatmulViews m, MatmulViewsOf(*c.contraction, views.Of(c.lhs), views.Of(c.rhs), views.Of(&op)));
+  auto call = std::make_shared<PlannedCall>();
+  call->function = HostFunctionName(HostFunction::kMatmul);
+  call->args = {FrameworkArg::Tensor(0), FrameworkArg::Tensor(1)};
+  call->operands = {m.lhs, m.rhs};
+  call->result = m.result;
+  call->type = op.shape().element_type();
+  call->reason = "library: dot";
+  if (c.bias != nullptr) {
+    call->args.push_back(FrameworkArg::Tensor(2));
+    call->operands.push_back(views.Of(c.bias));
+    call->reason = "library: dot and its bias";
+  }
+  const Dim flops = op.shape().num_elements() * m.lhs.dims.back() * 2;
+  return LaunchPlan{.may_fail = true, .flops = flops.constant_or(0), .target = std::move(call)};
 }
 
 }  // namespace tenon

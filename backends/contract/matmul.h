@@ -1,5 +1,4 @@
-// Contractions by the framework's library: HLO dot -> aten.mm.out / aten.bmm.out on strided views,
-// with a bias aten.addmm.out.
+// MatmulViews: a dot as products of matrices.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -15,8 +14,5 @@ struct MatmulViews {
 // Unimplemented if a group of dims doesn't merge into one stride or the dtypes differ.
 absl::StatusOr<MatmulViews> MatmulViewsOf(const Instruction& dot, const StridedView& lhs, const StridedView& rhs,
                                           const StridedView& result);
-
-// The addend b of a fusion that is nothing but mm(x, y) + b, row by row: what aten.addmm computes. Else null.
-const Instruction* BiasAddedTo(const Instruction& dot, const Instruction& fusion);
 
 }  // namespace tenon

@@ -1,0 +1,115 @@
+#include "backends/contract/provider.h"
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "backends/codegen/index/contraction_index.h"
+#include "backends/cpu/emit/codegen.h"
+#include "hlo/check.h"
+
+namespace tenon {
+namespace {
+
+constexpr Provider kProviders[] = {
+    {"host.matmul", MatmulTakes, Provider::Bias::kAlone, LowerMatmul},
+    {"host.convolution", ConvolutionTakes, Provider::Bias::kAlways, LowerConvolution},
+    {"generated", GeneratedTakes, Provider::Bias::kNever, nullptr},
+};
+
+// The dim of the result along which a bias lies.
+int64_t BiasDim(const Instruction& contraction) {
+  if (contraction.opcode() == Opcode::kConvolution) return contraction.attrs().get<DimLabels>(Attr::kDimLabels).output_feature;
+  return contraction.shape().rank() == 2 ? 1 : -1;
+}
+
+// add(contraction, broadcast(bias)) in either order: the bias. `contraction` stands for it where the add is.
+const Instruction* BiasOfAdd(const Instruction& add, const Instruction& contraction, int64_t dim) {
+  if (add.opcode() != Opcode::kAdd || !Shape::SameWithLayout(add.shape(), contraction.shape())) return nullptr;
+  for (int64_t side = 0; side < 2; ++side) {
+    const Instruction* spread = add.operand(1 - side);
+    if (add.operand(side) != &contraction || spread->opcode() != Opcode::kBroadcast) continue;
+    if (spread->operand(0)->shape().rank() == 1 && spread->dimensions() == std::vector<int64_t>{dim}) return spread->operand(0);
+  }
+  return nullptr;
+}
+
+const Instruction* BiasAddedTo(const Instruction& contraction, const Instruction& epilogue) {
+  if (epilogue.opcode() != Opcode::kFusion) return BiasOfAdd(epilogue, contraction, BiasDim(contraction));
+  if (epilogue.operand_count() != 2) return nullptr;
+  const Computation& fused = *epilogue.fused_computation();
+  for (int64_t side = 0; side < 2; ++side) {
+    if (epilogue.operand(side) != &contraction) continue;
+    const Instruction* bias = BiasOfAdd(*fused.root(), *fused.parameter(side), BiasDim(contraction));
+    return bias == fused.parameter(1 - side) ? epilogue.operand(1 - side) : nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::Span<const Provider> AllProviders() { return kProviders; }
+
+absl::Status CheckProviderName(std::string_view name) {
+  if (absl::c_any_of(kProviders, [&](const Provider& p) { return p.name == name; })) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown provider \"", std::string(name), "\"; known: ",
+      absl::StrJoin(kProviders, ", ", [](std::string* out, const Provider& p) { absl::StrAppend(out, std::string(p.name)); })));
+}
+
+Choice ChooseProvider(const Instruction& contraction, const ContractionSite& site) {
+  Choice choice;
+  for (const Provider& p : kProviders) {
+    const bool wanted = p.name == site.wanted;
+    if (!wanted && choice.provider != nullptr) continue;
+    if (const absl::Status taken = p.takes(contraction, site); taken.ok()) choice.provider = &p;
+    else choice.refusals.push_back(absl::StrCat(std::string(p.name), ": ", std::string(taken.message())));
+  }
+  return choice;
+}
+
+const Instruction* ContractionOf(const Instruction& op) {
+  if (IsContraction(op)) return &op;
+  if (op.opcode() != Opcode::kFusion) return nullptr;
+  const std::vector<Instruction*>& inside = op.fused_computation()->instructions();
+  const auto found = absl::c_find_if(inside, [](const Instruction* i) { return IsContraction(*i); });
+  return found == inside.end() ? nullptr : *found;
+}
+
+bool IsLibrarys(const Instruction& contraction, const ContractionSite& site) {
+  if (!IsContraction(contraction)) return false;
+  const Provider* provider = ChooseProvider(contraction, site).provider;
+  return provider != nullptr && provider->lower != nullptr;
+}
+
+const Instruction* BiasToFold(const Instruction& contraction, const Instruction& epilogue, const ContractionSite& site) {
+  const Provider* provider = ChooseProvider(contraction, site).provider;
+  if (provider == nullptr || provider->bias == Provider::Bias::kNever) return nullptr;
+  if (epilogue.opcode() != Opcode::kFusion && provider->bias != Provider::Bias::kAlways) return nullptr;
+  // The library rounds once; without excess precision the product is rounded before the bias is added.
+  if (!site.excess_precision && BitWidth(contraction.shape().element_type()) < 32) return nullptr;
+  const Instruction* bias = BiasAddedTo(contraction, epilogue);
+  return bias != nullptr && bias->shape().element_type() == contraction.shape().element_type() ? bias : nullptr;
+}
+
+ContractionOperands OperandsOf(const Instruction& op) {
+  ContractionOperands c{.contraction = ContractionOf(op)};
+  TENON_CHECK(c.contraction != nullptr, op.name());
+  auto outside = [&](const Instruction* i) { return i->parent() == op.parent() ? i : op.operand(i->parameter_number()); };
+  c.lhs = outside(c.contraction->operand(0));
+  c.rhs = outside(c.contraction->operand(1));
+  if (&op == c.contraction || op.fused_computation()->root() == c.contraction) return c;
+  const Instruction* bias = BiasOfAdd(*op.fused_computation()->root(), *c.contraction, BiasDim(*c.contraction));
+  TENON_CHECK(bias != nullptr, absl::StrCat(op.name(), ": what is behind the contraction is no bias"));
+  c.bias = outside(bias);
+  return c;
+}
+
+// Sums of halves too: expand-contractions has them kept in f32.
+absl::Status GeneratedTakes(const Instruction& contraction, const ContractionSite&) {
+  const PrimitiveType type = contraction.shape().element_type();
+  const bool half = absl::c_all_of(contraction.operands(), [&](const Instruction* o) { return o->shape().element_type() == type; }) &&
+                    (type == PrimitiveType::kF16 || type == PrimitiveType::kBF16);
+  return half || CpuCanGenerate(contraction) ? absl::OkStatus() : absl::UnimplementedError("no kernel for its types");
+}
+
+}  // namespace tenon

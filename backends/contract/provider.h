@@ -1,0 +1,79 @@
+// Providers: who computes a contraction (dot, convolution), and what of the elementwise ops behind it at once.
+//
+// A provider is a row of a table: does it take this contraction, and how is it launched. The first that takes it computes it, unless
+// another one that does is asked for by name. Adding one: docs/architecture/contractions.md.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "passes/lower/launch_plan.h"
+#include "passes/memory/value_views.h"
+#include "runtime/program/program.h"
+
+namespace tenon {
+
+// A contraction as a call of a host's function (runtime/host/functions.h). The builder finds where the views' buffers lie.
+class PlannedCall : public TargetPlan {
+ public:
+  std::string function;
+  std::vector<FrameworkArg> args;
+  std::vector<StridedView> operands;
+  StridedView result;
+  PrimitiveType type = PrimitiveType::kF32;  // of all of them
+  ResultRule rule = ResultRule::kOut;
+  std::string reason;  // FrameworkStep::reason
+};
+
+// What providers know of where a contraction will run.
+struct ContractionSite {
+  uint64_t host_functions = 0;  // TenonHost::functions
+  bool excess_precision = true;
+  std::string wanted;  // a provider's name; "": the first that takes it
+};
+
+struct Provider {
+  std::string_view name;
+  // OK, or why it does not take this contraction.
+  absl::Status (*takes)(const Instruction& contraction, const ContractionSite& site);
+  // Whether it adds a bias, a vector along the result's columns or features: never; where the add would be a kernel of its own; always.
+  enum class Bias : uint8_t { kNever, kAlone, kAlways } bias;
+  // How it is launched, `op` being the contraction or a fusion of it and what is behind it. Null: as a kernel.
+  absl::StatusOr<LaunchPlan> (*lower)(const Instruction& op, const ValueViews& views);
+};
+
+absl::Span<const Provider> AllProviders();
+// InvalidArgument: no provider of that name.
+absl::Status CheckProviderName(std::string_view name);
+
+struct Choice {
+  const Provider* provider = nullptr;  // null: nobody takes it
+  std::vector<std::string> refusals;   // "host.convolution: ..."
+};
+Choice ChooseProvider(const Instruction& contraction, const ContractionSite& site);
+
+// The dot or convolution that `op` is, or that the fusion `op` holds; null: none.
+const Instruction* ContractionOf(const Instruction& op);
+
+// Its provider computes it as it stands, and not as a kernel.
+bool IsLibrarys(const Instruction& contraction, const ContractionSite& site);
+// Adds `epilogue`, an add or a fusion of nothing else, a bias that the contraction's provider should add? That bias, else null.
+const Instruction* BiasToFold(const Instruction& contraction, const Instruction& epilogue, const ContractionSite& site);
+
+// What the contraction that is `op`, or that the fusion `op` holds, is made of: values outside of that fusion.
+struct ContractionOperands {
+  const Instruction *contraction = nullptr, *lhs = nullptr, *rhs = nullptr, *bias = nullptr;
+};
+ContractionOperands OperandsOf(const Instruction& op);
+
+// The rows.
+absl::Status GeneratedTakes(const Instruction& contraction, const ContractionSite& site);
+absl::Status MatmulTakes(const Instruction& contraction, const ContractionSite& site);
+absl::StatusOr<LaunchPlan> LowerMatmul(const Instruction& op, const ValueViews& views);
+absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionSite& site);
+absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueViews& views);
+
+}  // namespace tenon

@@ -1,0 +1,195 @@
+// LayoutConvolutions: activations between convolutions of a library lie with their features side by side (channels_last), where that pays.
+//
+// Libraries compute so; of rows of pixels they make copies, before and behind each call. What lies between the calls (elementwise ops,
+// pooling, padding, concatenations) takes any layout. So: from each convolution that would rather have it, all that hangs together by such
+// ops is one stack; its values change their layout if that saves more bytes of the libraries' own copies than it makes copies at its ends.
+// After assign-layout, which gives every value the framework's layout.
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "hlo/builder.h"
+#include "hlo/own_calls.h"
+#include "passes/expand/control_flow.h"
+#include "passes/pass.h"
+
+namespace tenon {
+namespace {
+
+int64_t Bytes(const Instruction& op) { return op.shape().byte_size().constant_or(0); }
+
+// [batch, feature, space...] with the features fastest.
+Permutation FeaturesFastest(int64_t rank) {
+  Permutation layout = {1};
+  for (int64_t d = rank; d-- > 2;) layout.push_back(d);
+  layout.push_back(0);
+  return layout;
+}
+
+class Stack {
+ public:
+  Stack(const PassContext& context, Instruction* first, absl::flat_hash_set<const Instruction*>* seen)
+      : context_(context), seen_(*seen), rank_(first->shape().rank()) {
+    Add(first);
+    for (size_t i = 0; i < members_.size(); ++i) Reach(members_[i]);
+  }
+
+  static bool Prefers(const Instruction& op, const PassContext& context) {
+    if (op.opcode() != Opcode::kConvolution || op.shape().rank() < 4 || !op.shape().is_static()) return false;
+    if (!context.library_takes || !context.library_takes(op)) return false;
+    const DimLabels& l = op.attrs().get<DimLabels>(Attr::kDimLabels);
+    if (l.input_batch != 0 || l.input_feature != 1 || l.output_batch != 0 || l.output_feature != 1) return false;
+    if (op.shape().minor_to_major() == FeaturesFastest(op.shape().rank())) return false;
+    // Of doubles there is no other way; a transposed convolution is another function. A kernel larger than what it is applied to costs
+    // more to bring into this order than is saved.
+    const Window window = op.attrs().get_or<Window>(Attr::kWindow, {});
+    if (op.shape().element_type() == PrimitiveType::kF64) return false;
+    if (absl::c_any_of(window.dims, [](const WindowDim& w) { return w.base_dilation != 1 || w.reversed; })) return false;
+    return Bytes(*op.operand(1)) <= 2 * (Bytes(*op.operand(0)) + Bytes(op));
+  }
+
+  bool Pays() {
+    for (Instruction* op : members_) {
+      if (op->opcode() == Opcode::kConvolution) gain_ += Bytes(*op->operand(0)) + Bytes(*op);
+      for (Instruction* o : op->operands()) {
+        if (Ties(*op, *o) && !contains(o) && counted_.insert(o).second) cost_ += Bytes(*o);
+      }
+      if (absl::c_any_of(op->users(), [&](const Instruction* u) { return !contains(u) && ReadsInOrder(*u); }) || IsRoot(*op)) {
+        cost_ += Bytes(*op);
+      }
+    }
+    return cost_ < gain_;
+  }
+
+  // New layouts; copies where somebody wants the old one, and of what convolutions read from outside.
+  void Apply() {
+    Computation* c = members_[0]->parent();
+    absl::flat_hash_map<const Instruction*, Instruction*> inside;
+    for (Instruction* op : members_) {
+      const Shape old = op->shape();
+      op->mutable_shape().set_layout(FeaturesFastest(rank_));
+      if (op->opcode() == Opcode::kConvolution && !contains(op->operand(0))) {
+        Instruction*& copy = inside[op->operand(0)];
+        if (copy == nullptr) {
+          Shape wanted = op->operand(0)->shape();
+          wanted.set_layout(FeaturesFastest(rank_));
+          copy = CopyOf(op->operand(0), wanted);
+        }
+        op->ReplaceOperand(0, copy);
+      }
+      std::vector<Instruction*> strict;
+      for (Instruction* u : op->users()) {
+        if (!contains(u) && WantsOldLayout(*u) && !absl::c_linear_search(strict, u)) strict.push_back(u);
+      }
+      if (strict.empty() && !IsRoot(*op)) continue;
+      Instruction* copy = CopyOf(op, old);
+      for (Instruction* u : strict) {
+        for (int64_t i = 0; i < u->operand_count(); ++i) {
+          if (u->operand(i) == op) u->ReplaceOperand(i, copy);
+        }
+      }
+      if (IsRoot(*op)) c->set_root(copy);
+    }
+  }
+
+  void Note(PassContext& context) const {
+    const auto convolutions = absl::c_count_if(members_, [](const Instruction* op) { return op->opcode() == Opcode::kConvolution; });
+    context.Note("layout-convolutions", "features-fastest", *members_[0], absl::StrCat(members_.size(), " values of one stack"),
+                 {{"convolutions", static_cast<double>(convolutions)}, {"bytes_saved", static_cast<double>(gain_)},
+                  {"bytes_copied", static_cast<double>(cost_)}, {"copies", static_cast<double>(copies_)}});
+  }
+
+ private:
+  bool contains(const Instruction* op) const { return inside_.contains(op); }
+  static bool IsRoot(const Instruction& op) { return op.parent()->root() == &op; }
+
+  Instruction* CopyOf(Instruction* x, const Shape& shape) {
+    ++copies_;
+    Builder b(x->parent());
+    b.set_metadata(x->metadata());
+    Instruction* copy = b.Copy(x);
+    copy->mutable_shape() = shape;
+    return copy;
+  }
+
+  // Is `op` made in whatever layout it is given, from operands in theirs?
+  bool TakesAnyLayout(const Instruction& op) const {
+    if (!op.shape().is_array() || op.shape().rank() != rank_ || !op.shape().is_static()) return false;
+    if (!op.control_predecessors().empty() || !op.control_successors().empty()) return false;
+    switch (op.opcode()) {
+      case Opcode::kConvolution: return Prefers(op, context_);
+      case Opcode::kBroadcast:
+      case Opcode::kReduceWindow:
+      case Opcode::kPad:
+      case Opcode::kSlice:
+      case Opcode::kConcatenate:
+      case Opcode::kReverse:
+      case Opcode::kCopy: return true;
+      default: return IsPointwise(op) && op.operand_count() > 0;
+    }
+  }
+
+  // Should `operand` lie as `op` does?
+  bool Ties(const Instruction& op, const Instruction& operand) const {
+    if (!operand.shape().is_array() || operand.shape().rank() != rank_) return false;
+    return op.opcode() != Opcode::kConvolution || op.operand(0) == &operand;
+  }
+
+  void Add(Instruction* op) {
+    if (!TakesAnyLayout(*op) || !inside_.insert(op).second) return;
+    seen_.insert(op);
+    members_.push_back(op);
+  }
+  void Reach(Instruction* op) {
+    for (Instruction* o : op->operands()) {
+      if (Ties(*op, *o)) Add(o);
+    }
+    for (Instruction* u : op->users()) {
+      if (Ties(*u, *op)) Add(u);
+    }
+  }
+
+  // It looks at its operand's memory, not at its elements.
+  static bool WantsOldLayout(const Instruction& user) {
+    switch (user.opcode()) {
+      case Opcode::kTuple:
+      case Opcode::kWhile:
+      case Opcode::kConditional:
+      case Opcode::kCustomCall:
+      case Opcode::kConvolution:
+      case Opcode::kOptBarrier: return !IsPointwise(user);
+      default: return false;
+    }
+  }
+  // As before it costs nothing, or a copy must be made.
+  static bool ReadsInOrder(const Instruction& user) {
+    return WantsOldLayout(user) || user.opcode() == Opcode::kReshape || user.opcode() == Opcode::kBitcast || user.opcode() == Opcode::kDot;
+  }
+
+  const PassContext& context_;
+  absl::flat_hash_set<const Instruction*>& seen_;
+  const int64_t rank_;
+  std::vector<Instruction*> members_;
+  absl::flat_hash_set<const Instruction*> inside_, counted_;
+  int64_t gain_ = 0, cost_ = 0, copies_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<bool> LayoutConvolutions(Module& module, PassContext& context) {
+  bool changed = false;
+  for (Computation* c : ControlComputations(module)) {
+    absl::flat_hash_set<const Instruction*> seen;
+    for (Instruction* op : c->PostOrder()) {
+      if (seen.contains(op) || !Stack::Prefers(*op, context)) continue;
+      Stack stack(context, op, &seen);
+      if (!stack.Pays()) continue;
+      stack.Apply();
+      stack.Note(context);
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+}  // namespace tenon

@@ -1,0 +1,31 @@
+// What a host may compute for the compiler, by names that belong to no framework: a host says which functions it has (TenonHost::functions)
+// and maps their names to operators of its own.
+//
+//   host.matmul(lhs, rhs[, bias])        matrices, or batches of them, on any strides; `bias` a vector along the columns, matrices only.
+//                                        Writes into memory that is given (ResultRule::kOut); sums of half types are kept in f32
+//   host.convolution(x, kernel, bias or none, [stride], [padding], [dilation], transposed, [output padding], groups)
+//                                        x of [batch, features, space...], a kernel of [features, features of a group, space...], of a
+//                                        transposed one [features of x, features of a group of the result, space...]; the result has memory
+//                                        of its own
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "hlo/primitive_type.h"
+
+namespace tenon {
+
+enum class HostFunction : uint8_t { kMatmul, kConvolution };
+// In the header: a host is linked with nothing else of the runtime.
+constexpr std::string_view HostFunctionName(HostFunction function) {
+  return function == HostFunction::kMatmul ? "host.matmul" : "host.convolution";
+}
+// The element type of all its arrays is one that every host with this function takes.
+bool HostTakes(HostFunction function, PrimitiveType type);
+
+// Sets of functions, as in TenonHost::functions.
+constexpr uint64_t Bit(HostFunction function) { return uint64_t{1} << static_cast<int>(function); }
+inline constexpr uint64_t kPlainFunctions = Bit(HostFunction::kMatmul);  // PlainHost's: without a framework
+
+}  // namespace tenon

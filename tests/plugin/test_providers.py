@@ -1,0 +1,132 @@
+"""Who computes dots and convolutions: the same numbers by each provider, and what ran; layouts of stacks of convolutions."""
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from torch_tenon.testing import compare
+
+
+def _run(tenon, function, args, **options):
+    """The result of the compiled function and the names of its library steps."""
+    torch._dynamo.reset()
+    tenon.reset_stats()
+    with torch.no_grad():
+        result = torch.compile(function, backend="tenon", dynamic=False, fullgraph=True, options=options)(*args)
+    (graph,) = [g for g in tenon.stats()["graphs"] if g["calls"] > 0]
+    return result, set(graph["aten_steps"])
+
+
+def _wide(tensors):
+    return [t.double() if t.is_floating_point() else t for t in tensors]
+
+
+CONVOLUTIONS = {
+    "1d": lambda x, w, b: F.conv1d(x[:, :, 0], w[:, :, 0], b, stride=2, padding=1),
+    "2d": lambda x, w, b: F.conv2d(x, w, b, padding=(1, 0)),
+    "3d": lambda x, w, b: F.conv3d(x[..., None], w[..., None], b, padding=1),
+    "groups": lambda x, w, b: F.conv2d(x, w[:, :2], b, groups=3),
+    "depthwise": lambda x, w, b: F.conv2d(x, w[:6, :1], b[:6], groups=6, stride=2),
+    "dilated": lambda x, w, b: F.conv2d(x, w, None, dilation=2, padding=2),
+    "transposed": lambda x, w, b: F.conv_transpose2d(x, w.transpose(0, 1), b, stride=2, padding=1, output_padding=1),
+    "one pixel": lambda x, w, b: F.conv2d(x, w[:, :, :1, :1], b),
+    "without batch": lambda x, w, b: F.conv2d(x[0], w, b),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_by_each_provider(name, dtype, tenon):
+    function = CONVOLUTIONS[name]
+    args = [torch.randn(2, 6, 9, 10, dtype=dtype), torch.randn(12, 6, 3, 3, dtype=dtype) / 7, torch.randn(12, dtype=dtype)]
+    eager, reference = function(*args), function(*_wide(args))
+    for provider, steps in {"": {"host.convolution"}, "generated": set()}.items():
+        found, ran = _run(tenon, function, args, provider=provider)
+        compare(found, eager, reference).raise_if_failed()
+        assert ran == steps
+
+
+@pytest.mark.by_aten(steps={"aten.convolution.default"})
+def test_a_transposed_convolution_in_groups_is_atens(tenon):
+    def function(x, w):
+        return F.conv_transpose2d(x, w, groups=3).relu()
+
+    args = [torch.randn(2, 6, 5, 5), torch.randn(6, 2, 3, 3)]
+    found, ran = _run(tenon, function, args)
+    compare(found, function(*args), function(*_wide(args))).raise_if_failed()
+    assert ran == {"aten.convolution.default"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
+def test_a_dot_by_each_provider(dtype, tenon):
+    def function(x, w, b, y):
+        return torch.baddbmm(y, x, w), F.linear(x[0], w[0].mT, b)
+
+    args = [torch.randn(shape, dtype=dtype) for shape in ((2, 5, 7), (2, 7, 9), (9,), (2, 5, 9))]
+    wide = [a.to(torch.complex128 if dtype.is_complex else torch.float64) for a in args]
+    for provider, steps in {"": {"host.matmul"}, "host.matmul": {"host.matmul"}, "generated": set()}.items():
+        found, ran = _run(tenon, function, args, provider=provider)
+        compare(found, function(*args), function(*wide)).raise_if_failed()
+        assert ran == steps
+
+
+def test_a_provider_that_there_is_not():
+    with pytest.raises(Exception, match=r"provider.*host\.matmul"):
+        torch.compile(lambda x: x @ x, backend="tenon", options={"provider": "host.magic"})(torch.randn(3, 3))
+
+
+class _Residual(nn.Module):
+    """Convolutions, norms, a pool, a residual connection, features joined, a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(16, 8, 1)
+        self.norm, self.head = nn.BatchNorm2d(8), nn.Linear(8 * 16, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(self.norm(self.first(x)).relu(), 2)
+        x = x + F.hardswish(self.second(x))
+        x = self.third(torch.cat([x, F.pad(x, (1, 1, 1, 1))[:, :, 1:-1, 1:-1]], 1))
+        return self.head(F.adaptive_avg_pool2d(x, 4).flatten(1)), x
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_stack_of_convolutions_keeps_its_strides(channels_last, dtype, tenon):
+    """Inside the features lie side by side; outside all is as eager's."""
+    model = _Residual().eval().to(dtype)
+    x = torch.randn(2, 3, 32, 32, dtype=dtype)
+    if channels_last:
+        x = x.to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        eager, reference = model(x), _Residual().eval().double()
+        reference.load_state_dict(model.state_dict())
+        want = reference(x.double())
+    found, ran = _run(tenon, model, [x])
+    assert ran == {"host.convolution", "host.matmul"}
+    compare(found, eager, want, check_strides=True).raise_if_failed()
+    as_given, _ = _run(tenon, model, [x], disable_passes=["layout-convolutions"])
+    compare(as_given, eager, want, check_strides=True).raise_if_failed()
+
+
+def test_the_layout_of_a_stack_is_told(tenon):
+    with torch.no_grad():
+        explanation = tenon.explain(_Residual().eval(), torch.randn(2, 3, 32, 32))
+    remarks = [r for g in explanation.graphs for r in g["remarks"] if r["kind"] == "features-fastest"]
+    assert remarks and remarks[0]["numbers"]["convolutions"] == 3
+    providers = {r["reason"].split(";")[0] for g in explanation.graphs for r in g["remarks"] if r["kind"] == "provider"}
+    assert providers == {"host.convolution", "host.matmul"}
+
+
+def test_training_keeps_its_layouts(tenon):
+    """What is saved for the backward is a result: its strides are promised."""
+    model, x = _Residual(), torch.randn(2, 3, 32, 32)
+    twin = _Residual()
+    twin.load_state_dict(model.state_dict())
+    compiled = torch.compile(model, backend="tenon", dynamic=False)
+    for m in (compiled, twin):
+        out, features = m(x)
+        (out.square().mean() + features.mean()).backward()
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-3, atol=1e-5)
