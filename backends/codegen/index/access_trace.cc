@@ -24,6 +24,9 @@ class Tracer {
       case Opcode::kReduce:
         VisitReduce(op, index);
         return;
+      case Opcode::kReduceWindow:
+        VisitWindow(op, index);
+        return;
       case Opcode::kDot:
       case Opcode::kConvolution:
         VisitContraction(op, index);
@@ -79,6 +82,19 @@ class Tracer {
       if (i == nullptr) i = index[next++];
     }
     for (int64_t k = 0; k < op->operand_count() / 2; ++k) Visit(op->operand(k), full);
+  }
+
+  void VisitWindow(const Instruction* op, const IndexTuple& index) {
+    const int64_t components = op->operand_count() / 2;
+    for (int64_t k = components; k < op->operand_count(); ++k) Elsewhere(op->operand(k));
+    IndexTuple tap;
+    for (const WindowDim& w : WindowOf(*op).dims) {
+      if (w.size > 1 && space_.num_vars() == IndexSpace::kMaxVars) return Elsewhere(op);
+      tap.push_back(w.size > 1 ? space_.Var(w.size) : space_.Constant(0));
+    }
+    const OperandIndex at = MapWindow(space_, *op, index, tap);
+    for (const IndexBound& bound : at.bounds) CountDivisions(bound.index);
+    for (int64_t k = 0; k < components; ++k) Visit(op->operand(k), at.index);
   }
 
   void VisitContraction(const Instruction* op, const IndexTuple& index) {

@@ -111,6 +111,11 @@ struct OperandIndex {
 std::optional<OperandIndex> MapToOperand(IndexSpace& space, const Instruction& op, int64_t operand,
                                          absl::Span<const Index> index);
 
+// The window of a reduce-window; all ones where none is given.
+Window WindowOf(const Instruction& reduce_window);
+// What tap `tap` (an index into the window) of element `index` reads, if it is there.
+OperandIndex MapWindow(IndexSpace& space, const Instruction& reduce_window, absl::Span<const Index> index, absl::Span<const Index> tap);
+
 // True if the bound holds for all values of the variables / false if it never does; nullopt:
 // depends or unknown.
 std::optional<bool> Decide(const IndexBound& bound);

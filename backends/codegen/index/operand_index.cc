@@ -163,6 +163,32 @@ OperandIndex Bitcast(IndexSpace& space, const Instruction& op, absl::Span<const 
 
 }  // namespace
 
+Window WindowOf(const Instruction& reduce_window) {
+  Window window = reduce_window.attrs().get_or<Window>(Attr::kWindow, {});
+  if (window.dims.empty()) window.dims.resize(static_cast<size_t>(reduce_window.operand(0)->shape().rank()));
+  return window;
+}
+
+OperandIndex MapWindow(IndexSpace& space, const Instruction& reduce_window, absl::Span<const Index> index, absl::Span<const Index> tap) {
+  const Window window = WindowOf(reduce_window);
+  OperandIndex r;
+  for (size_t d = 0; d < index.size(); ++d) {
+    const WindowDim& w = window.dims[d];
+    Index e = space.Combine(space.Multiply(index[d], w.stride), 1, tap[d], w.window_dilation);
+    e = space.AddConstant(e, -w.padding_low);
+    const Dim size = reduce_window.operand(0)->shape().dim(static_cast<int64_t>(d));
+    if (w.base_dilation > 1) {
+      r.bounds.push_back({space.Mod(e, w.base_dilation), 1});
+      r.bounds.push_back({e, Max((size - 1) * Dim(w.base_dilation) + 1, 0)});  // bounds are compared unsigned
+      e = space.FloorDiv(e, w.base_dilation);
+    } else {
+      r.bounds.push_back({e, size});
+    }
+    r.index.push_back(e);
+  }
+  return r;
+}
+
 std::optional<OperandIndex> MapToOperand(IndexSpace& space, const Instruction& op, int64_t operand,
                                          absl::Span<const Index> index) {
   const IndexTuple same(index.begin(), index.end());

@@ -245,11 +245,12 @@ class KernelEmitter {
   void EmitTerms(const Contraction& c, const Guard* inside, const Val* wanted);
   void Accumulate(const Contraction& c, const Guard* inside, const Val* wanted);
   llvm::Value* MultiplyAdd(PrimitiveType type, llvm::Value* x, llvm::Value* y, llvm::Value* sum);
-  // Nested serial loops over `vars` around one application of to_apply; results of all components.
-  std::vector<Val> SerialReduce(const Instruction* op, absl::Span<const Index> vars,
-                                const IndexTuple& kept,
+  // One application of to_apply after the other: `walk` calls its argument for each. Results of all components.
+  using Walk = std::function<void(const std::function<void()>& accumulate)>;
+  std::vector<Val> SerialReduce(const Instruction* op, const IndexTuple& kept, const Walk& walk,
                                 const std::function<std::vector<Val>()>& values,
                                 const std::function<std::optional<Val>()>& condition);
+  Walk Nest(std::vector<Index> vars);  // serial loops, the last innermost
   // ---- regions (kernel_region.cc) ----
   bool IsGeneral(const Computation& region);
   // One value per leaf of the parameters; per leaf of the root.

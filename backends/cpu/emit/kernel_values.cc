@@ -56,6 +56,8 @@ void KernelEmitter::DefineInMemory(const Instruction* op, const IndexTuple& inde
 
 namespace {
 
+constexpr int64_t kUnrolledTaps = 9;  // of a window, straight on: their addresses and bounds are known outside of the loop
+
 // Does the index hang on values that the kernel reads?
 bool ReadsMemory(Index e) {
   switch (e->kind) {
@@ -292,8 +294,7 @@ Value* KernelEmitter::PartialStart(const Instruction& reduce, int component) {
   }
 }
 
-std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, absl::Span<const Index> vars,
-                                             const IndexTuple& kept,
+std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, const IndexTuple& kept, const Walk& walk,
                                              const std::function<std::vector<Val>()>& values,
                                              const std::function<std::optional<Val>()>& condition) {
   const int64_t components = op->operand_count() / 2;
@@ -335,11 +336,7 @@ std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, absl::Span<c
       }
     }
   };
-  std::function<void(size_t)> nest = [&](size_t d) {
-    if (d == vars.size()) return accumulate();
-    LoopOver(vars[d], I64(0), EmitDim(vars[d]->high + 1), 1, [&] { nest(d + 1); });
-  };
-  nest(0);
+  walk(accumulate);
   std::vector<Val> results;
   for (auto& component : slots) {
     Val r{.level = innermost()};
@@ -348,6 +345,16 @@ std::vector<Val> KernelEmitter::SerialReduce(const Instruction* op, absl::Span<c
     results.push_back(std::move(r));
   }
   return results;
+}
+
+KernelEmitter::Walk KernelEmitter::Nest(std::vector<Index> vars) {
+  return [this, vars = std::move(vars)](const std::function<void()>& accumulate) {
+    std::function<void(size_t)> nest = [&](size_t d) {
+      if (d == vars.size()) return accumulate();
+      LoopOver(vars[d], I64(0), EmitDim(vars[d]->high + 1), 1, [&] { nest(d + 1); });
+    };
+    nest(0);
+  };
 }
 
 // Not one of the plan's reductions (or not at the plan's index): a serial loop right here.
@@ -380,7 +387,7 @@ Val KernelEmitter::EvalReduce(const Instruction* op, const IndexTuple& index, co
   std::function<std::optional<Val>()> wanted = nullptr;
   if (guard != nullptr && IsGeneral(*op->to_apply()))
     wanted = [&]() -> std::optional<Val> { return Condition(guard); };
-  std::vector<Val> results = SerialReduce(op, vars, index, values, wanted);
+  std::vector<Val> results = SerialReduce(op, index, Nest(std::move(vars)), values, wanted);
   for (size_t k = 0; k < results.size(); ++k) {
     levels_[static_cast<size_t>(results[k].level)]
         .memo[{op, {index.begin(), index.end()}, guard, static_cast<int>(k)}] = results[k];
@@ -391,48 +398,53 @@ Val KernelEmitter::EvalReduce(const Instruction* op, const IndexTuple& index, co
 // Serial over the window; positions in the padding, or between dilated elements, do not count.
 Val KernelEmitter::EvalReduceWindow(const Instruction* op, const IndexTuple& index,
                                     const Guard* guard, int component) {
-  Window window = op->attrs().get_or<Window>(Attr::kWindow, {});
-  const Shape& shape = op->operand(0)->shape();
-  if (window.dims.empty()) window.dims.resize(static_cast<size_t>(shape.rank()));
-  std::vector<Index> vars;
-  IndexTuple at;
-  std::vector<IndexBound> bounds;
-  for (size_t d = 0; d < index.size(); ++d) {
-    const WindowDim& w = window.dims[d];
-    Index e = space_.Multiply(index[d], w.stride);
-    if (w.size > 1) {
-      if (space_.num_vars() == IndexSpace::kMaxVars) {
-        Fail(
-            absl::UnimplementedError(absl::StrCat("too many loops in one kernel at ", op->name())));
+  const Window window = WindowOf(*op);
+  OperandIndex at;  // of the tap
+  const Guard* inside = nullptr;
+  auto move_to = [&](absl::Span<const Index> tap) {
+    at = MapWindow(space_, *op, index, tap);
+    inside = Under(guard, at.bounds);
+  };
+  int64_t taps = 1;
+  for (const WindowDim& w : window.dims) taps = std::min(kUnrolledTaps + 1, taps * w.size);
+  Walk walk;
+  if (taps <= kUnrolledTaps && !IsGeneral(*op->to_apply())) {
+    walk = [&](const std::function<void()>& accumulate) {
+      std::vector<Index> tap(index.size());
+      std::function<void(size_t)> each = [&](size_t d) {
+        if (d == tap.size()) return move_to(tap), accumulate();
+        for (int64_t k = 0; k < window.dims[d].size; ++k) {
+          tap[d] = space_.Constant(k);
+          each(d + 1);
+        }
+      };
+      each(0);
+    };
+  } else {
+    std::vector<Index> vars, tap;
+    for (const WindowDim& w : window.dims) {
+      if (w.size > 1 && space_.num_vars() == IndexSpace::kMaxVars) {
+        Fail(absl::UnimplementedError(absl::StrCat("too many loops in one kernel at ", op->name())));
         return {};
       }
-      vars.push_back(space_.Var(w.size));
-      e = space_.Combine(e, 1, vars.back(), w.window_dilation);
+      if (w.size > 1) vars.push_back(space_.Var(w.size));
+      tap.push_back(w.size > 1 ? vars.back() : space_.Constant(0));
     }
-    e = space_.AddConstant(e, -w.padding_low);
-    const Dim size = shape.dim(static_cast<int64_t>(d));
-    if (w.base_dilation > 1) {
-      bounds.push_back({space_.Mod(e, w.base_dilation), 1});
-      bounds.push_back({e, Max((size - 1) * Dim(w.base_dilation) + 1, 0)});  // bounds are compared unsigned
-      e = space_.FloorDiv(e, w.base_dilation);
-    } else {
-      bounds.push_back({e, size});
-    }
-    at.push_back(e);
+    move_to(tap);
+    walk = Nest(std::move(vars));
   }
-  const Guard* inside = Under(guard, bounds);
   auto values = [&] {
     std::vector<Val> v;
     for (int64_t k = 0; k < op->operand_count() / 2; ++k)
-      v.push_back(Eval(op->operand(k), at, inside));
+      v.push_back(Eval(op->operand(k), at.index, inside));
     return v;
   };
   auto counts = [&]() -> std::optional<Val> {
     if (inside != nullptr && IsGeneral(*op->to_apply())) return Condition(inside);
     if (inside == guard) return std::nullopt;
-    return BoundsHold(bounds, guard);
+    return BoundsHold(at.bounds, guard);
   };
-  std::vector<Val> results = SerialReduce(op, vars, index, values, counts);
+  std::vector<Val> results = SerialReduce(op, index, walk, values, counts);
   for (size_t k = 0; k < results.size(); ++k) {
     levels_[static_cast<size_t>(results[k].level)]
         .memo[{op, {index.begin(), index.end()}, guard, static_cast<int>(k)}] = results[k];

@@ -27,6 +27,7 @@ constexpr int kWideStepCost = 40;               // below it a step that ends in 
 constexpr double kStreamedPerPiece = 64 << 10;  // elements that make a piece worth a thread
 constexpr double kSerialPieceNs = 20000;   // work of a serial op that is worth a thread
 constexpr int64_t kTileBlock = 16;
+constexpr int64_t kShortVector = 4;  // elements along the fastest dim below which vectors go along another one
 constexpr int64_t kScatterBlock = 16;
 constexpr int64_t kColumnBlock = 64;
 constexpr int64_t kContractionUnroll = 8;  // sums in registers, of 16 on the smaller targets
@@ -146,6 +147,9 @@ class Planner {
       const bool wanted = f_.reduces.empty() ? use.store : !use.store && whole;
       if (wanted && reference == nullptr) reference = &use;
     }
+    if (f_.reduces.empty() && reference != nullptr) {
+      if (const MemoryUse* load = ReadAlongALongerLoop(trace, iteration, *reference)) reference = load;
+    }
     if (reference != nullptr) {
       for (size_t i = 0; i < loops.size(); ++i)
         strides[i] = AccessAlong(reference->offset, iteration.vars[i]->var).stride;
@@ -173,6 +177,31 @@ class Planner {
     plan_.loops = kept;
     plan_.loops.insert(row ? plan_.loops.end() : plan_.loops.end() - 1, reduced.begin(),
                        reduced.end());
+  }
+
+  // The extent of the loop along which `use` is contiguous; 0: none.
+  static int64_t ContiguousExtent(const MemoryUse& use, const Iteration& iteration) {
+    for (Index v : iteration.vars) {
+      if (AccessAlong(use.offset, v->var).kind == Access::Kind::kContiguous) return (v->high + 1).constant_or(0);
+    }
+    return 0;
+  }
+
+  // A result whose fastest dim is too short for vectors, of an operand read along a long one (three features brought side by side): that
+  // operand's order, with stores apart.
+  static const MemoryUse* ReadAlongALongerLoop(const AccessTrace& trace, const Iteration& iteration, const MemoryUse& store) {
+    const int64_t stored = ContiguousExtent(store, iteration);
+    if (stored == 0 || stored >= kShortVector) return nullptr;
+    const MemoryUse* longest = nullptr;
+    for (const MemoryUse& use : trace.uses) {
+      if (use.store) continue;
+      const int64_t extent = ContiguousExtent(use, iteration);
+      if (extent == stored) return nullptr;  // read as it is stored
+      if (extent >= 4 * kShortVector && absl::c_all_of(iteration.vars, [&](Index v) { return use.offset->DependsOn(v->var); })) {
+        longest = &use;
+      }
+    }
+    return longest;
   }
 
   int Divisions(const std::vector<PlanLoop>& loops) const {
