@@ -28,7 +28,9 @@ struct TargetInfo {
   int threads = 1;
   double bytes_per_ns = 12;  // streaming, one thread
   double flops_per_ns = 32;  // f32, one thread
-  int64_t max_fusion_instructions = 200;  // emitted instructions grow with it; more splits the fusion
+  // Emitted instructions grow with it; more splits the fusion. Of a loop each value that a split leaves goes through memory twice, while
+  // code costs little however long it is; passes over rows and columns compute values again.
+  int64_t max_fusion_instructions = 200, max_loop_instructions = 1000;
 };
 
 // Where the user wrote it: "layer.0 @ net.py:12", either half if the other is unknown.

@@ -13,7 +13,7 @@ namespace tenon {
 namespace {
 
 constexpr int64_t kMaxReachVisits = 4000;
-constexpr int64_t kMaxMembers = 500;
+constexpr int64_t kMaxMembers = 800;
 
 // Ops of several results: a reduce, sort, scatter, ... of several operands, a topk.
 bool MakesTuple(const Instruction& op) {
@@ -275,8 +275,10 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *why = absl::StrCat(std::string(OpcodeName(maker.opcode())), " takes its operands from memory");
     return false;
   }
-  if (c.cost + CostOf(*op) > context_.target.max_fusion_instructions && CostOf(*op) > 0) {
-    *why = absl::StrCat("the kernel would have more than ", context_.target.max_fusion_instructions, " instructions");
+  const bool loop = LoopLike(c.form) && op->opcode() != Opcode::kReduce;
+  const int64_t most = loop ? context_.target.max_loop_instructions : context_.target.max_fusion_instructions;
+  if (c.cost + CostOf(*op) > most && CostOf(*op) > 0) {
+    *why = absl::StrCat("the kernel would have more than ", most, " instructions");
     return false;
   }
   if (static_cast<int64_t>(c.members.size()) >= kMaxMembers) {  // those that cost nothing count too

@@ -56,8 +56,11 @@ bool Refuses(const std::string& target, const Instruction& fusion) {
 
 // The machine of the cases: AVX2, whatever this one is.
 void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans) {
-  if (text.starts_with("max_fusion_instructions=")) context->target.max_fusion_instructions = std::stoll(text.substr(text.find('=') + 1));
-  else ASSERT_TRUE(text.empty() || text == "convolutions" || text.starts_with("refuses=")) << text;
+  if (text.starts_with("max_fusion_instructions=")) {
+    context->target.max_fusion_instructions = context->target.max_loop_instructions = std::stoll(text.substr(text.find('=') + 1));
+  } else {
+    ASSERT_TRUE(text.empty() || text == "convolutions" || text.starts_with("refuses=")) << text;
+  }
   ContractionSite site{.host_functions = kPlainFunctions};
   if (text == "convolutions") {
     site.host_functions |= Bit(HostFunction::kConvolution);
