@@ -581,7 +581,10 @@ def _along(x, dim, index):
 
 @op("gather.default")
 def _gather(x, dim, index):
-    return jnp.take_along_axis(x, index, dim) if x.ndim else x
+    if not x.ndim:
+        return x
+    kept = tuple(slice(None) if k == dim % x.ndim else slice(0, n) for k, n in enumerate(index.shape))
+    return jnp.take_along_axis(x[kept], index, dim)
 
 
 @op("scatter.src", "scatter.value")

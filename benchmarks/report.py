@@ -143,6 +143,8 @@ def markdown(report: dict) -> str:
     summaries, peers = report["rows"], order(report["rows"])
     parts = ["# Benchmark", "", ", ".join(f"{key} {value}" for key, value in report["machine"].items()), ""]
     parts += [_about(report), ""]
+    if report.get("ending", "complete") != "complete":
+        parts += [f"**Not all was measured** ({report['ending']}); no process of: {', '.join(report['left_out']) or 'no row'}", ""]
     for name, reason in report["missing"].items():
         parts += [f"**{name} was not run**: {reason}", ""]
     parts += _table(["row", "eager ms", *map(heading, peers), "best", "tenon / best", "bar"], [
@@ -229,7 +231,7 @@ def table(summaries: list[dict]):
     peers = order(summaries)
     shown = Table(title="x eager in the same process, smaller is better; [95 % interval]; ~ noisy")
     for column in ("row", "eager ms", *map(heading, peers), "best", "tenon / best", "bar"):
-        shown.add_column(column, overflow="fold")
+        shown.add_column(column, overflow="fold", no_wrap=column in ("row", "eager ms"))
     for s in summaries:
         share = s["peers"].get("tenon", {}).get("read_share")
         shown.add_row(row_cell(s), eager_cell(s), *(cell(s["peers"].get(p)) for p in peers), best_cell(s), interval_text(s["tenon_over_best"]),

@@ -26,7 +26,7 @@ import picture
 import report as reports
 
 DEFAULT_PEERS = "tenon,inductor,inductor_frozen,jax,onnxruntime,openvino,eager"
-QUICK = {"rounds": 1, "blocks": 7}
+QUICK = {"rounds": 1, "blocks": 7, "budget": 290.0}
 
 
 def parse(argv=None) -> argparse.Namespace:
@@ -40,6 +40,7 @@ def parse(argv=None) -> argparse.Namespace:
     parser.add_argument("--pause-ms", type=float, default=30.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds that a process may take")
+    parser.add_argument("--budget", type=float, help="seconds after which what isn't measured yet is left out (--quick 290)")
     parser.add_argument("--json", type=pathlib.Path, help="write everything measured here")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the tables here")
     parser.add_argument("--picture", type=pathlib.Path, help="write an SVG here")
@@ -50,6 +51,7 @@ def parse(argv=None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     options.rounds = options.rounds or (QUICK["rounds"] if options.quick else 3)
     options.blocks = options.blocks or (QUICK["blocks"] if options.quick else 5)
+    options.budget = options.budget or (QUICK["budget"] if options.quick else float("inf"))
     return options
 
 
@@ -65,8 +67,13 @@ def plan(row, names: list[str], table: dict, quick: bool) -> list[str]:
     return [name for name in wanted if name in table and row.mode in table[name].modes]
 
 
-def measure_row(row, names: list[str], rounds: int, settings: pair.Settings, caches: pathlib.Path, computes, tick, keep) -> dict:
-    """Processes of the row's peers over the rounds, who begins rotating. `keep` is given the summary so far."""
+class TimeUp(Exception):
+    """The budget is spent."""
+
+
+def measure_row(row, names: list[str], rounds: int, settings: pair.Settings, caches: pathlib.Path, computes, tick, keep,
+                until: float = float("inf")) -> None:
+    """Processes of the row's peers over the rounds, who begins rotating. `keep` is given the summary after each. TimeUp past `until`."""
     about = {"row": row.name, "what": row.what, "mode": row.mode, "bar": row.bar}
     runs, failures = {name: [] for name in names}, {}
     for number in range(rounds):
@@ -76,15 +83,20 @@ def measure_row(row, names: list[str], rounds: int, settings: pair.Settings, cac
                 tick(None)
                 continue
             say = lambda what: tick(f"{row.name}: {name} {what}")
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeUp
             say("starts")
+            mine = dataclasses.replace(settings, timeout_s=min(settings.timeout_s, left))
             try:
-                runs[name].append(pair.run(row.name, name, settings, number == 0, caches / row.name / name, say))
+                runs[name].append(pair.run(row.name, name, mine, number == 0, caches / row.name / name, say))
             except pair.Failure as failure:
+                if time.monotonic() >= until:
+                    raise TimeUp from None
                 failures[name] = str(failure)
             keep(reports.summarise(about, runs, failures, computes))
             tick(None)
     shutil.rmtree(caches / row.name, ignore_errors=True)
-    return reports.summarise(about, runs, failures, computes)
 
 
 def write(path: pathlib.Path | None, text) -> None:
@@ -158,38 +170,42 @@ def measure(options, console, chosen, peers) -> int:
     for name, reason in missing.items():
         console.print(f"[yellow]{name} is left out: {reason}", highlight=False)
     report = {"machine": environment.machine(options.threads), "settings": dataclasses.asdict(settings) | {"rounds": options.rounds},
-              "missing": missing, "complete": False, "rows": []}  # fmt: skip
+              "missing": missing, "ending": "not yet", "left_out": [], "rows": []}  # fmt: skip
     console.print(", ".join(f"{key} {value}" for key, value in report["machine"].items()), highlight=False)
     plans = {row.name: plan(row, names, {n: p for n, p in peers.PEERS.items() if not lacking[n]}, options.quick) for row in chosen}
     shown = Shown(console, options.rounds * sum(map(len, plans.values())))
     caches = pathlib.Path(tempfile.mkdtemp(prefix="tenon-bench-"))
-    interrupted = False
+    until = time.monotonic() + options.budget
+    done, ending = {}, "complete"
+
+    def keep(summary):
+        done[summary["row"]] = summary
+        report["rows"] = list(done.values())
+        write(options.json, lambda: json.dumps(report, indent=1))
+
     try:
         with shown.bar:
             for row in chosen:
-                if not plans[row.name]:
-                    continue
-                report["rows"].append(None)
-
-                def keep(summary):
-                    report["rows"][-1] = summary
-                    write(options.json, lambda: json.dumps(report | {"rows": [s for s in report["rows"] if s]}, indent=1))
-
-                keep(measure_row(row, plans[row.name], options.rounds, settings, caches, lambda p: peers.PEERS[p].computes, shown.tick, keep))
-                console.print(reports.progress_line(report["rows"][-1]), highlight=False)
-        report["complete"] = True
+                if plans[row.name]:
+                    measure_row(row, plans[row.name], options.rounds, settings, caches, lambda p: peers.PEERS[p].computes, shown.tick, keep,
+                                until)  # fmt: skip
+                    console.print(reports.progress_line(done[row.name]), highlight=False)
     except KeyboardInterrupt:
-        interrupted = True
-        console.print("[yellow]interrupted: what was measured until now")
+        ending = "interrupted"
+    except TimeUp:
+        ending = f"time was up after {options.budget:g} s"
     finally:
         shutil.rmtree(caches, ignore_errors=True)
-    report["rows"] = [summary for summary in report["rows"] if summary]
+    report["ending"] = ending
+    report["left_out"] = [row.name for row in chosen if row.name not in done]
     write_all(options, report)
-    return conclude(options, console, report, interrupted)
+    return conclude(options, console, report)
 
 
-def conclude(options, console, report: dict, interrupted: bool) -> int:
+def conclude(options, console, report: dict) -> int:
     summaries = report["rows"]
+    if report["ending"] != "complete":
+        console.print(f"[yellow]{report['ending']}; not measured: {', '.join(report['left_out']) or 'some processes of the last row'}")
     console.print(reports.table(summaries))
     console.print(reports.means(summaries), highlight=False)
     for line in reports.problems(summaries):
@@ -200,7 +216,7 @@ def conclude(options, console, report: dict, interrupted: bool) -> int:
     failed = [row for row, entry in tenon.items() if "failure" in entry]
     console.print(f"bars lost: {lost or 'none'}; accuracy of tenon missed: {wrong or 'none'}; rows that tenon did not run: {failed or 'none'}; "
                   f"noisy: {[s['row'] for s in summaries if s['noisy']] or 'none'}", highlight=False)  # fmt: skip
-    if interrupted:
+    if report["ending"] == "interrupted":
         return 130
     return 1 if options.check and (lost or wrong or failed) else 0
 
