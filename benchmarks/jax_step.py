@@ -1,4 +1,4 @@
-"""Rows in JAX: the exported program under jax.jit; a training step is jax's own gradient of it and an optimizer as jax's users write one."""
+"""Rows in JAX: the exported program under jax.jit; training is jax's own gradient of it and an optimizer as jax's users write one."""
 
 import exported
 import jax

@@ -86,7 +86,8 @@ add("tenon", 'torch.compile(backend="tenon")', _by_torch("tenon", "tenon"), ("to
 add("inductor", "torch.compile()", _by_torch("inductor", "inductor"), _INDUCTOR)
 add("inductor_frozen", "the same with freezing=True: weights are constants",
     _by_torch("inductor", "inductor", options={"freezing": True}), _INDUCTOR, modes=("infer",))  # fmt: skip
-add("jax", "the ATen graph by jax.numpy under jax.jit", _later("jax_step", "JaxStep"), ("jax", *_EXPORT), modes=("infer", "train", "optimizer"))
+add("jax", "the ATen graph by jax.numpy under jax.jit", _later("jax_step", "JaxStep"), ("jax", *_EXPORT),
+    modes=("infer", "train", "optimizer"))  # fmt: skip
 add("onnxruntime", "torch.onnx.export(dynamo=True), CPU provider", _later("exported", "OnnxRuntimeStep"),
     ("onnxruntime", "onnx", "onnxscript", *_EXPORT), modes=("infer",))  # fmt: skip
 add("openvino", "openvino.convert_model of the exported program, else of its ONNX file", _later("exported", "OpenVinoStep"),

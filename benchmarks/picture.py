@@ -54,7 +54,8 @@ def svg(report: dict) -> str:
         x = axis.place(tick)
         parts.append(f'<line class="{"one" if tick == 1 else "grid"}" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 14}" y2="{bottom}"/>')
         parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{tick:g}</text>')
-    parts.append(f'<text class="dim" x="{axis.place(1):.1f}" y="{bottom + 32}" text-anchor="middle">time / eager\'s, smaller is better</text>')
+    said = "time relative to eager's, smaller is better"
+    parts.append(f'<text class="dim" x="{axis.place(1):.1f}" y="{bottom + 32}" text-anchor="middle">{said}</text>')
     for index, summary in enumerate(summaries):
         parts += _row(summary, peers, axis, TOP + LINE * index)
     return "\n".join([*parts, "</svg>"]) + "\n"
@@ -79,8 +80,10 @@ def _row(summary: dict, peers: list[str], axis: Axis, y: float) -> list[str]:
         at, ratio = y + (place - (len(shown) - 1) / 2) * 2.5, entry["ratio"]
         colour, opacity = COLOURS.get(peer, OTHER), 0.4 if entry["noisy"] else 1.0
         a, b = axis.place(ratio["low"]), axis.place(ratio["high"])
-        parts.append(f'<line x1="{a:.1f}" x2="{b:.1f}" y1="{at:.1f}" y2="{at:.1f}" stroke="{colour}" stroke-width="2" stroke-opacity="{opacity}"/>')
-        parts.append(_mark(peer, axis.place(ratio["median"]), at, opacity, f"{summary['row']}: {peer} {reports.cell(entry)}", entry["wrong"]))
+        line = f'x1="{a:.1f}" x2="{b:.1f}" y1="{at:.1f}" y2="{at:.1f}"'
+        parts.append(f'<line {line} stroke="{colour}" stroke-width="2" stroke-opacity="{opacity}"/>')
+        title = f"{summary['row']}: {peer} {reports.cell(entry)}"
+        parts.append(_mark(peer, axis.place(ratio["median"]), at, opacity, title, entry["wrong"]))
     return parts
 
 

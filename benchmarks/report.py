@@ -148,8 +148,7 @@ def markdown(report: dict) -> str:
     for name, reason in report["missing"].items():
         parts += [f"**{name} was not run**: {reason}", ""]
     parts += _table(["row", "eager ms", *map(heading, peers), "best", "tenon / best", "bar"], [
-        [row_cell(s), eager_cell(s), *(cell(s["peers"].get(p)) for p in peers), best_cell(s), interval_text(s["tenon_over_best"]), bar_cell(s)]
-        for s in summaries
+        [row_cell(s), eager_cell(s), *(cell(s["peers"].get(p)) for p in peers), *_verdict(s)] for s in summaries
     ])  # fmt: skip
     parts += ["", means(summaries), "", "## What did not run, or not rightly", "", *_problems(summaries), ""]
     parts += ["## First call, seconds", "", FIRST_CALL, ""]
@@ -163,18 +162,25 @@ def markdown(report: dict) -> str:
     return "\n".join(parts) + "\n"
 
 
-FIRST_CALL = """Empty caches (but for Inductor's precompiled headers), imports not counted. Torch peers: Dynamo + AOTAutograd + the compiler +
-the first run (tenon's compiler without LLVM, then LLVM); others: export + conversion or tracing and compiling + the first run."""
+FIRST_CALL = """Empty caches (but for Inductor's precompiled headers), imports not counted. Torch peers: Dynamo + AOTAutograd + the
+compiler + the first run (tenon's compiler without LLVM, then LLVM); others: export, conversion included, or tracing + compiling +
+the first run."""
 MEMORY = """VmHWM after two calls, compiling included, and in brackets what of it came after the imports. Compilers that run as processes of
 their own (Inductor's) are not in it."""
 
 
 def _about(report: dict) -> str:
     s = report["settings"]
-    return (f"A figure is the peer's time as a multiple of eager's, beside it in the same process, smaller is better: median of {s['blocks']} blocks in each "
-            f"of {s['rounds']} process(es), with a 95 % interval (bootstrap of processes and blocks). ~: eager's own blocks beside that peer "
-            f"have p90/p10 > {intervals.NOISY}; NOISY: all of the row's have. Best: the quickest right one, eager included, tenon not. "
-            f"n/e: not expressible.")  # fmt: skip
+    return (
+        f"A figure is the peer's time as a multiple of eager's, beside it in the same process, smaller is better: median of {s['blocks']} "
+        f"blocks in each of {s['rounds']} process(es), with a 95 % interval (bootstrap of processes and blocks). ~: eager's own blocks "
+        f"beside that peer have p90/p10 > {intervals.NOISY}; NOISY: all of the row's have. Best: the quickest right one, eager included, "
+        f"tenon not. n/e: not expressible."
+    )
+
+
+def _verdict(summary: dict) -> list[str]:
+    return [best_cell(summary), interval_text(summary["tenon_over_best"]), bar_cell(summary)]
 
 
 def _table(head: list[str], lines: list[list[str]]) -> list[str]:
@@ -234,8 +240,9 @@ def table(summaries: list[dict]):
         shown.add_column(column, overflow="fold", no_wrap=column in ("row", "eager ms"))
     for s in summaries:
         share = s["peers"].get("tenon", {}).get("read_share")
-        shown.add_row(row_cell(s), eager_cell(s), *(cell(s["peers"].get(p)) for p in peers), best_cell(s), interval_text(s["tenon_over_best"]),
-                      bar_cell(s) + (f"; {share:.0%} of reading" if share else ""))  # fmt: skip
+        *verdict, bar = _verdict(s)
+        bar += f"; {share:.0%} of reading" if share else ""
+        shown.add_row(row_cell(s), eager_cell(s), *(cell(s["peers"].get(p)) for p in peers), *verdict, bar)
     return shown
 
 

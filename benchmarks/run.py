@@ -1,7 +1,7 @@
 """Times the rows of rows.py by their peers, each beside eager in a process of its own, and judges their accuracy.
 
     python benchmarks/run.py --quick                                     five minutes
-    python benchmarks/run.py --json all.json --markdown all.md --picture all.svg
+    python benchmarks/run.py --json build/bench.json --markdown build/bench.md --picture build/bench.svg
     python benchmarks/run.py --rows softmax,chain --peers tenon,jax --rounds 5
 
 A process holds eager and one peer (pair.py); within it they take turns in blocks. The processes of a row take turns over
@@ -120,7 +120,8 @@ class Shown:
         from rich import progress
 
         self.console, self.count, self.done, self.began = console, count, 0, time.monotonic()
-        columns = progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeRemainingColumn()
+        columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(),
+                   progress.TimeRemainingColumn())  # fmt: skip
         self.bar = progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self.task = self.bar.add_task("starting", total=count)
         self.what = ""
@@ -214,8 +215,9 @@ def conclude(options, console, report: dict) -> int:
     tenon = {s["row"]: s["peers"]["tenon"] for s in summaries if "tenon" in s["peers"]}
     wrong = [row for row, entry in tenon.items() if entry.get("wrong")]
     failed = [row for row, entry in tenon.items() if "failure" in entry]
-    console.print(f"bars lost: {lost or 'none'}; accuracy of tenon missed: {wrong or 'none'}; rows that tenon did not run: {failed or 'none'}; "
-                  f"noisy: {[s['row'] for s in summaries if s['noisy']] or 'none'}", highlight=False)  # fmt: skip
+    noisy = [s["row"] for s in summaries if s["noisy"]]
+    console.print(f"bars lost: {lost or 'none'}; accuracy of tenon missed: {wrong or 'none'}; "
+                  f"rows that tenon did not run: {failed or 'none'}; noisy: {noisy or 'none'}", highlight=False)  # fmt: skip
     if report["ending"] == "interrupted":
         return 130
     return 1 if options.check and (lost or wrong or failed) else 0

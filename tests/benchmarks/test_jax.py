@@ -12,6 +12,7 @@ import exported  # noqa: E402
 import jax_step  # noqa: E402
 
 f = lambda *shape: torch.randn(*shape)
+attend = F.scaled_dot_product_attention
 ids = lambda high, *shape: torch.randint(0, high, shape)
 
 
@@ -25,23 +26,25 @@ CASES = {
     "pointwise": (lambda x: (x.abs().sqrt().log1p(), x.tanh().exp(), F.gelu(x), F.gelu(x, approximate="tanh"), F.hardswish(x), F.silu(x),
                              x.clamp(max=0.3), x.clamp(min=-1), F.hardsigmoid(x), x.rsqrt().isnan(), x**2), f(50)),
     "alpha": (lambda x, y: (torch.add(x, y, alpha=2), torch.sub(x, y, alpha=3), torch.rsub(x, y)), f(6), f(6)),
-    "movement": (lambda x: (x.permute(2, 0, 1), x[:, 1:, ::2], x[..., -1], x.unsqueeze(1).expand(-1, 3, -1, -1), x.flip(1), x.flatten(1),
-                            x.unbind(0)[1], x.chunk(2, -1)[1], torch.cat([x, x], 1), torch.stack([x, x]), F.pad(x, (1, 2, 0, 3), value=2.0),
-                            x.repeat(2, 1, 1), x.transpose(0, 2).reshape(-1)), f(2, 3, 4)),
+    "movement": (lambda x: (x.permute(2, 0, 1), x[:, 1:, ::2], x[..., -1], x.unsqueeze(1).expand(-1, 3, -1, -1), x.flip(1),
+                            x.flatten(1), x.unbind(0)[1], x.chunk(2, -1)[1], torch.cat([x, x], 1), torch.stack([x, x]),
+                            F.pad(x, (1, 2, 0, 3), value=2.0), x.repeat(2, 1, 1), x.transpose(0, 2).reshape(-1)), f(2, 3, 4)),
     "reductions": (lambda x: (x.sum(1), x.mean((0, 2), keepdim=True), x.var(1), x.std(), x.amax(-1), x.max(1), x.argmax(), x.argmin(1),
                               x.cumsum(1), (x > 0).any(1), (x > 0).all(), torch.var_mean(x, 2, correction=0)), f(3, 7, 5)),
     "halves": (lambda x: (x.sum(), x.softmax(-1), F.layer_norm(x, (64,)), x @ x.t(), F.silu(x)), f(64, 64).bfloat16()),
     "contractions": (lambda a, b, c: (a @ b, torch.addmm(c, a, b, beta=0.5, alpha=2.0), torch.baddbmm(c[None], a[None], b[None])),
                      f(4, 6), f(6, 3), f(4, 3)),
-    "norms": (lambda x: (F.softmax(x, 1), F.log_softmax(x, 1), F.group_norm(x, 2), F.layer_norm(x, (5, 6), torch.full((5, 6), 2.0))), f(3, 4, 5, 6)),
+    "norms": (lambda x: (F.softmax(x, 1), F.log_softmax(x, 1), F.group_norm(x, 2), F.layer_norm(x, (5, 6), torch.full((5, 6), 2.0))),
+              f(3, 4, 5, 6)),
     "pools": (lambda x: (F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
                          F.adaptive_avg_pool2d(x, 1), F.max_pool2d(x, 2, ceil_mode=True)), f(2, 3, 9, 8)),
     "resampling": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False), f(1, 2, 5, 6)),
-    "attention": (lambda q, k, v, m: (F.scaled_dot_product_attention(q, k, v), F.scaled_dot_product_attention(q, k, v, is_causal=True),
-                                      F.scaled_dot_product_attention(q, k, v, attn_mask=m), F.scaled_dot_product_attention(q, k, v, scale=0.3)),
+    "attention": (lambda q, k, v, m: (attend(q, k, v), attend(q, k, v, is_causal=True), attend(q, k, v, attn_mask=m),
+                                      attend(q, k, v, scale=0.3)),
                   f(2, 3, 8, 4), f(2, 3, 8, 4), f(2, 3, 8, 4), (torch.rand(8, 8) > 0.3) | torch.eye(8, dtype=torch.bool)),
     "indexing": (lambda x, i, j: (x[i], x[i, j], x.index_select(1, j), x.gather(1, i[:, None] % 5), x.index_add(0, i, x[i] * 2),
-                                  x.index_copy(0, torch.arange(3), x[:3] * 3), torch.zeros(7, 5).scatter_add(0, i[:, None].expand(-1, 5), x[:4])),
+                                  x.index_copy(0, torch.arange(3), x[:3] * 3),
+                                  torch.zeros(7, 5).scatter_add(0, i[:, None].expand(-1, 5), x[:4])),
                  f(7, 5), ids(7, 4), ids(5, 4)),
     "scatter": (lambda x, i: (x.scatter(1, i, 2.0), x.scatter(0, i[:2], x * 2), x.index_put((i[:, 0],), x.sum(), accumulate=True)), f(4, 5),
                 torch.tensor([[0], [2], [3], [1]])),
@@ -51,7 +54,8 @@ CASES = {
     "bags": (_bag, f(20, 6), ids(20, 12), torch.tensor([0, 4, 8])),
     "bags of several lengths": (_bag, f(20, 6), ids(20, 12), torch.tensor([0, 3, 10])),
     "bags of a table": (lambda t, i: F.embedding_bag(i, t, mode="sum"), f(20, 6), ids(20, 3, 4)),
-    "creation": (lambda x: (torch.arange(5) * x.sum(), torch.full((2, 2), 3.0), x.new_zeros(3), torch.ones_like(x), torch.zeros_like(x)), f(4)),
+    "creation": (lambda x: (torch.arange(5) * x.sum(), torch.full((2, 2), 3.0), x.new_zeros(3), torch.ones_like(x), torch.zeros_like(x)),
+                 f(4)),
 }  # fmt: skip
 
 
@@ -74,8 +78,8 @@ def test_functions(name):
 
 
 MODULES = {
-    "convolutions": (lambda: nn.Sequential(nn.Conv2d(4, 8, 3, 2, 1, groups=2), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, (3, 1), dilation=2)),
-                     (2, 4, 11, 12)),
+    "convolutions": (lambda: nn.Sequential(nn.Conv2d(4, 8, 3, 2, 1, groups=2), nn.BatchNorm2d(8), nn.ReLU(),
+                                           nn.Conv2d(8, 4, (3, 1), dilation=2)), (2, 4, 11, 12)),
     "transposed weights": (lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3, bias=False)), (5, 6)),
     "lstm cell": (lambda: nn.LSTMCell(6, 8), (5, 6)),
 }  # fmt: skip

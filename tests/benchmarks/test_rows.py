@@ -47,7 +47,7 @@ def test_the_order_of_equal_floats_is_free_but_not_their_number():
 
 
 def test_sea_water_has_its_density():
-    """Enthalpy's slope over pressure is the specific volume: 1 / 1021.84 kg/m^3 at this check value of TEOS-10 (48 terms and 75 agree so far)."""
+    """Enthalpy's slope over pressure is the specific volume: 1 / 1021.84 kg/m^3 at this check value of TEOS-10's toolbox."""
     point = [torch.tensor(v, dtype=torch.float64) for v in (34.7118391, 28.8099)]
     enthalpy = lambda p: equation_of_state.enthalpy(*point, torch.tensor(p, dtype=torch.float64))[0]
     volume = (enthalpy(11.0) - enthalpy(9.0)) / 2e4  # dbar to Pa

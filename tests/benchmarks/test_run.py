@@ -11,8 +11,8 @@ import rows
 import run
 from rich.console import Console
 
-GOOD = {"eager_s": [1e-3, 1e-3], "peer_s": [5e-4, 5e-4], "first_call_s": 1.0, "phases_s": {}, "graphs": 1, "peak_mib": 20.0, "imports_mib": 10.0,
-        "accuracy": {"ok": True, "failures": [], "bound_used": 0.1}}  # fmt: skip
+GOOD = {"eager_s": [1e-3, 1e-3], "peer_s": [5e-4, 5e-4], "first_call_s": 1.0, "phases_s": {}, "graphs": 1,
+        "peak_mib": 20.0, "imports_mib": 10.0, "accuracy": {"ok": True, "failures": [], "bound_used": 0.1}}  # fmt: skip
 ROW = types.SimpleNamespace(name="row_a", what="", mode="infer", bar=None, needs=())
 
 
