@@ -16,8 +16,8 @@ COLOURS = {
 OTHER = "#8a63d2"
 SHAPES = {"tenon": "diamond", "inductor_frozen": "square", "openvino": "square", "jax": "triangle"}
 LEFT, RIGHT, TOP, LINE, WIDTH = 250, 40, 70, 22, 1000
-STYLE = """text{font:12px sans-serif;fill:#1f2328}.grid{stroke:#1f2328;stroke-opacity:.15}.one{stroke:#1f2328;stroke-opacity:.6}
-.dim{fill-opacity:.6}@media(prefers-color-scheme:dark){text{fill:#e6edf3}.grid{stroke:#e6edf3}.one{stroke:#e6edf3}}"""
+STYLE = "text{fill:#1f2328}.dim{fill-opacity:.7}@media(prefers-color-scheme:dark){text{fill:#e6edf3}}"
+GRID, ONE = 'stroke="#808080" stroke-opacity=".35"', 'stroke="#808080" stroke-width="2"'  # seen on white and on black
 
 
 class Axis:
@@ -47,12 +47,13 @@ def svg(report: dict) -> str:
     ratios = [entry["ratio"] for s in summaries for peer, entry in s["peers"].items() if peer in peers and "ratio" in entry]
     axis = Axis([r[key] for r in ratios for key in ("low", "high")], LEFT, WIDTH - RIGHT)
     bottom = TOP + LINE * len(summaries)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 40}" role="img">',
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 40}" role="img" '
+             'font-family="sans-serif" font-size="12">',
              "<title>Time of each peer relative to eager</title>", f"<style>{STYLE}</style>"]  # fmt: skip
     parts += _legend(peers)
     for tick in axis.ticks():
         x = axis.place(tick)
-        parts.append(f'<line class="{"one" if tick == 1 else "grid"}" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 14}" y2="{bottom}"/>')
+        parts.append(f'<line {ONE if tick == 1 else GRID} x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 14}" y2="{bottom}"/>')
         parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{tick:g}</text>')
     said = "time relative to eager's, smaller is better"
     parts.append(f'<text class="dim" x="{axis.place(1):.1f}" y="{bottom + 32}" text-anchor="middle">{said}</text>')
@@ -73,7 +74,7 @@ def _row(summary: dict, peers: list[str], axis: Axis, y: float) -> list[str]:
     remark = " *" if summary["reaches_backend"] is False else ""
     remark += " ~" if summary["noisy"] else ""
     parts = [f'<text x="{LEFT - 14}" y="{y + 4}" text-anchor="end">{escape(summary["row"] + remark)}</text>',
-             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>']  # fmt: skip
+             f'<line {GRID} x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>']  # fmt: skip
     shown = [peer for peer in peers if "ratio" in summary["peers"].get(peer, {})]
     for place, peer in enumerate(shown):
         entry = summary["peers"][peer]

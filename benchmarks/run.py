@@ -102,6 +102,7 @@ def measure_row(row, names: list[str], rounds: int, settings: pair.Settings, cac
 def write(path: pathlib.Path | None, text) -> None:
     """All of the text or what was there before."""
     if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(path.name + ".part")
         beside.write_text(text())
         os.replace(beside, path)
@@ -157,7 +158,8 @@ def main() -> int:
     parts = [part for part in options.rows.split(",") if part]
     chosen = [r for r in rows.ROWS.values() if any(p in r.name for p in parts) or (not parts and (r.quick or not options.quick))]
     if options.list or not chosen:
-        console.print("\n".join(f"{r.name:28} {r.what}" for r in rows.ROWS.values()), highlight=False)
+        for title, table in (("rows", rows.ROWS), ("peers", peers.PEERS)):
+            console.print(f"{title}:\n" + "\n".join(f"  {each.name:28} {each.what}" for each in table.values()), highlight=False)
         return 0 if options.list else 2
     return measure(options, console, chosen, peers)
 
