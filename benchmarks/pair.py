@@ -63,10 +63,9 @@ def measure(row, peer, settings: Settings, judge: bool, tick, enter) -> dict:
     result["first_call_s"] = time.perf_counter() - began
     result["phases_s"] = made.phases(result["first_call_s"])
     result["graphs"] = made.graphs
-    made.timed(1)
     result["peak_mib"] = environment.memory_mib()["peak"]
     enter("values")
-    values = made.values()
+    values = made.values()  # before any further call: a step of training changes what they are of
     eager = steps.Step(row)
     if judge:
         enter("accuracy")

@@ -3,7 +3,9 @@
 import pathlib
 
 import pair
+import peers
 import pytest
+import rows
 
 FAKES = str(pathlib.Path(__file__).with_name("fake_peers.py"))
 SETTINGS = pair.Settings(blocks=2, block_ms=1, pause_ms=0, threads=1, timeout_s=300, also=(FAKES,))
@@ -34,6 +36,13 @@ def test_a_call_longer_than_a_block_is_timed_once():
     log = []
     found = pair.take_turns(Recorder("a", log, 5.0), Recorder("b", log, 1e-9), pair.Settings(blocks=1, pause_ms=0), lambda what: None)
     assert found["counts"] == {"eager_s": 1, "peer_s": 600_000}  # and a clock that says nothing doesn't count for ever
+
+
+@pytest.mark.parametrize("name", ["lstmcell_T32_b16_train", "adam50_foreach", "call_2op_8f_grad"])
+def test_eager_is_right_beside_itself_in_every_mode(name):
+    found = pair.measure(rows.ROWS[name], peers.PEERS["eager"], pair.Settings(1, 1, 0), True, lambda what: None, lambda stage: None)
+    assert found["accuracy"]["ok"], found["accuracy"]
+    assert len(found["peer_s"]) == 1 and found["phases_s"] == {} and found["graphs"] is None
 
 
 def _run(peer, tmp_path, judge=True, ticks=None, **changes):
