@@ -165,8 +165,8 @@ def markdown(report: dict) -> str:
 FIRST_CALL = """Empty caches (but for Inductor's precompiled headers), imports not counted. Torch peers: Dynamo + AOTAutograd + the
 compiler + the first run (tenon's compiler without LLVM, then LLVM); others: export, conversion included, or tracing + compiling +
 the first run."""
-MEMORY = """VmHWM after the first call, compiling included, and in brackets what of it came after the imports. Compilers that run as processes of
-their own (Inductor's) are not in it."""
+MEMORY = """VmHWM after the first call, compiling included, and in brackets what of it came after the imports. Compilers that run as
+processes of their own (Inductor's) are not in it."""
 
 
 def _about(report: dict) -> str:
