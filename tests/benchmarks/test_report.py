@@ -58,6 +58,13 @@ def test_noise_is_marked(slow, noisy):
     assert quiet["noisy"] is noisy and ("NOISY" in reports.eager_cell(quiet)) is noisy
 
 
+def test_a_process_that_is_slow_throughout_is_noisy():
+    """Every block alike, so p90/p10 says nothing: a core was kept by another program."""
+    found = _summary({"tenon": [_run(0.5), _run(0.5)], "jax": [_run(0.5), _run(0.1, [8e-3] * 3)]})["peers"]
+    assert found["jax"]["noisy"] and found["jax"]["eager_slowed"] == pytest.approx(8.0)
+    assert not found["tenon"]["noisy"] and found["tenon"]["eager_slowed"] == pytest.approx(1.0)
+
+
 def test_processes_count_together_and_the_first_ones_call_is_the_first():
     found = _summary({"tenon": [_run(0.5), _run(0.7, first_call_s=0.2, peak_mib=310.0)]})["peers"]["tenon"]
     assert found["ratio"]["low"] == pytest.approx(0.5) and found["ratio"]["high"] == pytest.approx(0.7)
