@@ -4,7 +4,8 @@ BUILD := build/$(PRESET)
 PY := .venv/bin/python
 PHASE := tools/dev/phase.sh
 
-.PHONY: help demo test test-sanitizers test-slow test-guard test-jax test-jax-only test-models bench build setup clean format fuzz-parser
+.PHONY: help demo test test-sanitizers test-slow test-guard test-jax test-jax-only test-models bench bench-all build setup clean format \
+  fuzz-parser
 
 help:
 	@echo "make demo         a transformer and a CNN, eager against tenon"
@@ -14,7 +15,8 @@ help:
 	@echo "make test-jax     HLO made with JAX, compared with JAX's results (own environment in build/jax)"
 	@echo "make test-sanitizers  AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer (builds of their own: an hour on two cores)"
 	@echo "make fuzz-parser  the HLO parser under clang's libFuzzer, where clang is installed"
-	@echo "make bench        benchmarks against peers  make format       clang-format"
+	@echo "make bench        against the peers, a few rows, five minutes; make bench-all: all rows, hours"
+	@echo "make format       clang-format"
 	@echo "make build        PRESET=release|debug|asan-ubsan|tsan|ci     make clean"
 
 # Only the package: no tools, no tests.
@@ -59,8 +61,14 @@ SECONDS_OF_FUZZING ?= 600
 fuzz-parser:
 	@tools/dev/fuzz_parser.sh $(SECONDS_OF_FUZZING)
 
+# Peers are what can be imported; BENCH_PY=... is an environment with torch_tenon and more of them (docs/performance.md).
+BENCH_PY ?= $(PY)
+WRITTEN = --json build/bench.json --markdown build/bench.md --picture build/bench.svg
 bench: build
-	@$(PHASE) bench $(PY) benchmarks/run.py
+	@$(PHASE) bench $(BENCH_PY) benchmarks/run.py --quick $(WRITTEN)
+
+bench-all: build
+	@$(PHASE) bench-all $(BENCH_PY) benchmarks/run.py $(WRITTEN)
 
 $(BUILD)/build.ninja: CMakePresets.json | setup
 	@$(PHASE) configure cmake --preset $(PRESET) -DTENON_REQUIRE_TORCH=ON

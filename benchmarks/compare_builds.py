@@ -14,13 +14,13 @@ import argparse
 import json
 import os
 import pathlib
-import random
 import statistics
 import subprocess
 import sys
 import time
 
-import run
+import environment
+import intervals
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = ("eager", "before", "now")
@@ -46,9 +46,10 @@ def parse(argv=None) -> argparse.Namespace:
 
 
 def work(peer: str, threads: int) -> None:
-    import torch
-
+    import peers
     import rows
+    import torch
+    from step import ReadProbe
 
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
@@ -60,8 +61,8 @@ def work(peer: str, threads: int) -> None:
             if "make" in command:
                 torch._dynamo.reset()
                 row = rows.ROWS[command["make"]]
-                step = run.Step(row, peer)
-                probe = run.ReadProbe(row.reads, threads) if row.reads and peer == "eager" else None
+                step = peers.make(peer, row)
+                probe = ReadProbe(row.reads, threads) if row.reads and peer == "eager" else None
                 step.timed(2)
                 answer = min(step.timed(1) for _ in range(3))
             elif "probe" in command:
@@ -111,23 +112,6 @@ class Worker:
 # --- the figures ------------------------------------------------------------------------------------
 
 
-def interval(rounds: list[list[float]], draws: int = 2000) -> tuple[float, float]:
-    """95 % interval of the median of all values by bootstrap of rounds, then of blocks in them (percentile method, Efron 1979)."""
-    generator = random.Random(1)
-    medians = []
-    for _ in range(draws):
-        drawn = generator.choices(rounds, k=len(rounds))
-        medians.append(statistics.median(value for values in drawn for value in generator.choices(values, k=len(values))))
-    medians.sort()
-    return medians[int(draws * 0.025)], medians[int(draws * 0.975)]
-
-
-def ratio(rounds: list[dict], over: str, under: str) -> dict:
-    values = [[a / b for a, b in zip(blocks[over], blocks[under])] for blocks in rounds]
-    low, high = interval(values)
-    return {"median": statistics.median(value for each in values for value in each), "low": low, "high": high}
-
-
 def measure(row, workers: dict, options, first: int) -> dict:
     """Seconds of a round's blocks by peer, and what reading took. first: so many blocks were before."""
     counts = {}
@@ -148,9 +132,10 @@ def measure(row, workers: dict, options, first: int) -> dict:
 def summary(row, rounds: list[dict]) -> dict:
     flat = {name: [value for blocks in rounds for value in blocks[name]] for name in rounds[0]}
     result = {"row": row.name, "eager_ms": statistics.median(flat["eager"]) * 1e3, "rounds_s": rounds}
-    result["now/eager"] = ratio(rounds, "now", "eager")
+    of = lambda name: [blocks[name] for blocks in rounds]
+    result["now/eager"] = intervals.ratio(of("now"), of("eager"))
     if "before" in flat:
-        result["now/before"] = ratio(rounds, "now", "before")
+        result["now/before"] = intervals.ratio(of("now"), of("before"))
     if flat["reading"]:
         result["read_share"] = statistics.median(r / n for r, n in zip(flat["reading"], flat["now"]))
     return result
@@ -175,12 +160,12 @@ def main() -> int:
     if options.worker:
         work(options.worker, options.threads)
         return 0
-    run.reexec_pinned(options.threads)
+    environment.reexec_pinned(options.threads)
     import rows
 
     parts = [part for part in options.rows.split(",") if part]
     chosen = [r for r in rows.ROWS.values() if not parts or any(p in r.name for p in parts)]
-    print(", ".join(f"{key} {value}" for key, value in run.machine(options.threads).items()))
+    print(", ".join(f"{key} {value}" for key, value in environment.machine(options.threads).items()))
     packages = {"eager": None, "before": options.before, "now": options.now}
     peers = [name for name in PEERS if name == "eager" or packages[name] is not None]
     rounds, failed = {row.name: [] for row in chosen}, {}
@@ -204,7 +189,7 @@ def main() -> int:
     slower = [r["row"] for r in results if "now/before" in r and r["now/before"]["low"] > options.bar]
     print(f"above {options.bar} x of before (whole interval): {slower or 'none'}; did not run: {list(failed) or 'none'}")
     if options.json:
-        options.json.write_text(json.dumps({"machine": run.machine(options.threads), "results": results}, indent=1))
+        options.json.write_text(json.dumps({"machine": environment.machine(options.threads), "results": results}, indent=1))
     return 0
 
 

@@ -19,28 +19,20 @@ Per model and backend, the median of a few fresh processes:
 import argparse
 import json
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import environment
+
 BARS_S = {"transformer4l": 0.5, "resnet18": 1.0}
-
-
-def _find_torch_tenon() -> None:
-    import importlib.util
-
-    sys.path.insert(0, str(ROOT / "tests"))
-    if importlib.util.find_spec("torch_tenon") is None:
-        sys.path.append(str(ROOT / "torch_plugin" / "python"))
 
 
 def child(model_name: str, backend_name: str) -> dict:
     """Runs in the fresh process."""
-    _find_torch_tenon()
+    environment.find_packages()
     import torch
     from models import zoo
 
@@ -101,7 +93,7 @@ def fresh(model: str, backend: str) -> dict:
 
 def linear() -> list[tuple[int, float]]:
     """Seconds that tenon's compiler needs for pointwise graphs of growing size."""
-    _find_torch_tenon()
+    environment.find_packages()
     import torch
     import torch_tenon
     from torch._subclasses.fake_tensor import FakeTensorMode

@@ -9,15 +9,11 @@ constants) counts; the peak is taken within the second call. Weights and inputs 
 
 import argparse
 import gc
-import importlib.util
-import pathlib
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
-if importlib.util.find_spec("torch_tenon") is None:
-    sys.path.append(str(ROOT / "torch_plugin" / "python"))
+import environment
 
+environment.find_packages()
 import torch
 from models import zoo
 from torch.profiler import ProfilerActivity, profile, record_function

@@ -6,19 +6,27 @@ eager and every peer time the same thing. The models are those of the tests.
 
 import copy
 import dataclasses
-import pathlib
-import sys
 import types
 from typing import Any, Callable
 
+import environment
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
+environment.find_packages()
+import equation_of_state  # noqa: E402
 from models import nets, zoo  # noqa: E402
 
 ROWS: dict[str, "Row"] = {}
+
+
+def adamw(parameters) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=1e-4)
+
+
+def sgd(parameters) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=1e-2)
 
 
 @dataclasses.dataclass
@@ -29,11 +37,13 @@ class Row:
     # "infer" (no_grad), "grad" (a call that records gradients), "train"; "optimizer": `build` gives parameters and their gradients,
     # the call is a step of `optimizer`
     mode: str = "infer"
-    optimizer: Callable[[Any], torch.optim.Optimizer] | None = None
+    optimizer: Callable[[Any], torch.optim.Optimizer] = adamw
     loss: Callable[[Any], torch.Tensor] | None = None
     bar: tuple[str, float] | None = None  # (peer, factor): tenon <= factor * peer
     needs: tuple[str, ...] = ()  # further peers that the bar refers to
     reads: int = 0  # bytes that a call must read: its time is compared with a plain read of as many
+    quick: bool = False  # part of run.py --quick
+    judged: Callable[[Any, tuple], Any] | None = None  # (outputs, inputs) -> what accuracy is judged on, where an output isn't all told
 
     def make(self) -> tuple[Callable, tuple]:
         torch.manual_seed(1234)
@@ -89,7 +99,7 @@ def _adds100():
 # --- kernels --------------------------------------------------------------------------------
 
 
-@row("chain20_1M", "20 ops with tanh on 1M floats", bar=INDUCTOR)
+@row("chain20_1M", "20 ops with tanh on 1M floats", bar=INDUCTOR, quick=True)
 def _chain20():
     def chain(x):
         y = x
@@ -110,7 +120,7 @@ def _add_ln_gelu():
     return block, (torch.randn(128, 768), torch.randn(128, 768))
 
 
-@row("softmax_12x128x128", "scaled, masked softmax", bar=INDUCTOR)
+@row("softmax_12x128x128", "scaled, masked softmax", bar=INDUCTOR, quick=True)
 def _softmax():
     mask = torch.zeros(128, 128).masked_fill_(torch.ones(128, 128).triu(1).bool(), -1e9)
 
@@ -125,7 +135,7 @@ def _reduce_rows():
     return lambda x: (x.sum(1), x.mean(1), x.var(1)), (torch.randn(4096, 1024) + 1,)
 
 
-@row("reduce_cols_4096x1024", "sum, mean, var over columns", bar=INDUCTOR)
+@row("reduce_cols_4096x1024", "sum, mean, var over columns", bar=INDUCTOR, quick=True)
 def _reduce_cols():
     return lambda x: (x.sum(0), x.mean(0), x.var(0)), (torch.randn(4096, 1024) + 1,)
 
@@ -149,12 +159,27 @@ def _rms_rope():
     return norm_rotate, (torch.randn(32, 128, 64),)
 
 
+@row("eos_64k", "48-term equation of state of sea water with its slope, 64k points")
+def _eos_64k():
+    return equation_of_state.enthalpy, equation_of_state.inputs(1 << 16)
+
+
+@row("eos_1M", "same for 1M points")
+def _eos_1m():
+    return equation_of_state.enthalpy, equation_of_state.inputs(1 << 20)
+
+
 @row("sort_1M", "sort of 1M floats", bar=("eager", 0.5))
 def _sort():
     return lambda x: torch.sort(x)[0], (torch.randn(1 << 20),)
 
 
-@row("argsort_1M", "argsort of 1M floats", bar=("eager", 0.5))
+def _order(places, inputs):
+    """Of equal floats, and there are some thousands, any may come first: what they point at, and that each is there."""
+    return inputs[0][places], places.sort()[0]
+
+
+@row("argsort_1M", "argsort of 1M floats", bar=("eager", 0.5), judged=_order)
 def _argsort():
     return lambda x: torch.argsort(x), (torch.randn(1 << 20),)
 
@@ -177,7 +202,7 @@ def _embed_cumsum_argmax():
     return run, (torch.randn(32000, 64), torch.randint(0, 32000, (16, 256)))
 
 
-@row("scatter_add_1M", "scatter_add of 1M floats into 64k", bar=EAGER_ALONE)
+@row("scatter_add_1M", "scatter_add of 1M floats into 64k", bar=EAGER_ALONE, quick=True)
 def _scatter_add():
     def scatter(target, index, source):
         return target.scatter_add(0, index, source)
@@ -188,7 +213,7 @@ def _scatter_add():
 # --- models ---------------------------------------------------------------------------------
 
 
-@row("lj_mlp_b1000", "4x(Linear 16 + tanh) + Linear, 1000 points")
+@row("lj_mlp_b1000", "4x(Linear 16 + tanh) + Linear, 1000 points", quick=True)
 def _lj_mlp():
     return nets.mlp_tanh(), (torch.randn(1000, 1),)
 
@@ -211,6 +236,12 @@ def _adam50_loop():
 @row("adam50_foreach", "the same by _foreach_ operators", mode="optimizer", bar=("eager", 0.5),
      optimizer=lambda parameters: torch.optim.Adam(parameters, foreach=True))  # fmt: skip
 def _adam50_foreach():
+    return _parameters50()
+
+
+@row("adam50_fused", "the same by one operator of PyTorch's", mode="optimizer",
+     optimizer=lambda parameters: torch.optim.Adam(parameters, fused=True))  # fmt: skip
+def _adam50_fused():
     return _parameters50()
 
 
@@ -240,9 +271,20 @@ def _resnet18():
     return zoo.resnet18(batch=4)
 
 
+@row("resnet18_b4_train", "same with AdamW", mode="train", loss=zoo._class_loss)
+def _resnet18_train():
+    return zoo.resnet18(batch=4)
+
+
 @row("mobilenetv3_b4", "inverted residuals, SE, hardswish")
 def _mobilenet():
     return zoo.mobilenetv3(batch=4)
+
+
+@row("densenet121_b1", "DenseNet-121, batch 1")
+def _densenet121():
+    x = torch.randn(1, 3, 224, 224)
+    return nets.calibrate(nets.DenseNet(), torch.randn(4, 3, 64, 64)), (x,)
 
 
 @row("dlrm_b512", "8 embedding bags and MLPs")
@@ -250,6 +292,118 @@ def _dlrm():
     return zoo.dlrm(batch=512)
 
 
+def _click_loss(logits):
+    clicked = torch.arange(logits.shape[0]) % 3 == 0
+    return F.binary_cross_entropy_with_logits(logits.squeeze(1), clicked.to(logits.dtype))
+
+
+@row("dlrm_b512_train", "same with SGD", mode="train", loss=_click_loss, optimizer=sgd)
+def _dlrm_train():
+    return zoo.dlrm(batch=512)
+
+
+@row("gcn_10k_100k", "2-layer GCN by index_add, 10k nodes, 100k edges")
+def _gcn():
+    edges = torch.randint(0, 10_000, (2, 100_000))
+    return nets.GCN(), (torch.randn(10_000, 64), edges, torch.rand(100_000))
+
+
+@row("gcn_10k_100k_train", "same with AdamW", mode="train", loss=zoo._class_loss)
+def _gcn_train():
+    return _gcn()
+
+
+@row("lstm2x256_b64s50", "nn.LSTM of 2 layers, batch 64, 50 steps")
+def _lstm():
+    return nn.LSTM(256, 256, 2), (torch.randn(50, 64, 256),)
+
+
 @row("lstmcell_T32_b16", "Python loop of LSTMCell")
 def _lstmcell():
     return nets.LSTMCellLoop(), (torch.randn(32, 16, 64),)
+
+
+@row("lstmcell_T32_b16_train", "same with AdamW", mode="train", loss=lambda out: out.square().mean())
+def _lstmcell_train():
+    return _lstmcell()
+
+
+# --- kinds of programs that the rows above have none of -------------------------------------
+
+
+@row("bilinear_4x16x64x64", "bilinear resampling to twice the size")
+def _bilinear():
+    return lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False), (torch.randn(4, 16, 64, 64),)
+
+
+@row("decode_kv4096", "one token of attention over 4096 cached keys and values, masked by the position")
+def _decode():
+    return nets.CachedAttention(length=4096), (torch.randn(4, 1, 512), torch.tensor([3000]))
+
+
+@row("decode_kv4096_update", "same, and the token's key and value are written to the cache")
+def _decode_update():
+    return nets.CachedAttention(length=4096, update=True), (torch.randn(4, 1, 512), torch.tensor([3000]))
+
+
+@row("moe_256x8", "mixture of 8 experts, 2 of them for each of 256 tokens, dispatched by places of a capacity")
+def _moe():
+    return nets.MixtureOfExperts(), (torch.randn(256, 256),)
+
+
+@row("group_norm_4x128x32x32", "SiLU of a group norm")
+def _group_norm():
+    weight, bias = torch.randn(128), torch.randn(128)
+
+    def block(x):
+        return F.silu(F.group_norm(x, 8, weight, bias))
+
+    return block, (torch.randn(4, 128, 32, 32),)
+
+
+@row("swiglu_bf16_512x2048", "silu(gate) * up in bfloat16")
+def _swiglu():
+    def gated(x):
+        gate, up = x.chunk(2, dim=-1)
+        return F.silu(gate) * up
+
+    return gated, (torch.randn(512, 4096, dtype=torch.bfloat16),)
+
+
+@row("int8_weights_16x1024", "4 linear layers of int8 weights with a scale per row, 16 tokens")
+def _int8_weights():
+    return nn.Sequential(*(nets.Int8Linear(1024, 1024) for _ in range(4))), (torch.randn(16, 1024),)
+
+
+@row("pools_8x64x56x56", "max and average pooling")
+def _pools():
+    return lambda x: (F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 2)), (torch.randn(8, 64, 56, 56),)
+
+
+@row("odd_ln_softmax_37x1021", "layer norm, softmax and sums over sizes that no vector divides")
+def _odd():
+    weight, bias = torch.randn(1021), torch.randn(1021)
+
+    def block(x):
+        y = F.layer_norm(x, (1021,), weight, bias)
+        return F.softmax(y, -1), y.sum(0), y.amax(-1)
+
+    return block, (torch.randn(37, 1021),)
+
+
+@row("conv_channels_last_4x64x56", "two 3x3 convolutions with batch norm and ReLU, channels last")
+def _conv_channels_last():
+    x = torch.randn(4, 64, 56, 56).to(memory_format=torch.channels_last)
+    model = nn.Sequential(nets.conv_bn(64, 64, 3), nets.conv_bn(64, 64, 3))
+    return nets.calibrate(model, x).to(memory_format=torch.channels_last), (x,)
+
+
+@row("image_u8_to_bf16", "8-bit images, normalised by float32 statistics, as bfloat16")
+def _image():
+    mean, spread = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+
+    def normalise(image):
+        x = image.to(mean.dtype) / 255
+        return ((x - mean) / spread).permute(0, 3, 1, 2).to(torch.bfloat16)
+
+    return normalise, (torch.randint(0, 256, (8, 224, 224, 3), dtype=torch.uint8),)

@@ -164,6 +164,42 @@ class InvertedResidual(nn.Module):
         return x + self.body(x) if self.residual else self.body(x)
 
 
+class DenseLayer(nn.Module):
+    def __init__(self, cin, growth):
+        super().__init__()
+        self.norm1, self.conv1 = nn.BatchNorm2d(cin), nn.Conv2d(cin, 4 * growth, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(4 * growth)
+        self.conv2 = nn.Conv2d(4 * growth, growth, 3, padding=1, bias=False)
+
+    def forward(self, x):
+        y = self.conv1(F.relu(self.norm1(x)))
+        return torch.cat([x, self.conv2(F.relu(self.norm2(y)))], dim=1)
+
+
+class DenseNet(nn.Module):
+    """DenseNet-121 (Huang et al. 2017, table 1): every layer sees the features of all before it."""
+
+    def __init__(self, counts=(6, 12, 24, 16), growth=32, classes=1000):
+        super().__init__()
+        channels = 2 * growth
+        layers = [conv_bn(3, channels, 7, 2), nn.MaxPool2d(3, 2, 1)]
+        for stage, count in enumerate(counts):
+            if stage > 0:
+                layers += [nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, channels // 2, 1, bias=False), nn.AvgPool2d(2)]
+                channels //= 2
+            for _ in range(count):
+                layers.append(DenseLayer(channels, growth))
+                channels += growth
+        self.features = nn.Sequential(*layers, nn.BatchNorm2d(channels), nn.ReLU())
+        self.head = nn.Linear(channels, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+
+    def forward(self, x):
+        return self.head(F.adaptive_avg_pool2d(self.features(x), 1).flatten(1))
+
+
 class MobileNetV3(nn.Module):
     """MobileNetV3-Small's shape of network; Howard et al. 2019, table 2."""
 
@@ -274,6 +310,90 @@ class DLRM(nn.Module):
         products = torch.bmm(vectors, vectors.transpose(1, 2))
         flat = products[:, self.pairs[0], self.pairs[1]]
         return self.top(torch.cat([x, flat], dim=1))
+
+
+class GCN(nn.Module):
+    """Graph convolutional network (Kipf & Welling 2017): messages along weighted edges, summed where they end."""
+
+    def __init__(self, inputs=64, hidden=64, classes=16):
+        super().__init__()
+        self.first, self.second = nn.Linear(inputs, hidden), nn.Linear(hidden, classes)
+
+    @staticmethod
+    def propagate(x, edges, weights):
+        messages = x[edges[0]] * weights[:, None]
+        return torch.zeros_like(x).index_add(0, edges[1], messages)
+
+    def forward(self, x, edges, weights):
+        x = F.relu(self.propagate(self.first(x), edges, weights))
+        return self.propagate(self.second(x), edges, weights)
+
+
+class CachedAttention(nn.Module):
+    """A token's attention over cached keys and values, of which those before `position` count, and over its own."""
+
+    def __init__(self, batch=4, dim=512, heads=8, length=4096, update=False):
+        super().__init__()
+        self.heads, self.update = heads, update
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.register_buffer("keys", torch.randn(batch, heads, length, dim // heads))
+        self.register_buffer("values", torch.randn(batch, heads, length, dim // heads))
+
+    def forward(self, x, position):
+        batch, _, dim = x.shape
+        q, k, v = self.qkv(x).view(batch, 3, self.heads, 1, dim // self.heads).unbind(1)
+        seen = torch.arange(self.keys.shape[2], device=x.device) < position
+        if self.update:
+            self.keys.index_copy_(2, position, k)
+            self.values.index_copy_(2, position, v)
+            seen = seen | (torch.arange(self.keys.shape[2], device=x.device) == position)
+            return self.finish(F.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=seen[None]))
+        scale = (dim // self.heads) ** -0.5
+        cached = (q @ self.keys.transpose(-1, -2) * scale).masked_fill(~seen, -torch.inf)
+        weights = F.softmax(torch.cat([cached, (q * k).sum(-1, keepdim=True) * scale], dim=-1), dim=-1)
+        return self.finish(weights[..., :-1] @ self.values + weights[..., -1:] * v)
+
+    def finish(self, y):
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+class MixtureOfExperts(nn.Module):
+    """Top-2 gating (Lepikhin et al. 2021, GShard): a token takes a place with each of its experts; who finds none is left out."""
+
+    def __init__(self, experts=8, dim=256, hidden=512, capacity=96):
+        super().__init__()
+        self.experts, self.capacity = experts, capacity
+        self.gate = nn.Linear(dim, experts, bias=False)
+        self.up = nn.Parameter(torch.randn(experts, dim, hidden) / dim**0.5)
+        self.down = nn.Parameter(torch.randn(experts, hidden, dim) / hidden**0.5)
+
+    def forward(self, x):
+        shares, chosen = torch.topk(F.softmax(self.gate(x), dim=-1), 2)
+        shares = shares / shares.sum(-1, keepdim=True)
+        chosen = chosen.flatten()
+        takers = F.one_hot(chosen, self.experts)
+        place = ((takers.cumsum(0) - 1) * takers).sum(-1)
+        kept = place < self.capacity
+        slot = chosen * self.capacity + place.clamp(max=self.capacity - 1)
+        tokens = x.repeat_interleave(2, 0) * kept[:, None]
+        inboxes = torch.zeros(self.experts * self.capacity, x.shape[1], dtype=x.dtype, device=x.device)
+        inboxes = inboxes.index_add(0, slot, tokens).view(self.experts, self.capacity, -1)
+        answers = torch.bmm(F.gelu(torch.bmm(inboxes, self.up)), self.down).flatten(0, 1)
+        weighted = answers[slot] * (shares.flatten() * kept)[:, None]
+        return weighted.view(x.shape[0], 2, -1).sum(1)
+
+
+class Int8Linear(nn.Module):
+    """Weights of 8 bits with a scale per row of them; activations stay floats."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        weight = torch.randn(outputs, inputs)
+        self.register_buffer("scale", weight.abs().amax(1) / 127 / inputs**0.5)
+        self.register_buffer("weight", (weight / weight.abs().amax(1, keepdim=True) * 127).round().to(torch.int8))
+
+    def forward(self, x):
+        return F.linear(x, self.weight.to(x.dtype)) * self.scale
 
 
 def mlp(*sizes):
