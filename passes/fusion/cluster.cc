@@ -142,6 +142,7 @@ void Clusters::Form() {
   std::vector<Instruction*> order = computation_->PostOrder();
   for (auto it = order.rbegin(); it != order.rend(); ++it) Place(*it);
   MergeSiblings();
+  MergeLoops();
 }
 
 absl::Span<Cluster* const> Clusters::homes(const Instruction* op) const {
@@ -513,6 +514,12 @@ bool Clusters::TryMerge(Cluster* a, Cluster* b) {
     return Reaches(starts(from), to);
   };
   if (leads_to(a, b) || leads_to(b, a)) return false;
+  Absorb(a, b);
+  return true;
+}
+
+// All of b goes to a.
+void Clusters::Absorb(Cluster* a, Cluster* b) {
   for (Instruction* m : b->members) {
     std::vector<Cluster*>& homes = homes_[m];
     std::erase(homes, b);
@@ -526,6 +533,65 @@ bool Clusters::TryMerge(Cluster* a, Cluster* b) {
   b->members.clear();
   b->contains.clear();
   b->results.clear();
+}
+
+// Loops over the same elements, of which one reads what the other makes, are one: several results of a long chain of ops share most of it,
+// and while they were found from their ends the chain could belong to one of them only.
+void Clusters::MergeLoops() {
+  for (const auto& reader : clusters_) {
+    for (bool merged = true; merged;) {
+      merged = false;
+      for (Instruction* m : std::vector<Instruction*>(reader->members)) {
+        for (Instruction* o : m->operands()) {
+          if (reader->contains.contains(o)) continue;
+          for (Cluster* maker : homes_[o]) {
+            if (maker == reader.get() || !maker->results.contains(o) || !TryMergeLoops(maker, reader.get())) continue;
+            merged = true;
+            break;
+          }
+          if (merged) break;
+        }
+        if (merged) break;
+      }
+    }
+  }
+  std::erase_if(clusters_, [](const auto& c) { return c->members.empty(); });
+}
+
+// Every element that `reader` takes of `maker`'s results is at the place of the element that it goes into.
+bool Clusters::ReadsInPlace(const Cluster& reader, const Cluster& maker) const {
+  return absl::c_all_of(reader.members, [&](const Instruction* m) {
+    return absl::c_all_of(m->operands(), [&](const Instruction* o) {
+      const bool taken = !reader.contains.contains(o) && maker.results.contains(o);
+      return !taken || (IsPointwise(*m) && Shape::SameDims(m->shape(), reader.lead->shape()) && Shape::SameDims(m->shape(), o->shape()));
+    });
+  });
+}
+
+bool Clusters::TryMergeLoops(Cluster* maker, Cluster* reader) {
+  if (maker->form != FusionForm::kLoop || reader->form != FusionForm::kLoop) return false;
+  if (maker->lead->shape().is_tuple() || reader->lead->shape().is_tuple() || !MatchesAsResult(maker->lead, *reader)) return false;
+  if (IsCheck(*maker->lead) || IsCheck(*reader->lead)) return false;
+  if (maker->cost + reader->cost > context_.target.max_loop_instructions) return false;
+  if (static_cast<int64_t>(maker->members.size() + reader->members.size()) > kMaxMembers) return false;
+  if (!ReadsInPlace(*reader, *maker)) return false;
+  // No way from one to the other but the direct one.
+  std::vector<const Instruction*> others, back;
+  for (const Instruction* r : maker->results) AddReaders(r, maker, &others);
+  std::erase_if(others, [&](const Instruction* u) { return homes(u).size() == 1 && homes(u)[0] == reader && !outside_.contains(u); });
+  for (const Instruction* r : reader->results) AddReaders(r, reader, &back);
+  if (absl::c_any_of(back, [&](const Instruction* u) { return absl::c_linear_search(homes(u), maker); })) return false;
+  if (absl::c_any_of(others, [&](const Instruction* u) { return absl::c_linear_search(homes(u), reader); })) return false;
+  if (Reaches(std::move(others), reader) || Reaches(std::move(back), maker)) return false;
+  Absorb(reader, maker);
+  std::vector<const Instruction*> inner;
+  for (const Instruction* r : reader->results) {
+    const bool outside = r == computation_->root() || absl::c_any_of(r->users(), [&](const Instruction* u) {
+      return !reader->contains.contains(u) || homes(u).size() > 1 || outside_.contains(u);
+    });
+    if (!outside) inner.push_back(r);
+  }
+  for (const Instruction* r : inner) reader->results.erase(r);
   return true;
 }
 

@@ -65,7 +65,11 @@ class Clusters {
   void Add(Instruction* op, Cluster* c, bool as_result);
   void Start(Instruction* op, bool as_result);
   void MergeSiblings();
+  void MergeLoops();
   bool TryMerge(Cluster* a, Cluster* b);
+  bool TryMergeLoops(Cluster* maker, Cluster* reader);
+  bool ReadsInPlace(const Cluster& reader, const Cluster& maker) const;
+  void Absorb(Cluster* a, Cluster* b);
 
   bool Fusible(const Instruction& op) const;
   bool Cheap(const Instruction& op) const;
