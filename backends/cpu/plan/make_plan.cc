@@ -26,6 +26,7 @@ constexpr int kUnrollCost = 300;                // bodies above it are not unrol
 constexpr int kWideStepCost = 40;               // below it a step that ends in f64 is a long one
 constexpr double kStreamedPerPiece = 64 << 10;  // elements that make a piece worth a thread
 constexpr double kSerialPieceNs = 20000;   // work of a serial op that is worth a thread
+constexpr int kTapCost = 3;  // of a window: address, load, the reducer
 constexpr int64_t kTileBlock = 16;
 constexpr int64_t kShortVector = 4;  // elements along the fastest dim below which vectors go along another one
 constexpr int64_t kScatterBlock = 16;
@@ -38,6 +39,13 @@ int RegisterBytes(PrimitiveType t) { return static_cast<int>(StorageBytes(t)); }
 
 int LoadCost(PrimitiveType t) { return IsNarrowFloat(t) ? 6 : IsHalf(t) ? 3 : 1; }
 
+// Of a window, at most some thousand.
+int TapsOf(const Instruction& reduce_window) {
+  int64_t taps = 1;
+  for (const WindowDim& w : WindowOf(reduce_window).dims) taps = std::min<int64_t>(taps * w.size, 1 << 12);
+  return static_cast<int>(taps);
+}
+
 int CostOf(const Instruction& op) {
   switch (op.family()) {
     case Family::kElementwise:
@@ -45,7 +53,7 @@ int CostOf(const Instruction& op) {
     case Family::kIndexing:
       return 4;
     case Family::kReduction:
-      return 1;
+      return op.opcode() == Opcode::kReduceWindow ? kTapCost * TapsOf(op) : 1;
     case Family::kContraction:
       return IsContraction(op) ? static_cast<int>(std::min<int64_t>(
                                      2 * TermsOf(op).value_or(1000), int64_t{1} << 24))
@@ -217,6 +225,20 @@ class Planner {
     return m;
   }
 
+  // Windows whose elements are apart along the vector loop are gathered one by one, beside which a division is little; whole vectors are
+  // worth more.
+  bool GathersWindows() const {
+    if (!f_.reduces.empty() || absl::c_none_of(f_.order, [](const Instruction* op) { return op->opcode() == Opcode::kReduceWindow; })) {
+      return false;
+    }
+    IndexSpace space;
+    Iteration iteration(space, f_, plan_.loops);
+    const int vector = iteration.vars.back()->var;
+    return absl::c_all_of(TraceAccesses(space, f_, iteration).uses, [&](const MemoryUse& use) {
+      return use.store || AccessAlong(use.offset, vector).kind != Access::Kind::kContiguous;
+    });
+  }
+
   // Neighbours become one loop where no index needs a division for it. The whole at once first: the
   // common case.
   void MergeLoops() {
@@ -230,7 +252,7 @@ class Planner {
         all.push_back(l);
       }
     }
-    if (all.size() < plan_.loops.size() && Divisions(all) <= base) {
+    if (all.size() < plan_.loops.size() && (Divisions(all) <= base || GathersWindows())) {
       plan_.loops = std::move(all);
       return;
     }
@@ -306,7 +328,6 @@ class Planner {
     int cost = 0;
     for (const Instruction* op : f_.order) {
       if (IsFullShaped(*op) || op->opcode() == Opcode::kReduce) cost += CostOf(*op);
-      if (op->opcode() == Opcode::kReduceWindow) cost += 40;
     }
     return cost;
   }
