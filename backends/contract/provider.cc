@@ -75,7 +75,7 @@ const Instruction* ContractionOf(const Instruction& op) {
   return found == inside.end() ? nullptr : *found;
 }
 
-bool IsLibrarys(const Instruction& contraction, const ContractionSite& site) {
+bool TakenByLibrary(const Instruction& contraction, const ContractionSite& site) {
   if (!IsContraction(contraction)) return false;
   const Provider* provider = ChooseProvider(contraction, site).provider;
   return provider != nullptr && provider->lower != nullptr;

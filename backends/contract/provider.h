@@ -59,7 +59,7 @@ Choice ChooseProvider(const Instruction& contraction, const ContractionSite& sit
 const Instruction* ContractionOf(const Instruction& op);
 
 // Its provider computes it as it stands, and not as a kernel.
-bool IsLibrarys(const Instruction& contraction, const ContractionSite& site);
+bool TakenByLibrary(const Instruction& contraction, const ContractionSite& site);
 // Adds `epilogue`, an add or a fusion of nothing else, a bias that the contraction's provider should add? That bias, else null.
 const Instruction* BiasToFold(const Instruction& contraction, const Instruction& epilogue, const ContractionSite& site);
 

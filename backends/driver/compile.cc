@@ -105,10 +105,8 @@ class Compilation {
     std::vector<PassInfo> table;
     AddFaultyPass(options_.inject_fault, &pipeline, &table);
     const absl::Status status = RunPipeline(module_, context, pipeline, &pass_timings_).status();
-    if (options_.sabotage.module) {
-      options_.sabotage.module(module_);
-      plans_.clear();
-    }
+    if (options_.sabotage.module) options_.sabotage.module(module_);
+    if (options_.sabotage.module || ChangedBehindPlans()) plans_.clear();
     timer_.Done("passes");
     if (options_.verify_passes) MoveVerifying();
     return status;
@@ -178,8 +176,8 @@ class Compilation {
     context.remarks = &remarks_;
     context.evaluate = options_.evaluate;
     const ContractionSite site = Site();
-    context.library_takes = [site](const Instruction& op) { return IsLibrarys(op, site); };
-    context.can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !IsLibrarys(op, site); };
+    context.library_takes = [site](const Instruction& op) { return TakenByLibrary(op, site); };
+    context.can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !TakenByLibrary(op, site); };
     context.folds_bias = [site](const Instruction& op, const Instruction& epilogue) { return BiasToFold(op, epilogue, site); };
     context.any_order = CpuReducesInAnyOrder;
     context.own_strides = OwnStridesOf(module_, binding_);
@@ -204,6 +202,16 @@ class Compilation {
                         .source = SourceOf(op)});
     if (choice.provider->lower != nullptr) return choice.provider->lower(op, views);
     return PlanCpuLaunches(op, views, target_, options_.excess_precision);
+  }
+
+  // By a pass of somebody's own pipeline, or a planted one: the plans may be of instructions that are gone.
+  bool ChangedBehindPlans() const {
+    bool planned = false, changed = false;
+    for (const PassTiming& pass : pass_timings_) {
+      changed |= planned && pass.changed && pass.name != "schedule";
+      planned |= pass.name == "lower-kernels";
+    }
+    return changed;
   }
 
   // Where no pass has: a pipeline of one's own, of a module that stands fused.

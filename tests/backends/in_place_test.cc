@@ -93,5 +93,19 @@ INSTANTIATE_TEST_SUITE_P(
                     Reducer{"last", "g = pred[] compare(a, b), direction=EQ ROOT s = s32[] select(g, a, b)", false}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// Somebody's own order of passes: the kernels are those of the module in the end.
+TEST(LaunchPlans, AreMadeAgainWhereTheModuleChangedBehindThem) {
+  const absl::StatusOr<std::unique_ptr<Module>> module =
+      ParseModule("HloModule m ENTRY e { x = f32[8] parameter(0) y = f32[8] exponential(x) ROOT z = f32[8] negate(y) }");
+  ASSERT_TRUE(module.ok()) << module.status();
+  for (const std::vector<std::string>& passes : std::vector<std::vector<std::string>>{
+           {"assign-layout", "lower-kernels", "fuse", "dce", "schedule"}, {"assign-layout", "fuse", "lower-kernels", "dce", "schedule"}}) {
+    const absl::StatusOr<Program> program =
+        CompileToProgram((*module)->Clone(), BindingOf(**module), {.passes = passes, .verify_passes = true});
+    ASSERT_TRUE(program.ok()) << program.status();
+    EXPECT_EQ(program->kernels.size(), 1u);
+  }
+}
+
 }  // namespace
 }  // namespace tenon

@@ -64,14 +64,14 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
   ContractionSite site{.host_functions = kPlainFunctions};
   if (text == "convolutions") {
     site.host_functions |= Bit(HostFunction::kConvolution);
-    context->can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !IsLibrarys(op, site); };
+    context->can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !TakenByLibrary(op, site); };
   }
-  context->library_takes = [site](const Instruction& op) { return IsLibrarys(op, site); };
+  context->library_takes = [site](const Instruction& op) { return TakenByLibrary(op, site); };
   context->folds_bias = [site](const Instruction& op, const Instruction& epilogue) { return BiasToFold(op, epilogue, site); };
   context->plan_launches = [text, site](const Instruction& op, const ValueViews& views) -> absl::StatusOr<LaunchPlan> {
     if (op.opcode() == Opcode::kFusion && Refuses(text, op)) return absl::UnimplementedError("the case refuses it");
     const Instruction* contraction = ContractionOf(op);
-    if (contraction != nullptr && IsLibrarys(*contraction, site)) return ChooseProvider(*contraction, site).provider->lower(op, views);
+    if (contraction != nullptr && TakenByLibrary(*contraction, site)) return ChooseProvider(*contraction, site).provider->lower(op, views);
     return PlanCpuLaunches(op, views, *MakeCpuTarget("avx2", /*compile_only=*/true), /*excess_precision=*/true);
   };
   context->launch_plans = plans;
