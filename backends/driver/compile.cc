@@ -105,8 +105,8 @@ class Compilation {
     std::vector<PassInfo> table;
     AddFaultyPass(options_.inject_fault, &pipeline, &table);
     const absl::Status status = RunPipeline(module_, context, pipeline, &pass_timings_).status();
-    if (options_.sabotage.module) options_.sabotage.module(module_);
-    if (options_.sabotage.module || ChangedBehindPlans()) plans_.clear();
+    const bool altered = options_.sabotage.module && (options_.sabotage.module(module_), true);
+    if (altered || ChangedBehindPlans()) plans_.clear();
     timer_.Done("passes");
     if (options_.verify_passes) MoveVerifying();
     return status;
@@ -204,7 +204,7 @@ class Compilation {
     return PlanCpuLaunches(op, views, target_, options_.excess_precision);
   }
 
-  // By a pass of somebody's own pipeline, or a planted one: the plans may be of instructions that are gone.
+  // By a pass of somebody's own pipeline, or a faulty one: the plans may be of instructions that are gone.
   bool ChangedBehindPlans() const {
     bool planned = false, changed = false;
     for (const PassTiming& pass : pass_timings_) {
