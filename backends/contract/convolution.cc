@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "backends/contract/provider.h"
 #include "hlo/check.h"
-#include "runtime/host/functions.h"
 
 namespace tenon {
 namespace {
@@ -70,19 +69,12 @@ StridedView Permuted(const StridedView& view, std::vector<int64_t> first, const 
 
 absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionSite& site) {
   if (contraction.opcode() != Opcode::kConvolution) return absl::UnimplementedError("not a convolution");
-  const PrimitiveType type = contraction.shape().element_type();
-  for (const Instruction* o : contraction.operands()) {
-    if (o->shape().element_type() != type) return absl::UnimplementedError("operands and result of several types");
-  }
-  if (!HostTakes(HostFunction::kConvolution, type)) {
-    return absl::UnimplementedError(absl::StrCat("no convolutions of ", std::string(PrimitiveTypeName(type))));
-  }
-  if (!(site.host_functions & Bit(HostFunction::kConvolution))) return absl::UnimplementedError("the host has no such function");
+  TENON_RETURN_IF_ERROR(HostHas(HostFunction::kConvolution, contraction, site));
   return GeometryOf(contraction).status();
 }
 
 absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueViews& views) {
-  const ContractionOperands c = OperandsOf(op);
+  TENON_ASSIGN_OR_RETURN(const ContractionOperands c, OperandsOf(op));
   TENON_ASSIGN_OR_RETURN(const Geometry g, GeometryOf(*c.contraction));
   const DimLabels& l = c.contraction->attrs().get<DimLabels>(Attr::kDimLabels);
   const int64_t first = g.transposed ? l.kernel_input_feature : l.kernel_output_feature;

@@ -1,11 +1,8 @@
 // host.matmul: dots by the library of the host, on strided views.
-#include "backends/contract/matmul.h"
-
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "backends/contract/provider.h"
 #include "hlo/check.h"
-#include "runtime/host/functions.h"
 
 namespace tenon {
 namespace {
@@ -39,14 +36,15 @@ std::vector<int64_t> Range(int64_t begin, int64_t count) {
   return r;
 }
 
-}  // namespace
+// Operands and result of a dot, each as a [batch,] rows, columns view.
+struct MatmulViews {
+  StridedView lhs, rhs, result;  // rank 3 if batched, else 2
+  bool batched = false;
+};
 
+// Unimplemented if a group of dims doesn't merge into one stride.
 absl::StatusOr<MatmulViews> MatmulViewsOf(const Instruction& dot, const StridedView& lhs, const StridedView& rhs,
                                           const StridedView& result) {
-  const PrimitiveType type = dot.shape().element_type();
-  if (dot.operand(0)->shape().element_type() != type || dot.operand(1)->shape().element_type() != type) {
-    return absl::UnimplementedError(absl::StrCat(dot.name(), ": operand and result types differ"));
-  }
   const std::vector<int64_t> lhs_batch = dot.int_list(Attr::kLhsBatchDims), rhs_batch = dot.int_list(Attr::kRhsBatchDims);
   const std::vector<int64_t> lhs_k = dot.int_list(Attr::kLhsContractingDims), rhs_k = dot.int_list(Attr::kRhsContractingDims);
   const std::vector<int64_t> m = FreeDims(lhs.dims.size(), lhs_batch, lhs_k);
@@ -66,22 +64,16 @@ absl::StatusOr<MatmulViews> MatmulViewsOf(const Instruction& dot, const StridedV
   return views;
 }
 
+}  // namespace
+
 absl::Status MatmulTakes(const Instruction& contraction, const ContractionSite& site) {
   if (contraction.opcode() != Opcode::kDot) return absl::UnimplementedError("not a dot");
   if (contraction.operand_count() != 2) return absl::UnimplementedError("a dot with sparsity metadata");
-  const PrimitiveType type = contraction.shape().element_type();
-  for (const Instruction* o : contraction.operands()) {
-    if (o->shape().element_type() != type) return absl::UnimplementedError("operands and result of several types");
-  }
-  if (!HostTakes(HostFunction::kMatmul, type)) {
-    return absl::UnimplementedError(absl::StrCat("no products of ", std::string(PrimitiveTypeName(type))));
-  }
-  if (!(site.host_functions & Bit(HostFunction::kMatmul))) return absl::UnimplementedError("the host has no such function");
-  return absl::OkStatus();
+  return HostHas(HostFunction::kMatmul, contraction, site);
 }
 
 absl::StatusOr<LaunchPlan> LowerMatmul(const Instruction& op, const ValueViews& views) {
-  const ContractionOperands c = OperandsOf(op);
+  TENON_ASSIGN_OR_RETURN(const ContractionOperands c, OperandsOf(op));
   TENON_ASSIGN_OR_RETURN(const MatmulViews m, MatmulViewsOf(*c.contraction, views.Of(c.lhs), views.Of(c.rhs), views.Of(&op)));
   auto call = std::make_shared<PlannedCall>();
   call->function = HostFunctionName(HostFunction::kMatmul);

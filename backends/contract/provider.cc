@@ -47,8 +47,6 @@ const Instruction* BiasAddedTo(const Instruction& contraction, const Instruction
 
 }  // namespace
 
-absl::Span<const Provider> AllProviders() { return kProviders; }
-
 absl::Status CheckProviderName(std::string_view name) {
   if (absl::c_any_of(kProviders, [&](const Provider& p) { return p.name == name; })) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -91,24 +89,37 @@ const Instruction* BiasToFold(const Instruction& contraction, const Instruction&
   return bias != nullptr && bias->shape().element_type() == contraction.shape().element_type() ? bias : nullptr;
 }
 
-ContractionOperands OperandsOf(const Instruction& op) {
+absl::StatusOr<ContractionOperands> OperandsOf(const Instruction& op) {
   ContractionOperands c{.contraction = ContractionOf(op)};
   TENON_CHECK(c.contraction != nullptr, op.name());
-  auto outside = [&](const Instruction* i) { return i->parent() == op.parent() ? i : op.operand(i->parameter_number()); };
-  c.lhs = outside(c.contraction->operand(0));
-  c.rhs = outside(c.contraction->operand(1));
-  if (&op == c.contraction || op.fused_computation()->root() == c.contraction) return c;
-  const Instruction* bias = BiasOfAdd(*op.fused_computation()->root(), *c.contraction, BiasDim(*c.contraction));
-  TENON_CHECK(bias != nullptr, absl::StrCat(op.name(), ": what is behind the contraction is no bias"));
-  c.bias = outside(bias);
+  c.lhs = c.contraction->operand(0);
+  c.rhs = c.contraction->operand(1);
+  if (&op == c.contraction) return c;
+  const Instruction* root = op.fused_computation()->root();
+  if (root != c.contraction) c.bias = BiasOfAdd(*root, *c.contraction, BiasDim(*c.contraction));
+  for (const Instruction** value : {&c.lhs, &c.rhs, &c.bias}) {
+    const bool no_bias = value == &c.bias && root == c.contraction;
+    if (no_bias) continue;
+    if (*value == nullptr || (*value)->opcode() != Opcode::kParameter) {
+      return absl::UnimplementedError(absl::StrCat(op.name(), ": a library's contraction is fused with more than its bias"));
+    }
+    *value = op.operand((*value)->parameter_number());
+  }
   return c;
+}
+
+absl::Status HostHas(HostFunction function, const Instruction& contraction, const ContractionSite& site) {
+  if (!OfOneType(contraction)) return absl::UnimplementedError("operands and result of several types");
+  const PrimitiveType type = contraction.shape().element_type();
+  if (!HostTakes(function, type)) return absl::UnimplementedError(absl::StrCat("not for ", std::string(PrimitiveTypeName(type))));
+  if (!(site.host_functions & Bit(function))) return absl::UnimplementedError("the host has no such function");
+  return absl::OkStatus();
 }
 
 // Sums of halves too: expand-contractions has them kept in f32.
 absl::Status GeneratedTakes(const Instruction& contraction, const ContractionSite&) {
   const PrimitiveType type = contraction.shape().element_type();
-  const bool half = absl::c_all_of(contraction.operands(), [&](const Instruction* o) { return o->shape().element_type() == type; }) &&
-                    (type == PrimitiveType::kF16 || type == PrimitiveType::kBF16);
+  const bool half = OfOneType(contraction) && (type == PrimitiveType::kF16 || type == PrimitiveType::kBF16);
   return half || CpuCanGenerate(contraction) ? absl::OkStatus() : absl::UnimplementedError("no kernel for its types");
 }
 

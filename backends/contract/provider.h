@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "passes/lower/launch_plan.h"
 #include "passes/memory/value_views.h"
+#include "runtime/host/functions.h"
 #include "runtime/program/program.h"
 
 namespace tenon {
@@ -45,7 +45,6 @@ struct Provider {
   absl::StatusOr<LaunchPlan> (*lower)(const Instruction& op, const ValueViews& views);
 };
 
-absl::Span<const Provider> AllProviders();
 // InvalidArgument: no provider of that name.
 absl::Status CheckProviderName(std::string_view name);
 
@@ -63,11 +62,15 @@ bool TakenByLibrary(const Instruction& contraction, const ContractionSite& site)
 // Adds `epilogue`, an add or a fusion of nothing else, a bias that the contraction's provider should add? That bias, else null.
 const Instruction* BiasToFold(const Instruction& contraction, const Instruction& epilogue, const ContractionSite& site);
 
-// What the contraction that is `op`, or that the fusion `op` holds, is made of: values outside of that fusion.
+// What the contraction that is `op`, or that the fusion `op` holds with its bias at most, is made of: values outside of that fusion.
+// Unimplemented: the fusion holds something else.
 struct ContractionOperands {
   const Instruction *contraction = nullptr, *lhs = nullptr, *rhs = nullptr, *bias = nullptr;
 };
-ContractionOperands OperandsOf(const Instruction& op);
+absl::StatusOr<ContractionOperands> OperandsOf(const Instruction& op);
+
+// The host has this function, for the one type of the contraction's arrays.
+absl::Status HostHas(HostFunction function, const Instruction& contraction, const ContractionSite& site);
 
 // The rows.
 absl::Status GeneratedTakes(const Instruction& contraction, const ContractionSite& site);

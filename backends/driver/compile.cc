@@ -193,6 +193,9 @@ class Compilation {
   // Contractions by their providers, all else as kernels.
   absl::StatusOr<LaunchPlan> PlanLaunches(const Instruction& op, const ValueViews& views) {
     const Instruction* contraction = ContractionOf(op);
+    if (contraction == nullptr && op.opcode() != Opcode::kFusion) {
+      return absl::UnimplementedError(absl::StrCat("no CPU code for ", op.ToString()));
+    }
     if (contraction == nullptr) return PlanCpuLaunches(op, views, target_, options_.excess_precision);
     const Choice choice = ChooseProvider(*contraction, Site());
     const std::string refusals = absl::StrJoin(choice.refusals, "; ");

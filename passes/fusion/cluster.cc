@@ -395,6 +395,23 @@ void Clusters::AddReaders(const Instruction* op, const Cluster* c, std::vector<c
   }
 }
 
+bool Clusters::UsedOutside(const Instruction* op, const Cluster* c) const {
+  std::vector<const Instruction*> readers;
+  AddReaders(op, c, &readers);
+  return op == computation_->root() || !readers.empty();
+}
+
+// Is there a way from a result of `from` to `to`? If not `directly`, what only `to` reads is none.
+bool Clusters::LeadsTo(const Cluster* from, const Cluster* to, bool directly) const {
+  std::vector<const Instruction*> readers;
+  for (const Instruction* r : from->results) AddReaders(r, from, &readers);
+  if (!directly) {
+    std::erase_if(readers, [&](const Instruction* u) { return homes(u).size() == 1 && homes(u)[0] == to && !outside_.contains(u); });
+  }
+  if (absl::c_any_of(readers, [&](const Instruction* u) { return absl::c_linear_search(homes(u), to); })) return true;
+  return Reaches(std::move(readers), to);
+}
+
 // `op` becomes a result of `c`: does another user of it lead back into `c`?
 bool Clusters::WouldCycle(const Instruction* op, const Cluster* c) const {
   std::vector<const Instruction*> others;
@@ -450,10 +467,7 @@ void Clusters::Add(Instruction* op, Cluster* c, bool as_result) {
       c->members.insert(c->members.end() - 1, element);
       c->contains.insert(element);
       homes_[element].push_back(c);
-      const bool used_outside = element == computation_->root() || absl::c_any_of(element->users(), [&](const Instruction* u) {
-        return !c->contains.contains(u) || homes(u).size() > 1 || outside_.contains(u);
-      });
-      if (used_outside) c->results.insert(element);
+      if (UsedOutside(element, c)) c->results.insert(element);
     }
     return;
   }
@@ -502,18 +516,7 @@ bool Clusters::TryMerge(Cluster* a, Cluster* b) {
   if (a->cost + b->cost > context_.target.max_fusion_instructions) return false;
   if (static_cast<int64_t>(a->members.size() + b->members.size()) > kMaxMembers) return false;
   if (a->form == FusionForm::kRow ? !(a->domain == b->domain) : !Shape::SameDims(a->lead->shape(), b->lead->shape())) return false;
-  auto starts = [this](const Cluster* c) {
-    std::vector<const Instruction*> readers;
-    for (const Instruction* r : c->results) AddReaders(r, c, &readers);
-    return readers;
-  };
-  auto leads_to = [&](const Cluster* from, const Cluster* to) {
-    for (const Instruction* u : starts(from)) {
-      if (absl::c_linear_search(homes(u), to)) return true;
-    }
-    return Reaches(starts(from), to);
-  };
-  if (leads_to(a, b) || leads_to(b, a)) return false;
+  if (LeadsTo(a, b, /*directly=*/true) || LeadsTo(b, a, /*directly=*/true)) return false;
   Absorb(a, b);
   return true;
 }
@@ -539,23 +542,22 @@ void Clusters::Absorb(Cluster* a, Cluster* b) {
 // and while they were found from their ends the chain could belong to one of them only.
 void Clusters::MergeLoops() {
   for (const auto& reader : clusters_) {
-    for (bool merged = true; merged;) {
-      merged = false;
-      for (Instruction* m : std::vector<Instruction*>(reader->members)) {
-        for (Instruction* o : m->operands()) {
-          if (reader->contains.contains(o)) continue;
-          for (Cluster* maker : homes_[o]) {
-            if (maker == reader.get() || !maker->results.contains(o) || !TryMergeLoops(maker, reader.get())) continue;
-            merged = true;
-            break;
-          }
-          if (merged) break;
-        }
-        if (merged) break;
-      }
+    while (MergeAMaker(reader.get())) {
     }
   }
   std::erase_if(clusters_, [](const auto& c) { return c->members.empty(); });
+}
+
+bool Clusters::MergeAMaker(Cluster* reader) {
+  for (const Instruction* m : reader->members) {
+    for (const Instruction* o : m->operands()) {
+      if (reader->contains.contains(o)) continue;
+      for (Cluster* maker : homes(o)) {
+        if (maker->results.contains(o) && TryMergeLoops(maker, reader)) return true;
+      }
+    }
+  }
+  return false;
 }
 
 // Every element that `reader` takes of `maker`'s results is at the place of the element that it goes into.
@@ -575,23 +577,9 @@ bool Clusters::TryMergeLoops(Cluster* maker, Cluster* reader) {
   if (maker->cost + reader->cost > context_.target.max_loop_instructions) return false;
   if (static_cast<int64_t>(maker->members.size() + reader->members.size()) > kMaxMembers) return false;
   if (!ReadsInPlace(*reader, *maker)) return false;
-  // No way from one to the other but the direct one.
-  std::vector<const Instruction*> others, back;
-  for (const Instruction* r : maker->results) AddReaders(r, maker, &others);
-  std::erase_if(others, [&](const Instruction* u) { return homes(u).size() == 1 && homes(u)[0] == reader && !outside_.contains(u); });
-  for (const Instruction* r : reader->results) AddReaders(r, reader, &back);
-  if (absl::c_any_of(back, [&](const Instruction* u) { return absl::c_linear_search(homes(u), maker); })) return false;
-  if (absl::c_any_of(others, [&](const Instruction* u) { return absl::c_linear_search(homes(u), reader); })) return false;
-  if (Reaches(std::move(others), reader) || Reaches(std::move(back), maker)) return false;
+  if (LeadsTo(maker, reader, /*directly=*/false) || LeadsTo(reader, maker, /*directly=*/true)) return false;
   Absorb(reader, maker);
-  std::vector<const Instruction*> inner;
-  for (const Instruction* r : reader->results) {
-    const bool outside = r == computation_->root() || absl::c_any_of(r->users(), [&](const Instruction* u) {
-      return !reader->contains.contains(u) || homes(u).size() > 1 || outside_.contains(u);
-    });
-    if (!outside) inner.push_back(r);
-  }
-  for (const Instruction* r : inner) reader->results.erase(r);
+  absl::erase_if(reader->results, [&](const Instruction* r) { return !UsedOutside(r, reader); });
   return true;
 }
 

@@ -60,6 +60,8 @@ class Clusters {
   bool FedByDear(const Instruction& op, Dim work) const;
   bool MatchesAsResult(const Instruction* op, const Cluster& c) const;
   void AddReaders(const Instruction* op, const Cluster* c, std::vector<const Instruction*>* readers) const;
+  bool UsedOutside(const Instruction* op, const Cluster* c) const;
+  bool LeadsTo(const Cluster* from, const Cluster* to, bool directly) const;
   bool WouldCycle(const Instruction* op, const Cluster* c) const;
   bool Reaches(std::vector<const Instruction*> from, const Cluster* target) const;
   void Add(Instruction* op, Cluster* c, bool as_result);
@@ -67,6 +69,7 @@ class Clusters {
   void MergeSiblings();
   void MergeLoops();
   bool TryMerge(Cluster* a, Cluster* b);
+  bool MergeAMaker(Cluster* reader);
   bool TryMergeLoops(Cluster* maker, Cluster* reader);
   bool ReadsInPlace(const Cluster& reader, const Cluster& maker) const;
   void Absorb(Cluster* a, Cluster* b);

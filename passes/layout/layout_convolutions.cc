@@ -157,13 +157,14 @@ class Stack {
       case Opcode::kConditional:
       case Opcode::kCustomCall:
       case Opcode::kConvolution:
+      case Opcode::kBitcast:
       case Opcode::kOptBarrier: return !IsPointwise(user);
       default: return false;
     }
   }
   // As before it costs nothing, or a copy must be made.
   static bool ReadsInOrder(const Instruction& user) {
-    return WantsOldLayout(user) || user.opcode() == Opcode::kReshape || user.opcode() == Opcode::kBitcast || user.opcode() == Opcode::kDot;
+    return WantsOldLayout(user) || user.opcode() == Opcode::kReshape || user.opcode() == Opcode::kDot;
   }
 
   const PassContext& context_;

@@ -78,7 +78,7 @@ std::vector<Instruction*> Planned(const Module& module) {
   std::vector<Instruction*> planned;
   for (const Computation* c : ControlComputations(module)) {
     absl::c_copy_if(c->instructions(), std::back_inserter(planned), [](const Instruction* op) {
-      return op->opcode() == Opcode::kFusion || op->family() == Family::kContraction;
+      return op->opcode() == Opcode::kFusion || op->opcode() == Opcode::kDot || op->opcode() == Opcode::kConvolution;
     });
   }
   return planned;

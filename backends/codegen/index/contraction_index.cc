@@ -122,6 +122,10 @@ std::vector<Dim> SummedExtents(const Instruction& op) {
   return extents;
 }
 
+bool OfOneType(const Instruction& op) {
+  return absl::c_all_of(op.operands(), [&](const Instruction* o) { return o->shape().element_type() == op.shape().element_type(); });
+}
+
 std::optional<int64_t> TermsOf(const Instruction& contraction) {
   Dim terms = 1;
   for (Dim d : SummedExtents(contraction)) terms *= d;

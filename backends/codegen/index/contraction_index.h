@@ -15,6 +15,8 @@ namespace tenon {
 
 // dot of two operands, or convolution.
 bool IsContraction(const Instruction& op);
+// Operands and result have one element type.
+bool OfOneType(const Instruction& op);
 // Number of products in one element of the result; nullopt if a size is symbolic.
 std::optional<int64_t> TermsOf(const Instruction& contraction);
 

@@ -111,8 +111,11 @@ struct OperandIndex {
 std::optional<OperandIndex> MapToOperand(IndexSpace& space, const Instruction& op, int64_t operand,
                                          absl::Span<const Index> index);
 
-// The window of a reduce-window; all ones where none is given.
-Window WindowOf(const Instruction& reduce_window);
+// The window of a reduce-window or select-and-scatter; all ones where none is given.
+Window WindowOf(const Instruction& op);
+// Elements of a window, or kManyTaps if there are more.
+inline constexpr int64_t kManyTaps = 1 << 12;
+int64_t TapsOf(const Window& window);
 // What tap `tap` (an index into the window) of element `index` reads, if it is there.
 OperandIndex MapWindow(IndexSpace& space, const Instruction& reduce_window, absl::Span<const Index> index, absl::Span<const Index> tap);
 

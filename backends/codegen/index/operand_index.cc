@@ -163,10 +163,16 @@ OperandIndex Bitcast(IndexSpace& space, const Instruction& op, absl::Span<const 
 
 }  // namespace
 
-Window WindowOf(const Instruction& reduce_window) {
-  Window window = reduce_window.attrs().get_or<Window>(Attr::kWindow, {});
-  if (window.dims.empty()) window.dims.resize(static_cast<size_t>(reduce_window.operand(0)->shape().rank()));
+Window WindowOf(const Instruction& op) {
+  Window window = op.attrs().get_or<Window>(Attr::kWindow, {});
+  if (window.dims.empty()) window.dims.resize(static_cast<size_t>(op.operand(0)->shape().rank()));
   return window;
+}
+
+int64_t TapsOf(const Window& window) {
+  int64_t taps = 1;
+  for (const WindowDim& w : window.dims) taps = std::min(taps * w.size, kManyTaps);
+  return taps;
 }
 
 OperandIndex MapWindow(IndexSpace& space, const Instruction& reduce_window, absl::Span<const Index> index, absl::Span<const Index> tap) {

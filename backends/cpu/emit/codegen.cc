@@ -105,12 +105,7 @@ bool SumsInRegisters(PrimitiveType type) {
 
 // One type throughout that sums may be kept in: expand-contractions sees to that.
 bool CanGenerateContraction(const Instruction& op) {
-  const PrimitiveType type = op.shape().element_type();
-  if (!IsContraction(op) || !SumsInRegisters(type) || op.attrs().has(Attr::kAlgorithm)) return false;
-  for (const Instruction* o : op.operands()) {
-    if (o->shape().element_type() != type) return false;
-  }
-  return true;
+  return IsContraction(op) && SumsInRegisters(op.shape().element_type()) && !op.attrs().has(Attr::kAlgorithm) && OfOneType(op);
 }
 
 bool HasGeneratedTypes(const Instruction& op) {

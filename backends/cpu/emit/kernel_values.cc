@@ -405,10 +405,8 @@ Val KernelEmitter::EvalReduceWindow(const Instruction* op, const IndexTuple& ind
     at = MapWindow(space_, *op, index, tap);
     inside = Under(guard, at.bounds);
   };
-  int64_t taps = 1;
-  for (const WindowDim& w : window.dims) taps = std::min(kUnrolledTaps + 1, taps * w.size);
   Walk walk;
-  if (taps <= kUnrolledTaps && !IsGeneral(*op->to_apply())) {
+  if (TapsOf(window) <= kUnrolledTaps && !IsGeneral(*op->to_apply())) {
     walk = [&](const std::function<void()>& accumulate) {
       std::vector<Index> tap(index.size());
       std::function<void(size_t)> each = [&](size_t d) {

@@ -19,10 +19,8 @@ class SelectAndScatterKernel {
         plan_(plan),
         op_(*f_.serial),
         shape_(op_.shape()),
-        window_(op_.attrs().get_or<Window>(Attr::kWindow, {})),
-        iteration_(e.space(), f_, plan.loops) {
-    if (window_.dims.empty()) window_.dims.resize(static_cast<size_t>(shape_.rank()));
-  }
+        window_(WindowOf(op_)),
+        iteration_(e.space(), f_, plan.loops) {}
 
   void Emit() {
     ForOuter(e_, plan_, iteration_.vars, Dim(1), [&](Value*) {

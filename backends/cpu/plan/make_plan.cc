@@ -39,13 +39,6 @@ int RegisterBytes(PrimitiveType t) { return static_cast<int>(StorageBytes(t)); }
 
 int LoadCost(PrimitiveType t) { return IsNarrowFloat(t) ? 6 : IsHalf(t) ? 3 : 1; }
 
-// Of a window, at most some thousand.
-int TapsOf(const Instruction& reduce_window) {
-  int64_t taps = 1;
-  for (const WindowDim& w : WindowOf(reduce_window).dims) taps = std::min<int64_t>(taps * w.size, 1 << 12);
-  return static_cast<int>(taps);
-}
-
 int CostOf(const Instruction& op) {
   switch (op.family()) {
     case Family::kElementwise:
@@ -53,7 +46,7 @@ int CostOf(const Instruction& op) {
     case Family::kIndexing:
       return 4;
     case Family::kReduction:
-      return op.opcode() == Opcode::kReduceWindow ? kTapCost * TapsOf(op) : 1;
+      return op.opcode() == Opcode::kReduceWindow ? kTapCost * static_cast<int>(TapsOf(WindowOf(op))) : 1;
     case Family::kContraction:
       return IsContraction(op) ? static_cast<int>(std::min<int64_t>(
                                      2 * TermsOf(op).value_or(1000), int64_t{1} << 24))
@@ -200,16 +193,16 @@ class Planner {
   static const MemoryUse* ReadAlongALongerLoop(const AccessTrace& trace, const Iteration& iteration, const MemoryUse& store) {
     const int64_t stored = ContiguousExtent(store, iteration);
     if (stored == 0 || stored >= kShortVector) return nullptr;
-    const MemoryUse* longest = nullptr;
+    const MemoryUse* load = nullptr;
     for (const MemoryUse& use : trace.uses) {
       if (use.store) continue;
       const int64_t extent = ContiguousExtent(use, iteration);
       if (extent == stored) return nullptr;  // read as it is stored
       if (extent >= 4 * kShortVector && absl::c_all_of(iteration.vars, [&](Index v) { return use.offset->DependsOn(v->var); })) {
-        longest = &use;
+        load = &use;
       }
     }
-    return longest;
+    return load;
   }
 
   int Divisions(const std::vector<PlanLoop>& loops) const {
