@@ -58,6 +58,18 @@ bool WholeTuple(const Instruction& op) {
   return op.opcode() == Opcode::kScatter && op.shape().is_tuple() && !AllElementsUsed(op);
 }
 
+bool IsProduct(const Instruction& op) { return op.opcode() == Opcode::kDot || op.opcode() == Opcode::kConvolution; }
+
+// What an epilogue may consist of: done where the sum is, with operands that lie as the sums do or are the same for many.
+bool InEpilogue(const Instruction& op) {
+  return IsPointwise(op) || op.opcode() == Opcode::kBroadcast || op.opcode() == Opcode::kConstant || op.opcode() == Opcode::kIota ||
+         op.opcode() == Opcode::kReshape;
+}
+
+bool SamePlaces(const Shape& a, const Shape& b) {
+  return Shape::SameWithLayout(Shape(PrimitiveType::kPred, a.dims(), a.minor_to_major()), Shape(PrimitiveType::kPred, b.dims(), b.minor_to_major()));
+}
+
 bool LoopLike(FusionForm form) {
   return form == FusionForm::kLoop || form == FusionForm::kTranspose || form == FusionForm::kConcat || form == FusionForm::kGather;
 }
@@ -268,6 +280,10 @@ bool Clusters::TryJoin(Instruction* op, Cluster* c, bool as_result) {
 }
 
 bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, FusionForm* form, std::string* why) const {
+  if (IsProduct(*op) && IsEpilogueOf(c, *op)) {
+    *form = FusionForm::kContraction;
+    return true;
+  }
   if (Alone(op->opcode()) || IsCheck(*op)) {
     *why = "needs a kernel of its own";
     return false;
@@ -276,7 +292,15 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *why = absl::StrCat(std::string(OpcodeName(maker.opcode())), " takes its operands from memory");
     return false;
   }
-  const bool loop = LoopLike(c.form) && op->opcode() != Opcode::kReduce;
+  if (c.form == FusionForm::kContraction) {
+    const bool prologue = absl::c_any_of(op->users(), [&](const Instruction* u) { return IsProduct(*u) && c.contains.contains(u); });
+    if (prologue || !InEpilogue(*op)) {
+      *why = prologue ? "a contraction takes its operands from memory" : "no part of an epilogue";
+      return false;
+    }
+  }
+  const bool looping = LoopLike(c.form) || c.form == FusionForm::kContraction;
+  const bool loop = looping && op->opcode() != Opcode::kReduce;
   const int64_t most = loop ? context_.target.max_loop_instructions : context_.target.max_fusion_instructions;
   if (c.cost + CostOf(*op) > most && CostOf(*op) > 0) {
     *why = absl::StrCat("the kernel would have more than ", most, " instructions");
@@ -303,7 +327,7 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *form = op->opcode() == Opcode::kConcatenate ? FusionForm::kConcat : FusionForm::kGather;
     return true;
   }
-  if (!as_result && LoopLike(c.form) && IsPointwise(*op) && FedByDear(*op, ElementsOf(ArrayShape(*c.lead)))) {
+  if (!as_result && looping && IsPointwise(*op) && FedByDear(*op, ElementsOf(ArrayShape(*c.lead)))) {
     *why = "its operand has a kernel, which can do this once per element of it";
     return false;
   }
@@ -311,7 +335,7 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
   if (!as_result && CostOf(*op) >= 10) {
     const bool row_value = c.form == FusionForm::kRow && RoleOf(op->shape(), c.domain) != RowRole::kNone;
     const Dim work = c.form == FusionForm::kRow ? c.domain.outer * c.domain.inner : ElementsOf(ArrayShape(*c.lead));
-    if (!row_value && LoopLike(c.form) && !BringsRowReduce(*op, work, context_) &&
+    if (!row_value && looping && !BringsRowReduce(*op, work, context_) &&
         Less(op->shape().num_elements() * 2, work) != Ternary::kNo) {
       *why = "would be computed several times";
       return false;
@@ -383,9 +407,26 @@ bool Clusters::RowsStayApart(const Instruction* reduce, const Cluster& c, const 
 bool Clusters::MatchesAsResult(const Instruction* op, const Cluster& c) const {
   if (op->shape().is_tuple()) return false;
   if (c.form == FusionForm::kRow) return RoleOf(op->shape(), c.domain) != RowRole::kNone;
-  if (c.form != FusionForm::kLoop) return false;
-  return Shape::SameWithLayout(Shape(PrimitiveType::kPred, op->shape().dims(), op->shape().minor_to_major()),
-                               Shape(PrimitiveType::kPred, c.lead->shape().dims(), c.lead->shape().minor_to_major()));
+  if (c.form != FusionForm::kLoop && c.form != FusionForm::kContraction) return false;
+  return SamePlaces(op->shape(), c.lead->shape());
+}
+
+// Is `c` done elementwise with `product` (a contraction), so that each of its sums can stay in a register until it is?
+bool Clusters::IsEpilogueOf(const Cluster& c, const Instruction& product) const {
+  if (c.form != FusionForm::kLoop || !c.lead->shape().is_array() || IsCheck(*c.lead) || !SamePlaces(product.shape(), c.lead->shape())) return false;
+  if (!absl::c_all_of(c.members, [](const Instruction* m) { return InEpilogue(*m); })) return false;
+  absl::flat_hash_set<const Instruction*> below = {&product};
+  std::vector<const Instruction*> work = {&product};
+  while (!work.empty()) {
+    const Instruction* op = work.back();
+    work.pop_back();
+    for (const Instruction* user : op->users()) {
+      if (!c.contains.contains(user) || !below.insert(user).second) continue;
+      if (!IsPointwise(*user) || !Shape::SameDims(user->shape(), product.shape())) return false;
+      work.push_back(user);
+    }
+  }
+  return absl::c_all_of(c.results, [&](const Instruction* r) { return SamePlaces(r->shape(), product.shape()); });
 }
 
 // What reads `op`, a result of `c`, elsewhere: a user in `c` may be computed again in another cluster.

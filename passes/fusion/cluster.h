@@ -54,6 +54,7 @@ class Clusters {
   void PlaceCheap(Instruction* op, const Needs& needs);
   bool TryJoin(Instruction* op, Cluster* c, bool as_result);
   bool CanJoin(const Instruction* op, const Cluster& c, bool as_result, FusionForm* form, std::string* why) const;
+  bool IsEpilogueOf(const Cluster& c, const Instruction& product) const;
   bool SumCanFollow(const Instruction& sum, const Cluster& c) const;
   bool ReduceCanJoin(const Instruction* reduce, const Cluster& c, FusionForm* form, std::string* why) const;
   bool RowsStayApart(const Instruction* reduce, const Cluster& c, const RowDomain& domain) const;

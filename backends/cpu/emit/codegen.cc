@@ -72,6 +72,8 @@ class CpuKernel : public PlannedKernel {
     switch (plan_.kind) {
       case PlanKind::kLoop:
         return EmitLoopKernel(e, plan_);
+      case PlanKind::kContraction:
+        return EmitContractionKernel(e, plan_);
       case PlanKind::kRow:
         return EmitRowKernel(e, plan_);
       case PlanKind::kColumn:

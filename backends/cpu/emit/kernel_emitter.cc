@@ -162,10 +162,10 @@ void KernelEmitter::MakeMasks() {
   const unsigned lanes = static_cast<unsigned>(mode_.lanes);
   llvm::IntegerType* type = lanes >= 32 ? b.getInt8Ty() : b.getInt32Ty();
   Value* left = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, mode_.remaining,
-                                        I64(mode_.lanes * mode_.copies));
+                                        I64(mode_.lanes * mode_.vectors()));
   Value* limit = b.CreateVectorSplat(lanes, b.CreateTrunc(left, type));
   mode_.masks.clear();
-  for (int c = 0; c < (mode_.unroll_var == mode_.vector_var ? mode_.copies : 1); ++c) {
+  for (int c = 0; c < mode_.vectors(); ++c) {
     llvm::SmallVector<llvm::Constant*, 64> iota;
     for (unsigned i = 0; i < lanes; ++i)
       iota.push_back(llvm::ConstantInt::get(type, i + static_cast<unsigned>(c) * lanes));

@@ -47,11 +47,23 @@ struct LaneMode {
   int vector_var = -1;  // index variable that the lanes advance
   int unroll_var = -1;  // index variable that the copies advance, by `unroll_step`
   int64_t unroll_step = 1;
+  int across = 1;  // vectors side by side: copy c is vector c % across of iteration c / across of unroll_var
   int level = 0;  // of the loop: vectors are remembered no longer than it is open
   llvm::Value* remaining =
       nullptr;  // masked tail: elements left from lane 0 of copy 0 on, i64, at least 1
   llvm::SmallVector<llvm::Value*, 4>
-      masks;  // masked tail: live lanes, per copy if copies advance the vector variable
+      masks;  // masked tail: live lanes, per vector if copies advance the vector variable
+
+  bool AlongVectors() const { return unroll_var == vector_var; }
+  int vectors() const { return AlongVectors() ? copies : across; }
+  // How far `copy` is ahead of copy 0 along variable `var`.
+  int64_t Ahead(int var, int copy) const {
+    const int64_t along = var == unroll_var ? copy / across * unroll_step : 0;
+    return along + (across > 1 && var == vector_var ? int64_t{copy % across} * lanes : 0);
+  }
+  bool Advances(Index e) const {
+    return copies > 1 && ((unroll_var >= 0 && e->DependsOn(unroll_var)) || (across > 1 && e->DependsOn(vector_var)));
+  }
 };
 
 struct KernelSpecs {
@@ -110,11 +122,19 @@ class KernelEmitter {
   void While(const std::function<llvm::Value*()>& condition, const std::function<void()>& body);
   const LaneMode& mode() const { return mode_; }
   void set_mode(const LaneMode& mode) { mode_ = mode; }
+  // Where the copies of the mode begin along variable `var`, if that is known: first, first + step, ..., last.
+  struct TileStarts {
+    int var = -1;
+    int64_t first = 0, last = 0, step = 1;
+  };
+  void set_tile_starts(const TileStarts& starts) { tile_starts_ = starts; }
   // Lanes of the tail that are live in `copy`; nullptr: all.
   llvm::Value* LaneMask(int copy = 0) const {
     if (mode_.masks.empty()) return nullptr;
-    return mode_.masks[mode_.masks.size() == 1 ? 0 : static_cast<size_t>(copy)];
+    return mode_.masks[mode_.masks.size() == 1 ? 0 : static_cast<size_t>(copy) % mode_.masks.size()];
   }
+  // The mode's masks, by its `remaining`.
+  void MakeMasks();
   llvm::AllocaInst* Alloca(llvm::Type* type);
 
   // ---- values ----
@@ -182,9 +202,7 @@ class KernelEmitter {
   bool IsVectorIndex(Index e) const {
     return mode_.lanes > 1 && mode_.vector_var >= 0 && e->DependsOn(mode_.vector_var);
   }
-  bool IsUnrolledIndex(Index e) const {
-    return mode_.copies > 1 && mode_.unroll_var >= 0 && e->DependsOn(mode_.unroll_var);
-  }
+  bool IsUnrolledIndex(Index e) const { return mode_.Advances(e); }
   // i64 value of `e` in lane 0.
   Val ScalarIndex(Index e, const Guard* guard = nullptr);
   // Per lane; i32 where that is known to suffice, else i64.
@@ -240,6 +258,13 @@ class KernelEmitter {
   // kernel_contraction.cc
   Val EvalContraction(const Instruction* op, const IndexTuple& index, const Guard* guard);
   struct Contraction;
+  struct CopyRange {
+    int first, end;
+    bool operator==(const CopyRange&) const = default;
+  };
+  std::optional<std::vector<CopyRange>> InsideRanges(const Contraction& c);
+  void SortBounds(Contraction& c);
+  bool EmitTapsAtOnce(const Contraction& c);
   void EmitTaps(const Contraction& c, size_t tap);
   void EmitTap(const Contraction& c);
   void EmitTerms(const Contraction& c, const Guard* inside, const Val* wanted);
@@ -285,7 +310,6 @@ class KernelEmitter {
   llvm::Value* Dummy();  // memory that may always be read
   llvm::Value* Never();  // false, which LLVM does not know
   llvm::Value* And(llvm::IRBuilder<>& b, llvm::Value* a, llvm::Value* c);
-  void MakeMasks();
   bool HasMaskedMemory(llvm::Type* element) const;
 
   const FusedKernel& fused_;
@@ -297,6 +321,7 @@ class KernelEmitter {
   std::vector<Level> levels_;
   std::vector<VarBinding> vars_{IndexSpace::kMaxVars};
   LaneMode mode_;
+  TileStarts tile_starts_;
   std::vector<llvm::Value*> pointers_;
   std::vector<llvm::AllocaInst*> allocas_;
   std::deque<Guard> guards_;

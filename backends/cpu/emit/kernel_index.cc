@@ -130,7 +130,7 @@ Val KernelEmitter::ScalarIndexUncached(Index e, const Guard* guard) {
       Val r{.v = {binding.value}, .level = binding.level};
       if (IsUnrolledIndex(e)) {
         for (int c = 1; c < mode_.copies; ++c)
-          r.v.push_back(At(r.level).CreateAdd(binding.value, I64(c * mode_.unroll_step)));
+          r.v.push_back(At(r.level).CreateAdd(binding.value, I64(mode_.Ahead(e->var, c))));
       }
       return r;
     }
@@ -235,13 +235,13 @@ Val KernelEmitter::VectorIndexUncached(Index e, const Guard* guard, bool narrow)
         llvm::SmallVector<llvm::Constant*, 64> iota;
         for (int i = 0; i < mode_.lanes; ++i)
           iota.push_back(
-              llvm::ConstantInt::get(element, static_cast<uint64_t>(i + c * mode_.lanes)));
+              llvm::ConstantInt::get(element, static_cast<uint64_t>(i + mode_.Ahead(e->var, c))));
         Value* lane = llvm::ConstantVector::get(iota);
         llvm::IRBuilder<>& b = At(r.level);
         if (mode_.remaining !=
             nullptr) {  // dead lanes take the last live element: they may be used for addresses
           Value* left = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, mode_.remaining,
-                                                I64(mode_.lanes * mode_.copies));
+                                                I64(mode_.lanes * mode_.vectors()));
           Value* last = b.CreateVectorSplat(static_cast<unsigned>(mode_.lanes),
                                             b.CreateTrunc(b.CreateSub(left, I64(1)), element));
           lane = b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, lane, last);

@@ -101,8 +101,9 @@ Value* KernelEmitter::ScratchPointer(int64_t byte_offset) {
 Val KernelEmitter::ElementPointer(Value* base, int base_level, llvm::Type* element, Index offset,
                                   const Guard* guard) {
   const bool unrolled = IsUnrolledIndex(offset);
-  const Access along = unrolled ? AccessAlong(offset, mode_.unroll_var) : Access{};
-  if (unrolled && along.kind == Access::Kind::kGathered) {
+  auto along = [&](int var) { return unrolled && var >= 0 ? AccessAlong(offset, var) : Access{.kind = Access::Kind::kBroadcast}; };
+  const Access steps = along(mode_.unroll_var), vectors = along(mode_.across > 1 ? mode_.vector_var : -1);
+  if (steps.kind == Access::Kind::kGathered || vectors.kind == Access::Kind::kGathered) {
     Val index = ScalarIndex(offset, guard);
     Val r{.level = std::max(index.level, base_level)};
     for (Value* i : index.v) r.v.push_back(At(r.level).CreateGEP(element, base, i));
@@ -160,9 +161,9 @@ Val KernelEmitter::ElementPointer(Value* base, int base_level, llvm::Type* eleme
   }
   Val r{.level = pointer_level};
   for (int c = 0; c < (unrolled ? mode_.copies : 1); ++c) {
-    Dim distance = addend + along.stride * Dim(c * mode_.unroll_step);
-    if (along.kind == Access::Kind::kContiguous) distance = addend + Dim(c * mode_.unroll_step);
-    Value* d = EmitDim(unrolled ? distance : addend);
+    Dim distance = addend;
+    if (unrolled) distance += steps.stride * Dim(c / mode_.across * mode_.unroll_step) + vectors.stride * Dim(c % mode_.across * mode_.lanes);
+    Value* d = EmitDim(distance);
     const bool zero = llvm::isa<llvm::ConstantInt>(d) && llvm::cast<llvm::ConstantInt>(d)->isZero();
     r.v.push_back(zero ? pointer : At(r.level).CreateGEP(element, pointer, d));
   }

@@ -7,6 +7,7 @@
 namespace tenon {
 
 void EmitLoopKernel(KernelEmitter& e, const KernelPlan& plan);
+void EmitContractionKernel(KernelEmitter& e, const KernelPlan& plan);
 void EmitRowKernel(KernelEmitter& e, const KernelPlan& plan);
 void EmitColumnKernel(KernelEmitter& e, const KernelPlan& plan);
 void EmitTransposeKernel(KernelEmitter& e, const KernelPlan& plan);

@@ -207,7 +207,6 @@ class LoopKernel {
       Value* lo = b().CreateMul(block_, e_.I64(plan_.block));
       return Vectors(lo, Min(b().CreateAdd(lo, e_.I64(plan_.block)), n));
     }
-    if (plan_.tile_loop == static_cast<int>(i)) return Unrolled(i);
     if (segments_ && segments_->loop == i) {
       return ForSegments([&](Index var, Dim, Dim extent) {
         e_.LoopOver(var, e_.I64(0), e_.EmitDim(extent), 1, [&] { Inner(i + 1); });
@@ -216,30 +215,9 @@ class LoopKernel {
     e_.LoopOver(vars_[i], e_.I64(0), e_.EmitDim(plan_.loops[i].extent), 1, [&] { Inner(i + 1); });
   }
 
-  // Loop i, `unroll` of its iterations side by side, then what remains one by one.
-  void Unrolled(size_t i) {
-    const Dim extent = plan_.loops[i].extent;
-    const int64_t step = plan_.unroll;
-    Value* n = e_.EmitDim(extent);
-    Value* whole = extent.is_constant() ? e_.I64(extent.constant() / step * step)
-                                        : b().CreateSub(n, b().CreateURem(n, e_.I64(step)));
-    if (extent.constant_or(step) >= step) {
-      const LaneMode outer = e_.mode();
-      LaneMode unrolled = outer;
-      unrolled.copies = static_cast<int>(step);
-      unrolled.unroll_var = vars_[i]->var;
-      unrolled.unroll_step = 1;
-      e_.set_mode(unrolled);
-      e_.LoopOver(vars_[i], e_.I64(0), whole, step, [&] { Inner(i + 1); });
-      e_.set_mode(outer);
-    }
-    if (!extent.is_constant() || extent.constant() % step != 0)
-      e_.LoopOver(vars_[i], whole, n, 1, [&] { Inner(i + 1); });
-  }
-
   void Vectors(Value* lo, Value* hi) {
     KernelEmitter::VectorLoopOptions options{
-        plan_.lanes, plan_.tile_loop >= 0 ? 1 : plan_.unroll, plan_.masked_tail, IsHeavy(f_)};
+        plan_.lanes, plan_.unroll, plan_.masked_tail, IsHeavy(f_)};
     const int64_t n = plan_.loops.back().extent.constant_or(1);
     const int64_t step = plan_.lanes * options.unroll;
     if (plan_.block > 0 && plan_.block % step == 0 && n % step == 0) options.multiple = step;

@@ -11,8 +11,8 @@
 namespace tenon {
 namespace {
 
-constexpr std::array<std::string_view, 8> kKindNames = {
-    "loop", "row", "column", "transpose", "scatter", "select-and-scatter", "sort", "scan"};
+constexpr std::array<std::string_view, 9> kKindNames = {
+    "loop", "contraction", "row", "column", "transpose", "scatter", "select-and-scatter", "sort", "scan"};
 
 std::string Numbers(std::string_view name, const std::vector<int64_t>& v) {
   return v.empty() ? std::string(name)
@@ -119,7 +119,7 @@ std::string ToString(const KernelPlan& plan) {
                                   Numbers("roots", p.roots), "; ", Numbers("kept", p.kept), "}"));
   }
   return absl::StrCat(std::string(PlanKindName(plan.kind)), " loops=[", absl::StrJoin(loops, " "),
-                      "] split=", plan.split, " block=", plan.block, " tile=", plan.tile_loop,
+                      "] split=", plan.split, " block=", plan.block, " tile=", plan.tile_loop, plan.rows > 0 ? absl::StrCat(" rows=", plan.rows) : "",
                       " lanes=", plan.lanes, " unroll=", plan.unroll,
                       " tail=", plan.masked_tail ? "mask" : "scalar", " phases=[",
                       absl::StrJoin(phases, " "), "] scratch=", plan.scratch_bytes);
@@ -147,6 +147,7 @@ absl::StatusOr<KernelPlan> ParseKernelPlan(std::string_view text, DimTable* dims
   TENON_RETURN_IF_ERROR(number("split=", &plan.split));
   TENON_RETURN_IF_ERROR(number("block=", &plan.block));
   TENON_RETURN_IF_ERROR(number("tile=", &plan.tile_loop));
+  if (in.Eat("rows=")) TENON_RETURN_IF_ERROR(number("", &plan.rows));
   TENON_RETURN_IF_ERROR(number("lanes=", &plan.lanes));
   TENON_RETURN_IF_ERROR(number("unroll=", &plan.unroll));
   TENON_RETURN_IF_ERROR(in.Take("tail="));

@@ -14,6 +14,8 @@ namespace tenon {
 
 enum class PlanKind : uint8_t {
   kLoop,       // one nest over the result, vector along its minor loop
+  kContraction,  // kLoop around sums of products, a tile of them in registers: `unroll` iterations of loop `tile_loop` times the
+                 // vectors of a block
   kRow,        // reductions along the vector loop: phases over one row at a time
   kColumn,     // reductions across the vector loop: accumulator rows in scratch
   kTranspose,  // kLoop whose operands are contiguous along another loop: square tiles turned in
@@ -52,10 +54,10 @@ struct KernelPlan {
   int split = 0;                // leading loops merged into the outer range
   int64_t block =
       0;  // > 0: the vector loop too is in the outer range, in blocks of this many elements
-  int tile_loop = -1;  // kTranspose: the loop along which operands are contiguous; kLoop: the one
-                       // along which `unroll` goes, if it is not the vector loop (contractions)
+  int tile_loop = -1;  // kTranspose: the loop along which operands are contiguous; kContraction: the one along which `unroll` goes, if any
+  int64_t rows = 0;    // kContraction, > 0: the tile loop too is in the outer range, in so many iterations
   int lanes = 1;
-  int unroll = 1;            // kLoop, kRow: vectors at once; kColumn: rows at once
+  int unroll = 1;            // kLoop, kRow: vectors at once; kColumn, kContraction: rows at once
   bool masked_tail = false;  // else the tail runs lane by lane
   std::vector<PlanPhase> phases;
   int64_t scratch_bytes = 0;

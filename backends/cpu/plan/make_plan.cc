@@ -31,7 +31,9 @@ constexpr int64_t kTileBlock = 16;
 constexpr int64_t kShortVector = 4;  // elements along the fastest dim below which vectors go along another one
 constexpr int64_t kScatterBlock = 16;
 constexpr int64_t kColumnBlock = 64;
-constexpr int64_t kContractionUnroll = 8;  // sums in registers, of 16 on the smaller targets
+constexpr int64_t kMaxTileRows = 14, kMaxTileVectors = 6;
+constexpr double kLatency = 8;         // multiply-adds that are under way at once
+constexpr double kLoadShare = 0.25, kTileOverhead = 1;  // of a multiply-add
 
 bool IsOne(Dim d) { return d == Dim(1); }
 
@@ -49,7 +51,7 @@ int CostOf(const Instruction& op) {
       return op.opcode() == Opcode::kReduceWindow ? kTapCost * static_cast<int>(TapsOf(WindowOf(op))) : 1;
     case Family::kContraction:
       return IsContraction(op) ? static_cast<int>(std::min<int64_t>(
-                                     2 * TermsOf(op).value_or(1000), int64_t{1} << 24))
+                                     1 + TermsOf(op).value_or(1000) / 2, int64_t{1} << 24))
                                : 1;
     default:
       if (IsPointwiseCall(op)) return ElementwiseCost(op);
@@ -91,9 +93,11 @@ class Planner {
       CutScatter();
       return std::move(plan_);
     }
-    if (HasContraction()) {
-      PlanContraction();
-    } else if (f_.reduces.empty()) {
+    if (const Instruction* contraction = Contraction()) {
+      PlanContraction(*contraction);
+      return std::move(plan_);
+    }
+    if (f_.reduces.empty()) {
       if (!OnScalars(f_)) plan_.unroll = BodyCost() < kUnrollCost && !VectorExtentBelow(2 * plan_.lanes) ? 2 : 1;
       FindTile();
     } else {
@@ -325,44 +329,89 @@ class Planner {
     return cost;
   }
 
-  bool HasContraction() const {
-    return f_.reduces.empty() &&
-           std::any_of(f_.order.begin(), f_.order.end(),
-                       [](const Instruction* op) { return IsContraction(*op); });
+  // The contraction of a fusion that has one, of the result's shape.
+  const Instruction* Contraction() const {
+    const Instruction* found = nullptr;
+    for (const Instruction* op : f_.order) {
+      if (!IsContraction(*op)) continue;
+      if (found != nullptr || !IsFullShaped(*op) || !f_.reduces.empty()) return nullptr;
+      found = op;
+    }
+    return plan_.loops.empty() ? nullptr : found;
   }
 
-  // Several sums side by side, along a loop that the operand read as vectors does not depend on: a
-  // vector is loaded once for all of them. That loop comes next to the vector loop.
-  void PlanContraction() {
-    if (plan_.loops.size() < 2) return;
+  // Several sums side by side, along a loop that an operand read as vectors does not depend on: a vector is loaded once for all of them.
+  // That loop comes next to the vector loop. Blocks of vectors share what is the same for all of them.
+  void PlanContraction(const Instruction& contraction) {
+    plan_.kind = PlanKind::kContraction;
     IndexSpace space;
     Iteration iteration(space, f_, plan_.loops);
     const int vector = iteration.vars.back()->var;
-    int best = -1;
+    int best = -1, read_as_vectors = 0;
     for (const MemoryUse& use : TraceAccesses(space, f_, iteration).uses) {
       if (use.store || !use.offset->DependsOn(vector)) continue;
+      ++read_as_vectors;
       for (int i = static_cast<int>(plan_.loops.size()) - 1; i-- > 0;) {
         if (use.offset->DependsOn(iteration.vars[i]->var)) continue;
-        if (plan_.loops[i].extent.constant_or(kContractionUnroll) < 2) continue;
+        if (plan_.loops[i].extent.constant_or(kMaxTileRows) < 2) continue;
         best = std::max(best, i);
         break;
       }
     }
-    if (best < 0) return;
-    PlanLoop loop = plan_.loops[best];
-    plan_.loops.erase(plan_.loops.begin() + best);
-    plan_.loops.insert(plan_.loops.end() - 1, std::move(loop));
-    plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
-    plan_.unroll = UnrollOf(plan_.loops[plan_.tile_loop].extent);
+    if (best >= 0) {
+      PlanLoop loop = plan_.loops[best];
+      plan_.loops.erase(plan_.loops.begin() + best);
+      plan_.loops.insert(plan_.loops.end() - 1, std::move(loop));
+      plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
+    }
+    const bool both = ReadAsVectors(contraction, 0) && ReadAsVectors(contraction, 1);
+    ChooseTile(both, IsComplex(contraction.shape().element_type()) ? 2 : 1);
+    plan_.split = static_cast<int>(plan_.loops.size()) - 1 - (plan_.tile_loop >= 0 ? 1 : 0);
+    int64_t units = CeilDiv(plan_.loops.back().extent, plan_.block).constant_or(1);
+    for (int i = 0; i < plan_.split; ++i) units = std::min(units * plan_.loops[i].extent.constant_or(1), int64_t{1} << 40);
+    if (plan_.tile_loop < 0 || units >= kSplitPieces) return;
+    const int64_t rows = plan_.loops[plan_.tile_loop].extent.constant_or(0), wanted = (kSplitPieces + units - 1) / units;
+    const int64_t tiles = std::max<int64_t>(1, (rows + plan_.unroll - 1) / plan_.unroll / wanted);
+    if (rows > tiles * plan_.unroll || rows == 0) plan_.rows = tiles * plan_.unroll;
   }
 
-  // Without a remainder if a count of at least half the registers allows that.
-  static int UnrollOf(Dim extent) {
-    if (!extent.is_constant()) return kContractionUnroll;
-    for (int64_t n = kContractionUnroll; n >= kContractionUnroll / 2; --n) {
-      if (extent.constant() % n == 0) return static_cast<int>(n);
+  // Whether operand `side` moves along the vector loop.
+  bool ReadAsVectors(const Instruction& contraction, int64_t side) const {
+    IndexSpace space;
+    Iteration iteration(space, f_, plan_.loops);
+    std::vector<Index> summed;
+    for (Dim extent : SummedExtents(contraction)) summed.push_back(space.Var(extent));
+    const ContractionIndex at = MapContraction(space, contraction, iteration.IndexOf(space, f_, contraction.shape()), summed);
+    return absl::c_any_of(side == 0 ? at.lhs : at.rhs, [&](Index i) { return i->DependsOn(iteration.vars.back()->var); });
+  }
+
+  // Rows and vectors of the tile: those that take the fewest steps of the machine for the whole result, in the registers that there are.
+  // A step of a tile is its multiply-adds, two a cycle, and a share for its loads; below kLatency of them the sums wait for each other.
+  void ChooseTile(bool both, int parts) {
+    const int registers = target_.vector_bytes == 64 ? 32 : 16;
+    const int64_t columns = plan_.loops.back().extent.constant_or(int64_t{1} << 20);
+    const int64_t rows = plan_.tile_loop >= 0 ? plan_.loops[plan_.tile_loop].extent.constant_or(int64_t{1} << 20) : 1;
+    const int64_t vectors = (columns + plan_.lanes - 1) / plan_.lanes;
+    auto step = [&](int64_t r, int64_t v) {
+      if (r == 0 || v == 0) return 0.0;
+      const double loads = both ? r * v + v : r + v;
+      return std::max({static_cast<double>(r * v * parts), loads * parts, kLatency}) + kLoadShare * loads + kTileOverhead;
+    };
+    double least = 0;
+    int64_t across = 1;
+    for (int64_t v = 1; v <= std::min<int64_t>(vectors, kMaxTileVectors); ++v) {
+      for (int64_t r = 1; r <= std::min<int64_t>(rows, kMaxTileRows); ++r) {
+        const int64_t held = ((both ? 2 : 1) * r * v + v) * parts + 1;
+        if (held > registers - 1 && r * v > 1) break;
+        auto columns_of = [&](int64_t width) { return static_cast<double>(rows / r) * step(r, width) + step(rows % r, width); };
+        const double cost = static_cast<double>(vectors / v) * columns_of(v) + (vectors % v > 0 ? columns_of(vectors % v) : 0);
+        if (least > 0 && cost > least * 0.999) continue;
+        least = cost;
+        across = v;
+        plan_.unroll = static_cast<int>(r);
+      }
     }
-    return static_cast<int>(std::min(extent.constant(), kContractionUnroll));
+    plan_.block = across * plan_.lanes;
   }
 
   // A materialised transpose: some operand is contiguous along a loop that is not the vector loop.
@@ -495,15 +544,7 @@ class Planner {
       ++n;
     }
     plan_.split = static_cast<int>(n);
-    if (plan_.kind == PlanKind::kLoop && plan_.tile_loop >= 0) {
-      // Few rows: vectors too are shared out.
-      const int64_t vectors =
-          (plan_.loops.back().extent.constant_or(0) + plan_.lanes - 1) / plan_.lanes;
-      if (pieces < kSplitPieces && vectors > 1) {
-        const int64_t wanted = (kSplitPieces + pieces - 1) / pieces;
-        plan_.block = plan_.lanes * std::max<int64_t>(1, vectors / wanted);
-      }
-    } else if (plan_.kind == PlanKind::kColumn) {
+    if (plan_.kind == PlanKind::kColumn) {
       plan_.block = kColumnBlock;
     } else if (plan_.kind == PlanKind::kTranspose) {
       if (pieces < kSplitPieces) plan_.block = kTileBlock;
@@ -720,7 +761,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
   const int loops = static_cast<int>(plan.loops.size());
   if (plan.split < 0 || plan.split > loops || plan.lanes < 1 ||
       !std::has_single_bit(static_cast<unsigned>(plan.lanes)) || plan.lanes > 64 ||
-      plan.unroll < 1 || plan.unroll > 8 || plan.block < 0 || plan.scratch_bytes < 0) {
+      plan.unroll < 1 || plan.unroll > kMaxTileRows || plan.block < 0 || plan.scratch_bytes < 0) {
     return bad("a number out of range");
   }
   for (int i = 0; i < plan.split; ++i) {
@@ -734,9 +775,14 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
     return bad("no tile loop");
   }
   TENON_RETURN_IF_ERROR(CheckSerial(f, plan));
-  if (plan.kind == PlanKind::kLoop && plan.tile_loop >= 0 &&
-      (plan.tile_loop != loops - 2 || plan.tile_loop < plan.split)) {
-    return bad("the unrolled loop is not the one around the vector loop");
+  if (plan.kind == PlanKind::kContraction) {
+    if (loops == 0 || plan.block <= 0 || plan.block % plan.lanes != 0) return bad("a block is not some vectors");
+    if (plan.tile_loop >= 0 ? plan.tile_loop != loops - 2 || plan.split != loops - 2 : plan.split != loops - 1 || plan.unroll > 1) {
+      return bad("the unrolled loop is not the one around the vector loop, or not all others are in the outer range");
+    }
+    if (plan.rows < 0 || plan.rows % plan.unroll != 0 || (plan.rows > 0 && plan.tile_loop < 0)) return bad("rows that are not some tiles");
+  } else if (plan.rows != 0 || plan.unroll > 8) {
+    return bad("tiles of what is no contraction");
   }
   const bool phased = plan.kind == PlanKind::kRow || plan.kind == PlanKind::kColumn;
   if (phased == f.reduces.empty()) return bad("kind and reductions do not fit");
@@ -752,14 +798,17 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
   const int blocked = plan.kind == PlanKind::kTranspose ? plan.tile_loop
                                                         : static_cast<int>(plan.loops.size()) - 1;
   if (plan.block > 0) w.units *= CeilDiv(plan.loops[blocked].extent, plan.block);
+  if (plan.rows > 0) w.units *= CeilDiv(plan.loops[plan.tile_loop].extent, plan.rows);
   Dim elements = 1;
   for (const PlanLoop& l : plan.loops) elements *= l.extent;
-  int cost = 1, flops = 0;
+  int cost = 1;
+  int64_t flops = 0;
   for (const Instruction* op : f.order) {
     if (!op->shape().is_array()) continue;
     if (op->opcode() == Opcode::kReduce || f.RoleOf(op->shape()) == Role::kFull) {
       cost += CostOf(*op);
       flops += op->family() == Family::kElementwise || op->family() == Family::kReduction ? 1 : IsPointwiseCall(*op) ? 2 : 0;
+      if (IsContraction(*op)) flops += 2 * TermsOf(*op).value_or(0);
     }
     const bool copied = f.updated != nullptr && f.updated->operand(0) == op && op->user_count() == 1;
     if (op->opcode() == Opcode::kParameter && !copied) w.bytes += TouchedBytes(*op);
