@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define TENON_ABI_VERSION 3
+#define TENON_ABI_VERSION 4
 #define TENON_API __attribute__((visibility("default")))
 
 /* ---- data
@@ -154,7 +154,10 @@ typedef struct TenonOutput {
   const int64_t* sizes; /* NULL: depends on the inputs' sizes; ask tenon_output_sizes */
   const int64_t* strides;
 } TenonOutput;
-TENON_API int64_t tenon_num_inputs(const TenonExecutable*);
+TENON_API int64_t tenon_num_inputs(const TenonExecutable*); /* the graph's */
+/* Compiled with the option "frozen": what computes, from the same inputs, of which it reads the frozen ones only, the values that a run
+ * takes behind its inputs: its outputs, all of them kFresh. Belongs to the executable. NULL: a run takes the inputs alone. */
+TENON_API TenonExecutable* tenon_executable_once(const TenonExecutable*);
 TENON_API int64_t tenon_num_outputs(const TenonExecutable*);
 TENON_API const TenonOutput* tenon_outputs(const TenonExecutable*);
 
@@ -163,7 +166,7 @@ TENON_API const TenonOutput* tenon_outputs(const TenonExecutable*);
  */
 enum { TENON_OK = 0, TENON_HOST_ERROR = 1, TENON_CHECK_ERROR = 2, TENON_ERROR = 3 };
 
-/* inputs: one per graph input (SymInt inputs: the number in `data` cast to pointer size, ndim -1).
+/* inputs: one per graph input, then one per output of tenon_executable_once (SymInt inputs: the number in `data` cast to pointer size, ndim -1).
  * outputs: kFresh: `data` is the memory the caller allocated with tenon_outputs' sizes and strides.
  * kSlot: filled in with `tensor` (ownership passes to the caller). Others: untouched. Inputs of
  * kind kOther: `tensor` only, ndim -1. Metas of inputs are checked against what was compiled

@@ -6,6 +6,7 @@
 #include "backends/codegen/index/contraction_index.h"
 #include "backends/cpu/emit/codegen.h"
 #include "hlo/check.h"
+#include "passes/lower/named_provider.h"
 
 namespace tenon {
 namespace {
@@ -56,8 +57,9 @@ absl::Status CheckProviderName(std::string_view name) {
 
 Choice ChooseProvider(const Instruction& contraction, const ContractionSite& site) {
   Choice choice;
+  const std::string named = NamedProvider(contraction);
   for (const Provider& p : kProviders) {
-    const bool wanted = p.name == site.wanted;
+    const bool wanted = p.name == (named.empty() ? site.wanted : named);
     if (!wanted && choice.provider != nullptr) continue;
     if (const absl::Status taken = p.takes(contraction, site); taken.ok()) choice.provider = &p;
     else choice.refusals.push_back(absl::StrCat(std::string(p.name), ": ", std::string(taken.message())));

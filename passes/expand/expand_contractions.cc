@@ -14,6 +14,7 @@
 #include "absl/algorithm/container.h"
 #include "hlo/builder.h"
 #include "hlo/precision.h"
+#include "passes/lower/named_provider.h"
 #include "passes/pass.h"
 
 namespace tenon {
@@ -72,6 +73,7 @@ class Expansion {
     switch (op_->opcode()) {
       case Opcode::kDot: return op_->operand_count() == 2 ? OneType() : nullptr;
       case Opcode::kConvolution:
+        if (!NamedProvider(*op_).empty()) return OneType();
         if (Instruction* dot = ConvolutionAsDot()) return dot;
         return OneType();
       case Opcode::kScaledDot: return ScaledDot();

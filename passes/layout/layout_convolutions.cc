@@ -11,6 +11,7 @@
 #include "hlo/builder.h"
 #include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
+#include "passes/lower/named_provider.h"
 #include "passes/pass.h"
 
 namespace tenon {
@@ -36,7 +37,8 @@ class Stack {
 
   static bool Prefers(const Instruction& op, const PassContext& context) {
     if (op.opcode() != Opcode::kConvolution || op.shape().rank() < 4 || !op.shape().is_static()) return false;
-    if (!context.library_takes || !context.library_takes(op)) return false;
+    const bool generated = NamedProvider(op) == "generated";
+    if (!generated && (!context.library_takes || !context.library_takes(op))) return false;
     const DimLabels& l = op.attrs().get<DimLabels>(Attr::kDimLabels);
     if (l.input_batch != 0 || l.input_feature != 1 || l.output_batch != 0 || l.output_feature != 1) return false;
     if (op.shape().minor_to_major() == FeaturesFastest(op.shape().rank())) return false;
@@ -45,7 +47,7 @@ class Stack {
     const Window window = op.attrs().get_or<Window>(Attr::kWindow, {});
     if (op.shape().element_type() == PrimitiveType::kF64) return false;
     if (absl::c_any_of(window.dims, [](const WindowDim& w) { return w.base_dilation != 1 || w.reversed; })) return false;
-    return Bytes(*op.operand(1)) <= 2 * (Bytes(*op.operand(0)) + Bytes(op));
+    return generated || Bytes(*op.operand(1)) <= 2 * (Bytes(*op.operand(0)) + Bytes(op));
   }
 
   bool Pays() {

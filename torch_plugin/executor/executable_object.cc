@@ -54,6 +54,24 @@ PyObject* Stats(PyObject* self, PyObject* reset) {
   if (flag < 0) return nullptr;
   return TakeText(tenon_executable_stats(Cast(self)->callee->executable, flag));
 }
+PyObject* FrozenAccount(PyObject* self, PyObject*) {
+  FrozenValues* frozen = Cast(self)->callee->frozen.get();
+  if (frozen == nullptr) Py_RETURN_NONE;
+  const FrozenValues::Account a = frozen->account();
+  return Py_BuildValue("{s:L,s:L,s:L,s:L}", "values", a.values, "bytes", a.bytes, "sets", a.sets, "computed", a.computed);
+}
+PyObject* Refresh(PyObject* self, PyObject*) {
+  if (FrozenValues* frozen = Cast(self)->callee->frozen.get()) {
+    NoGil no_gil;
+    frozen->Forget();
+  }
+  Py_RETURN_NONE;
+}
+PyObject* OnceText(PyObject* self, PyObject*) {
+  TenonExecutable* once = tenon_executable_once(Cast(self)->callee->executable);
+  if (once == nullptr) Py_RETURN_NONE;
+  return TakeText(tenon_executable_text(once));
+}
 PyObject* AllowEarlyRelease(PyObject* self, PyObject*) {
   for (Callee::Input& in : Cast(self)->callee->inputs) in.movable = in.tensor && !in.returned;
   Py_RETURN_NONE;
@@ -174,6 +192,11 @@ PyMethodDef kMethods[] = {
     {"report", Report, METH_NOARGS, "JSON: this graph's part of a report."},
     {"text", Text, METH_NOARGS, "The program as text."},
     {"stats", Stats, METH_O, "stats(reset) -> JSON: counts and times of the runs so far."},
+    {"frozen", FrozenAccount, METH_NOARGS,
+     "What is computed once: {values (in a set), bytes (of all sets), sets (one for each module that shares the graph), computed (times)}; "
+     "None: nothing."},
+    {"refresh", Refresh, METH_NOARGS, "What is computed once is computed again at the next run."},
+    {"once_text", OnceText, METH_NOARGS, "The program that is run once, as text; None: there is none."},
     {"allow_early_release", AllowEarlyRelease, METH_NOARGS,
      "Inputs that only the given list holds may be freed at their last use."},
     {nullptr, nullptr, 0, nullptr}};
@@ -203,7 +226,9 @@ PyType_Spec kSpec = {"torch_tenon._C.Executable", sizeof(ExecutableObject), 0,
 PyTypeObject* type = nullptr;
 
 void ReadInputs(Callee* callee, const nlohmann::json& info) {
+  const int64_t graphs = tenon_num_inputs(callee->executable);  // without those that are computed once
   for (const auto& row : info["inputs"]) {
+    if (static_cast<int64_t>(callee->inputs.size()) == graphs) break;
     Callee::Input in;
     const int kind = row["kind"];  // tenon::InputSpec::Kind
     in.tensor = kind == 0;
@@ -238,7 +263,7 @@ void ReadOutputs(Callee* callee) {
   }
 }
 
-PyObject* NewObject(TenonExecutable* executable, PyObject* constants) {
+PyObject* NewObject(TenonExecutable* executable, PyObject* constants, const nlohmann::json& options) {
   auto callee = std::make_unique<Callee>();
   callee->executable = executable;
   PyObject* self = type->tp_alloc(type, 0);
@@ -258,6 +283,9 @@ PyObject* NewObject(TenonExecutable* executable, PyObject* constants) {
     filled.constants = Py_NewRef(constants);
     ReadInputs(&filled, info);
     ReadOutputs(&filled);
+    if (TenonExecutable* once = tenon_executable_once(executable)) {
+      filled.frozen = std::make_unique<FrozenValues>(once, options.at("frozen").get<std::vector<size_t>>());
+    }
     // AOTAutograd: takes its inputs as one list. In the dict, since functools.wraps copies that.
     Cast(self)->dict = Py_BuildValue("{s:O}", "_boxed_call", Py_True);
     if (Cast(self)->dict == nullptr) throw python_error();
@@ -305,7 +333,7 @@ PyObject* Compile(PyObject* args) {
     tenon_string_free(error);
     return nullptr;
   }
-  return NewObject(executable, constants.get());
+  return NewObject(executable, constants.get(), nlohmann::json::parse(options, options + options_size, nullptr, false));
 }
 
 }  // namespace

@@ -76,8 +76,13 @@ class Run {
       c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
                                                c10::autocast_dispatch_keyset);
       c10::AutoGradMode no_grad(false);
-      code = tenon_run_owned(callee_.executable, inputs_.data(), owned_.data(), results_.data(),
-                             &error);
+      std::shared_ptr<const FrozenValues::Set> frozen;
+      code = callee_.frozen == nullptr ? TENON_OK : callee_.frozen->Get(inputs_.data(), &frozen, &error);
+      if (frozen != nullptr) {
+        inputs_.append(frozen->tensors.begin(), frozen->tensors.end());
+        owned_.resize(inputs_.size());
+      }
+      if (code == TENON_OK) code = tenon_run_owned(callee_.executable, inputs_.data(), owned_.data(), results_.data(), &error);
     }
     if (code != TENON_OK) return Fail(code, error);
     if (careful_) callee_.proven.store(true, std::memory_order_relaxed);

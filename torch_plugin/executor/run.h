@@ -5,10 +5,12 @@
 #include <torch/csrc/python_headers.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/tenon_c.h"
+#include "torch_plugin/executor/frozen.h"
 
 namespace tenon::torch_host {
 
@@ -45,6 +47,7 @@ struct Callee {
   std::vector<Output> outputs;
   std::vector<Recipe> recipes;    // empty: the program's outputs as they are
   PyObject* constants = nullptr;  // tuple
+  std::unique_ptr<FrozenValues> frozen;  // null: none
 
   // What runs the graph by ATen alone: called with (list of inputs, reason or None), returns the graph's outputs. NULL: none.
   // It has the last word when a compiled check fails (so the error is eager's), and every word from the run in which an

@@ -17,3 +17,7 @@ TenonExecutable::TenonExecutable(std::shared_ptr<tenon::Executable> e)
     outputs.push_back(out);
   }
 }
+
+TenonExecutable::TenonExecutable(tenon::CompiledGraph compiled) : TenonExecutable(std::move(compiled.executable)) {
+  if (compiled.once != nullptr) once = std::make_unique<TenonExecutable>(std::move(compiled.once));
+}

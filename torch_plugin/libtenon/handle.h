@@ -9,12 +9,16 @@
 
 #include "runtime/execute/executable.h"
 #include "runtime/execute/stats.h"
+#include "torch_plugin/libtenon/native.h"
 
 // Several handles may share one cached Executable; each counts its own runs.
 struct TenonExecutable {
   explicit TenonExecutable(std::shared_ptr<tenon::Executable> e);
+  // With what is computed once, if anything is.
+  explicit TenonExecutable(tenon::CompiledGraph compiled);
 
   std::shared_ptr<tenon::Executable> executable;
+  std::unique_ptr<TenonExecutable> once;
   std::shared_ptr<tenon::RunCounters> counters;
   std::vector<TenonOutput> outputs;
   std::atomic<int64_t> references{1};

@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "backends/driver/digest.h"
+#include "backends/driver/freeze.h"
 #include "hlo/check.h"
 #include "hlo/text/text.h"
 #include "runtime/cache/memory_cache.h"
-#include "torch_plugin/aten/lower.h"
 #include "torch_plugin/libtenon/build_id.h"
 
 namespace tenon {
@@ -91,18 +91,31 @@ std::string NativeCompile::Hlo() const {
   }
 }
 
-absl::StatusOr<std::shared_ptr<Executable>> NativeCompile::Run() {
+absl::StatusOr<CompiledGraph> NativeCompile::Run() {
   const auto begin = std::chrono::steady_clock::now();
   TENON_ASSIGN_OR_RETURN(aten::Lowered lowered, aten::Lower(graph, options.lower));
+  CompiledGraph compiled;
+  if (!options.frozen.empty()) {
+    if (std::optional<Frozen> frozen = Freeze(*lowered.module, lowered.binding, options.frozen, options.compile)) {
+      aten::Lowered once{.module = std::move(frozen->once), .binding = std::move(frozen->once_binding), .remarks = {}};
+      TENON_ASSIGN_OR_RETURN(compiled.once, CompileOne(std::move(once), absl::StrCat(graph.name, "_once"), 0));
+    }
+  }
   const std::chrono::duration<double, std::milli> lower_ms = std::chrono::steady_clock::now() - begin;
+  TENON_ASSIGN_OR_RETURN(compiled.executable, CompileOne(std::move(lowered), graph.name, lower_ms.count()));
+  return compiled;
+}
+
+absl::StatusOr<std::shared_ptr<Executable>> NativeCompile::CompileOne(aten::Lowered lowered, const std::string& name,
+                                                                      double lower_ms) const {
   const CacheKey key = KeyOf(*lowered.module, lowered.binding, *this);
   const bool shared = constants.empty() && options.cache;
   const auto compile = [&]() -> absl::StatusOr<std::shared_ptr<Executable>> {
     TENON_ASSIGN_OR_RETURN(Program program,
                            CompileToProgram(std::move(lowered.module), std::move(lowered.binding),
                                             options.compile));
-    program.name = graph.name;
-    program.compile_ms.emplace_back("lower", lower_ms.count());
+    program.name = name;
+    program.compile_ms.emplace_back("lower", lower_ms);
     program.remarks.insert(program.remarks.begin(), lowered.remarks.begin(), lowered.remarks.end());
     CodeLoader* loader = program.kernels.empty() ? nullptr : NativeCodeLoader();
     return Executable::Create(std::move(program), loader, host, constants);

@@ -59,6 +59,16 @@ std::map<std::string, Option> Options(RequestOptions* o) {
           }
           return true;
         }}},
+      {"frozen",
+       {"a list of input numbers",
+        [o](const Json& v) {
+          if (!v.is_array()) return false;
+          for (const Json& element : v.elements()) {
+            if (!element.is_number_integer() || element.get<int64_t>() < 0) return false;
+            o->frozen.push_back(element.get<int64_t>());
+          }
+          return true;
+        }}},
       {"cache", Bool(&o->cache)},
       {"repro_dir", String(&o->repro_dir)},
       {"disable_lowering", Strings(&o->lower.disable)},

@@ -17,6 +17,7 @@ struct RequestOptions {
   std::string reason;          // "reason": why the caller wants the eager program
   std::vector<std::pair<std::string, int64_t>>
       symbols;               // "symbols": {"s0": 8}: the graph is specialised to these
+  std::vector<int64_t> frozen;  // "frozen": inputs that stay as they are from call to call (backends/driver/freeze.h)
   bool cache = true;         // "cache"
   std::string repro_dir;     // "repro_dir": "" means TENON_REPRO_DIR, else ~/.cache/tenon/repro
   aten::LowerOptions lower;  // "disable_lowering": [overloads], "excess_precision"

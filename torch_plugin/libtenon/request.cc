@@ -10,7 +10,6 @@
 #include "hlo/check.h"
 #include "torch_plugin/aten/graph.h"
 #include "torch_plugin/aten/lower.h"
-#include "torch_plugin/libtenon/native.h"
 #include "torch_plugin/libtenon/repro.h"
 
 namespace tenon {
@@ -32,7 +31,7 @@ void Log(const TenonHost* host, int level, const std::string& text) {
 }
 
 // Native, or the reason why not.
-absl::StatusOr<std::shared_ptr<Executable>> TryNative(const aten::Graph& graph,
+absl::StatusOr<CompiledGraph> TryNative(const aten::Graph& graph,
                                                       std::string_view text,
                                                       const RequestOptions& options,
                                                       const std::vector<TenonTensor>& constants,
@@ -40,7 +39,7 @@ absl::StatusOr<std::shared_ptr<Executable>> TryNative(const aten::Graph& graph,
   NativeCompile compile{graph, options, constants, host};
   absl::Status failure;
   try {
-    absl::StatusOr<std::shared_ptr<Executable>> native = compile.Run();
+    absl::StatusOr<CompiledGraph> native = compile.Run();
     if (native.ok() || absl::IsUnimplemented(native.status()) || absl::IsCancelled(native.status())) return native;
     failure = native.status();
   } catch (const std::exception& e) {
@@ -58,7 +57,7 @@ absl::StatusOr<std::shared_ptr<Executable>> TryNative(const aten::Graph& graph,
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Executable>> CompileRequest(
+absl::StatusOr<CompiledGraph> CompileRequest(
     std::string_view graph_text, const RequestOptions& options,
     const std::vector<TenonTensor>& constants, const TenonHost* host) {
   Stopwatch watch;
@@ -85,7 +84,7 @@ absl::StatusOr<std::shared_ptr<Executable>> CompileRequest(
   const double parse_ms = watch.Ms();
   std::string reason = options.reason;
   if (!options.eager_program) {
-    absl::StatusOr<std::shared_ptr<Executable>> native =
+    absl::StatusOr<CompiledGraph> native =
         TryNative(graph, graph_text, options, constants, host);
     if (native.ok() || absl::IsCancelled(native.status())) return native;
     reason = std::string(native.status().message());
@@ -94,7 +93,9 @@ absl::StatusOr<std::shared_ptr<Executable>> CompileRequest(
   TENON_ASSIGN_OR_RETURN(Program program, aten::EagerProgram(graph, std::move(reason)));
   program.compile_ms.emplace_back("parse", parse_ms);
   program.compile_ms.emplace_back("eager_program", watch.Ms());
-  return Executable::Create(std::move(program), nullptr, host, constants);
+  CompiledGraph compiled;
+  TENON_ASSIGN_OR_RETURN(compiled.executable, Executable::Create(std::move(program), nullptr, host, constants));
+  return compiled;
 }
 
 }  // namespace tenon

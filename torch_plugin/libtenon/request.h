@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/execute/executable.h"
+#include "torch_plugin/libtenon/native.h"
 #include "torch_plugin/libtenon/options.h"
 
 namespace tenon {
@@ -15,7 +15,7 @@ namespace tenon {
 // Fails only if the request itself is bad (malformed graph or options, an operator the host doesn't
 // know): whatever fails inside the compiler, thrown or returned, becomes the tier_reason of an
 // eager program, after a repro was saved. kCancelled: the host was interrupted.
-absl::StatusOr<std::shared_ptr<Executable>> CompileRequest(
+absl::StatusOr<CompiledGraph> CompileRequest(
     std::string_view graph_text, const RequestOptions& options,
     const std::vector<TenonTensor>& constants, const TenonHost* host);
 

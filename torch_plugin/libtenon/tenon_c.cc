@@ -29,9 +29,8 @@ absl::StatusOr<std::unique_ptr<TenonExecutable>> Compile(std::string_view graph,
   TENON_ASSIGN_OR_RETURN(RequestOptions options, ParseRequestOptions(options_json));
   options.compile.host_functions = host->functions;
   options.compile.interrupted = [host] { return host->interrupted(host->context) != 0; };
-  TENON_ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable,
-                         CompileRequest(graph, options, constants, host));
-  return std::make_unique<TenonExecutable>(std::move(executable));
+  TENON_ASSIGN_OR_RETURN(CompiledGraph compiled, CompileRequest(graph, options, constants, host));
+  return std::make_unique<TenonExecutable>(std::move(compiled));
 }
 
 // Texts without an error of their own: {"error": ...} is better than nothing.
@@ -107,8 +106,10 @@ char* tenon_report_html(const char* document, size_t size, char** error) {
 void tenon_set_profiling(int on) { tenon::Executable::SetProfiling(on != 0); }
 
 int64_t tenon_num_inputs(const TenonExecutable* e) {
-  return static_cast<int64_t>(e->executable->program().inputs.size());
+  const size_t frozen = e->once == nullptr ? 0 : e->once->outputs.size();
+  return static_cast<int64_t>(e->executable->program().inputs.size() - frozen);
 }
+TenonExecutable* tenon_executable_once(const TenonExecutable* e) { return e->once.get(); }
 int64_t tenon_num_outputs(const TenonExecutable* e) {
   return static_cast<int64_t>(e->outputs.size());
 }

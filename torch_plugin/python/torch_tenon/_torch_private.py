@@ -21,6 +21,7 @@ __all__ = [
     "decompositions_for",
     "fill_metas",
     "free_unbacked_symbols",
+    "frozen_inputs",
     "is_higher_order",
     "is_with_effects",
     "kept_whole",
@@ -87,6 +88,18 @@ def fill_metas(gm: torch.fx.GraphModule, example_inputs) -> None:
 
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     FakeTensorProp(gm, mode).propagate(*example_inputs)
+
+
+def frozen_inputs() -> tuple[int, ...]:
+    """While AOTAutograd compiles an inference graph: its inputs that are parameters and buffers of modules; () where that isn't known."""
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if metadata is None:
+        return ()
+    mutated = set(getattr(metadata, "mutated_inp_runtime_indices", ()))
+    return tuple(i for i in metadata.static_input_indices if i not in mutated)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import Any, Callable, Sequence
 from torch import fx
 
 from . import decompositions
-from ._torch_private import aot_autograd, kept_whole
+from ._torch_private import aot_autograd, frozen_inputs, kept_whole
 from .compiler import Compiled, compile_static
 from .dynamic import DynamicGraph, symbolic_inputs
 from .options import Options
@@ -41,6 +41,7 @@ def compile_aten(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, kind: str, options: Options
 ) -> Compiled:
     """A graph of ATen operators, as AOTAutograd hands it over -> a boxed callable."""
+    frozen = frozen_inputs() if options.freeze and kind == "inference" else ()
     if symbolic_inputs(gm):
-        return DynamicGraph(gm, kind, options)
-    return compile_static(gm, kind, options)
+        return DynamicGraph(gm, kind, options, frozen)
+    return compile_static(gm, kind, options, frozen=frozen)

@@ -46,9 +46,10 @@ def compile_static(
     kind: str,
     options: Options,
     values: symbols.Values | None = None,
+    frozen: Sequence[int] = (),
 ) -> Compiled:
-    """Graphs without symbols, or with `values` for all of them. Never fails but for fallback="error":
-    whatever goes wrong is the reason why the graph runs from Python."""
+    """Graphs without symbols, or with `values` for all of them; the inputs `frozen` stay as they are. Never fails but for
+    fallback="error": whatever goes wrong is the reason why the graph runs from Python."""
     began = time.perf_counter()
     record = registry.new_record(kind, count_nodes(gm))
     name = f"{kind}_{record.id}"
@@ -60,7 +61,7 @@ def compile_static(
         return _failed(gm, record, options, "export", error)
     record.compile_ms["export"] = 1e3 * (time.perf_counter() - began)
     try:
-        executable = _compile(exported, options, any_inputs=kind == "backward" and bool(exported.needs_eager))
+        executable = _compile(exported, options, any_inputs=kind == "backward" and bool(exported.needs_eager), frozen=frozen)
     except Exception as error:
         return _failed(gm, record, options, "compile", error)
     finally:
@@ -80,7 +81,7 @@ def compile_static(
     return executable
 
 
-def _compile(exported: Exported, options: Options, any_inputs: bool = False):
+def _compile(exported: Exported, options: Options, any_inputs: bool = False, frozen: Sequence[int] = ()):
     """`any_inputs`: of an eager program, that takes tensors of any dtype and size. What a forward saved may
     not be what its fake kernels had said."""
     told = options.for_compiler()
@@ -89,6 +90,8 @@ def _compile(exported: Exported, options: Options, any_inputs: bool = False):
         told.update(tier="eager_program", reason=exported.needs_eager)
     elif options.tier == "eager_program":
         told["reason"] = "asked for by the options"
+    if frozen:
+        told["frozen"] = list(frozen)
     if options.dump:
         told["dump_prefix"] = f"{exported.name}."
     with no_dispatch_modes():  # compilers are called under fake tensors; constants are real

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import sympy
 import torch
@@ -62,9 +62,9 @@ class DynamicGraph:
     where an operator asks for them. At most MAX_SPECIALIZATIONS are compiled; any further sizes run from Python. Thread-safe; a
     size is compiled once, and other sizes don't wait for it."""
 
-    def __init__(self, gm: fx.GraphModule, kind: str, options: Options):
+    def __init__(self, gm: fx.GraphModule, kind: str, options: Options, frozen: Sequence[int] = ()):
         self._boxed_call = True  # on the instance, since functools.wraps copies that
-        self._gm, self._kind, self._options = gm, kind, options
+        self._gm, self._kind, self._options, self._frozen = gm, kind, options, frozen
         needed = _needed(gm)
         self._readers = _readers(gm, needed)
         self._ignored = {symbol: 0 for symbol in _mentioned(gm) - needed}  # any value will do
@@ -104,7 +104,7 @@ class DynamicGraph:
         try:
             values = self._ignored | solve(dict(zip((expression for expression, _ in self._readers), key)))
             logger().info("%s graph: compiling for %s", self._kind, values)
-            compiled = compile_static(self._gm, self._kind, self._options, values)
+            compiled = compile_static(self._gm, self._kind, self._options, values, self._frozen)
             with self._lock:
                 self._compiled[key] = compiled
             return compiled

@@ -6,6 +6,8 @@
     isa               forces a lower instruction set: "avx512", "avx2", "sse4"
     provider          who computes dots and convolutions, where it takes them: "host.matmul", "host.convolution"
                       (PyTorch's libraries), "generated" (kernels); default: the first that takes them
+    freeze            inference: what hangs on the model's parameters and buffers alone is computed once, and their matrices and
+                      convolution kernels are kept as kernels read them fastest (default False; docs/freezing.md)
     excess_precision  bf16/f16 math stays f32 inside a fused kernel (default True)
     threads           what kernels are planned for (default: torch.get_num_threads())
     compile_threads   threads that compile (default: a few)
@@ -45,6 +47,7 @@ class Options:
     tier: str = "native"
     isa: str = ""
     provider: str = ""
+    freeze: bool = False
     excess_precision: bool = True
     threads: int = 0
     compile_threads: int = 0
@@ -79,7 +82,7 @@ class Options:
         told = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("fallback", "dump") and getattr(self, field.name) != field.default
+            if field.name not in ("fallback", "dump", "freeze") and getattr(self, field.name) != field.default
         }
         if self.dump:
             told["dump_dir"] = self.dump
