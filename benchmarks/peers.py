@@ -83,6 +83,8 @@ _EXPORT = ("torch._dynamo", "torch.export._trace")
 
 add("eager", "PyTorch without a compiler; beside itself, it shows what chance does", _by_torch())
 add("tenon", 'torch.compile(backend="tenon")', _by_torch("tenon", "tenon"), ("torch._dynamo", "torch_tenon.backend"), strides=True)
+add("tenon_frozen", 'the same with options={"freeze": True}', _by_torch("tenon", "tenon", options={"freeze": True}),
+    ("torch._dynamo", "torch_tenon.backend"), modes=("infer",), strides=True)  # fmt: skip
 add("inductor", "torch.compile()", _by_torch("inductor", "inductor"), _INDUCTOR)
 add("inductor_frozen", "the same with freezing=True: weights are constants",
     _by_torch("inductor", "inductor", options={"freezing": True}), _INDUCTOR, modes=("infer",))  # fmt: skip

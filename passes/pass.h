@@ -53,6 +53,9 @@ struct PassContext {
   std::function<bool(const Instruction&)> can_generate;
   // Does a library take this contraction as it stands? It stays a step of its own then. Null: dots of f16 and bf16 stay as they are.
   std::function<bool(const Instruction& contraction)> library_takes;
+  // Would generated code compute this contraction better than a library, if its second operand is first brought into the order that it
+  // reads (backends/contract/provider.h, Packs)? Null: no.
+  std::function<bool(const Instruction& contraction)> packs;
   // The bias that `epilogue`, an add or a fusion, adds to a contraction, if the contraction's library should do that (pass fold-bias).
   // Null: never.
   std::function<const Instruction*(const Instruction& contraction, const Instruction& epilogue)> folds_bias;

@@ -79,4 +79,8 @@ absl::StatusOr<LaunchPlan> LowerMatmul(const Instruction& op, const ValueViews& 
 absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionSite& site);
 absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueViews& views);
 
+// Whether `generated` computes this f32 dot or convolution well if its second operand lies as it reads it: [taps..., input features, output
+// features], a matrix as [sums, columns]; a convolution's other values with their features fastest.
+bool Packs(const Instruction& contraction, const ContractionSite& site);
+
 }  // namespace tenon

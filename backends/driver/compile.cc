@@ -178,6 +178,7 @@ class Compilation {
     const ContractionSite site = Site();
     context.library_takes = [site](const Instruction& op) { return TakenByLibrary(op, site); };
     context.can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !TakenByLibrary(op, site); };
+    context.packs = [site](const Instruction& op) { return Packs(op, site); };
     context.folds_bias = [site](const Instruction& op, const Instruction& epilogue) { return BiasToFold(op, epilogue, site); };
     context.any_order = CpuReducesInAnyOrder;
     context.own_strides = OwnStridesOf(module_, binding_);

@@ -6,24 +6,6 @@
 #include "passes/freeze/split_frozen.h"
 
 namespace tenon {
-namespace {
-
-constexpr int64_t kFewColumns = 8;  // fewer are not worth vectors of their own
-
-// Of groups only one per feature: vectors of features must read one group, or each their own.
-bool Packs(const Instruction& op, const ContractionSite& site) {
-  if (op.shape().element_type() != PrimitiveType::kF32 || !op.shape().is_static() || !GeneratedTakes(op, site).ok()) return false;
-  if (op.opcode() == Opcode::kDot) return op.shape().rank() == 2 && op.shape().constant_dim(1) >= kFewColumns;
-  const DimLabels& l = op.attrs().get<DimLabels>(Attr::kDimLabels);
-  const Window window = op.attrs().get_or<Window>(Attr::kWindow, {});
-  if (op.shape().rank() < 4 || op.attrs().get_or<int64_t>(Attr::kBatchGroupCount, 1) != 1) return false;
-  if (absl::c_any_of(window.dims, [](const WindowDim& w) { return w.base_dilation != 1 || w.reversed; })) return false;
-  const int64_t groups = op.attrs().get_or<int64_t>(Attr::kFeatureGroupCount, 1);
-  const int64_t in = op.operand(0)->shape().constant_dim(l.input_feature), out = op.shape().constant_dim(l.output_feature);
-  return (groups == 1 || (groups == in && groups == out)) && out >= kFewColumns;
-}
-
-}  // namespace
 
 std::optional<Frozen> Freeze(Module& module, Binding& binding, absl::Span<const int64_t> inputs, const CompileOptions& options) {
   std::vector<bool> still;
@@ -34,8 +16,7 @@ std::optional<Frozen> Freeze(Module& module, Binding& binding, absl::Span<const 
   if (module.entry()->parameters().size() != still.size()) return std::nullopt;  // tuples: none of PyTorch's
   const ContractionSite site{.host_functions = options.host_functions, .excess_precision = options.excess_precision,
                              .wanted = options.provider};
-  const bool ours = options.provider.empty() || options.provider == "generated";
-  FrozenSplit split = SplitFrozen(module, still, [&](const Instruction& op) { return ours && Packs(op, site); });
+  FrozenSplit split = SplitFrozen(module, still, [&](const Instruction& op) { return Packs(op, site); });
   if (split.once == nullptr) return std::nullopt;
   Frozen frozen{.once = std::move(split.once), .once_binding = {.parameters = binding.parameters, .inputs = binding.inputs},
                 .values = static_cast<int64_t>(split.values.size()), .packed = split.packed};

@@ -24,12 +24,20 @@ struct KernelEmitter::Contraction {
   ContractionIndex at;
   std::vector<IndexBound> uniform, varying;  // the same for all lanes and copies, or not
   std::vector<llvm::AllocaInst*> sums;       // per copy
+  std::vector<llvm::AllocaInst*> parts;      // of long sums: what is added to them in one go
   IndexTuple index;
   CopyRange copies;  // that are added to
   bool vector = false;
 };
 
 namespace {
+
+// Rounding errors of a sum grow with its length: more f32 terms than this are added up in parts, as libraries do.
+constexpr int64_t kPartTerms = 512;
+
+bool SumsInParts(const Instruction& op) {
+  return op.shape().element_type() == PrimitiveType::kF32 && TermsOf(op).value_or(kPartTerms + 1) > kPartTerms;
+}
 
 // acc, x, y -> acc + x * y, for types whose arithmetic is more than one LLVM instruction.
 const Computation* MultiplyAddBody(Module& module, PrimitiveType type) {
@@ -80,6 +88,9 @@ Val KernelEmitter::EvalContraction(const Instruction* op, const IndexTuple& inde
     Here().CreateStore(llvm::Constant::getNullValue(type), c.sums.back());
   }
   c.copies = {0, static_cast<int>(c.sums.size())};
+  if (SumsInParts(*op)) {
+    for (size_t i = 0; i < c.sums.size(); ++i) c.parts.push_back(Alloca(type));
+  }
   EmitTaps(c, 0);
   Val r{.level = innermost()};
   for (llvm::AllocaInst* sum : c.sums) r.v.push_back(Here().CreateLoad(type, sum));
@@ -244,7 +255,21 @@ void KernelEmitter::EmitTerms(const Contraction& c, const Guard* inside, const V
   std::function<void(size_t)> nest = [&](size_t i) {
     if (i == c.at.terms.size()) return Accumulate(c, inside, wanted);
     Index var = c.at.terms[i];
-    LoopOver(var, I64(0), EmitDim(var->high + 1), 1, [&] { nest(i + 1); });
+    Value* end = EmitDim(var->high + 1);
+    const bool in_parts = !c.parts.empty() && i + 1 == c.at.terms.size();
+    if (!in_parts) return LoopOver(var, I64(0), end, 1, [&] { nest(i + 1); });
+    Loop(I64(0), end, I64(kPartTerms), [&](Value* from) {
+      Contraction part = c;
+      part.sums = c.parts;
+      for (llvm::AllocaInst* sum : part.sums) Here().CreateStore(llvm::Constant::getNullValue(sum->getAllocatedType()), sum);
+      Value* to = Here().CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, Here().CreateAdd(from, I64(kPartTerms)));
+      LoopOver(var, from, to, 1, [&] { Accumulate(part, inside, wanted); });
+      for (size_t k = static_cast<size_t>(c.copies.first); k < static_cast<size_t>(c.copies.end); ++k) {
+        llvm::Type* type = c.sums[k]->getAllocatedType();
+        llvm::IRBuilder<>& b = Here();
+        b.CreateStore(b.CreateFAdd(b.CreateLoad(type, c.sums[k]), b.CreateLoad(type, c.parts[k])), c.sums[k]);
+      }
+    });
   };
   nest(0);
 }
