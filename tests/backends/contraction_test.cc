@@ -8,12 +8,16 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "backends/contract/provider.h"
 #include "backends/cpu/plan/target.h"
 #include "backends/driver/literal_executable.h"
 #include "hlo/builder.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "hlo/tolerance.h"
+#include "hlo/verifier.h"
+#include "passes/freeze/split_frozen.h"
+#include "tests/backends/kernel_runner.h"
 
 namespace tenon {
 namespace {
@@ -231,6 +235,43 @@ void CheckRandom(uint64_t seed, Instruction* (*make)(Random&, Computation*), con
   EXPECT_TRUE(d.within) << "seed " << seed << " " << isa << ": " << d.what << "\n" << Print(module);
 }
 
+// Sizes around those of tiles and blocks of vectors, with what PyTorch's layouts and padding make of them; a bias and a ReLU behind.
+Instruction* RandomTiled(Random& r, Computation* c) {
+  Builder b(c);
+  const P type = r.OneIn(6) ? P::kF64 : r.OneIn(6) ? P::kS32 : P::kF32;
+  Instruction* sums;
+  int64_t features;
+  if (r.OneIn(3)) {
+    const int64_t rows = r.In(1, 40), terms = r.OneIn(6) ? r.In(500, 1100) : r.In(1, 20);
+    features = r.In(1, 150);
+    sums = b.Dot(b.Parameter(0, Shape::Array(type, Ints{rows, terms})), b.Parameter(1, Shape::Array(type, Ints{terms, features})), {}, {},
+                 Ints{1}, Ints{0});
+  } else {
+    const bool depthwise = r.OneIn(3);
+    const int64_t in = r.OneIn(3) ? 3 : r.In(1, 20), taps = r.In(1, 5), stride = r.In(1, 2), pad = r.In(0, taps);
+    features = depthwise ? in * r.In(1, 9) : r.In(1, 100);
+    const int64_t size = r.In(taps, 30), groups = depthwise ? features : 1, dilation = r.OneIn(4) ? 2 : 1;
+    Window window;
+    window.dims.assign(2, {.size = taps, .stride = stride, .padding_low = pad, .padding_high = r.In(0, taps), .window_dilation = dilation});
+    const int64_t out = Windowed(size, window.dims[0]);
+    DimLabels l{.input_batch = 0, .input_feature = 3, .kernel_input_feature = 2, .kernel_output_feature = 3, .output_batch = 0,
+                .output_feature = 3};
+    l.input_spatial = l.output_spatial = {1, 2};
+    l.kernel_spatial = {0, 1};
+    Attributes attrs;
+    attrs.set(Attr::kDimLabels, l);
+    attrs.set(Attr::kWindow, window);
+    attrs.set(Attr::kFeatureGroupCount, groups);
+    Instruction* x = b.Parameter(0, Shape::Array(type, Ints{r.In(1, 2), size, size, depthwise ? features : in}));
+    Instruction* k = b.Parameter(1, Shape::Array(type, Ints{taps, taps, depthwise ? 1 : in, features}));
+    sums = b.Make(Opcode::kConvolution, {x, k}, attrs, Shape::Array(type, Ints{x->shape().constant_dim(0), out, out, features}));
+  }
+  if (r.OneIn(3)) return sums;
+  Instruction* bias = b.Parameter(2, Shape::Array(type, Ints{features}));
+  sums = b.Binary(Opcode::kAdd, sums, b.Broadcast(bias, sums->shape().dims(), {sums->shape().rank() - 1}));
+  return b.Binary(Opcode::kMaximum, sums, b.Broadcast(b.ScalarConstant(type, 0), sums->shape().dims(), {}));
+}
+
 constexpr int kModules = 150;
 
 TEST(RandomContractions, DotsEqualTheEvaluator) {
@@ -251,6 +292,93 @@ TEST(RandomContractions, RaggedDotsEqualTheEvaluator) {
 TEST(RandomContractions, ScaledDotsEqualTheEvaluator) {
   const std::vector<std::string> isas = HostIsas();
   for (int i = 0; i < kModules / 4; ++i) CheckRandom(8000 + i, RandomScaledDot, isas[i % isas.size()]);
+}
+
+TEST(RandomContractions, TilesEqualTheEvaluator) {
+  const std::vector<std::string> isas = HostIsas();
+  for (int i = 0; i < 2 * kModules; ++i) CheckRandom(9000 + i, RandomTiled, isas[i % isas.size()]);
+}
+
+// Any tile, any block and any share of the rows: the same numbers, or refused by name.
+TEST(RandomContractions, AnyFittingTileGivesTheSameValues) {
+  const std::vector<std::string> isas = HostIsas();
+  int ran = 0, refused = 0;
+  for (int i = 0; i < kModules; ++i) {
+    Random r(20000 + i);
+    Module module("random");
+    Computation* entry = module.AddComputation("main");
+    module.set_entry(entry);
+    entry->set_root(RandomTiled(r, entry));
+    std::vector<Literal> args;
+    for (const Instruction* p : entry->parameters()) args.push_back(SmallIntegers(r, p->shape()));
+    const absl::StatusOr<Literal> want = Evaluate(module, args);
+    ASSERT_TRUE(want.ok()) << want.status();
+    const std::string text = Print(module), isa = isas[i % isas.size()];
+    const KernelRequest request = DenseRequest(WrapEntryAsFusion(module));
+    const auto planned = PlanCpuKernel(request, *MakeCpuTarget(isa), true);
+    ASSERT_TRUE(planned.ok()) << planned.status() << text;
+    KernelPlan plan = *ParseKernelPlan((*planned)->info().plan_text, &module.dims());
+    if (plan.kind != PlanKind::kContraction) continue;  // one result
+    if (!r.OneIn(4)) plan.lanes = 1 << r.In(0, 4);
+    plan.block = plan.lanes * (plan.lanes > 1 ? r.In(1, 6) : 1) + (r.OneIn(9) ? 1 : 0);
+    if (plan.tile_loop >= 0 || r.OneIn(9)) plan.unroll = static_cast<int>(r.In(1, 15));
+    plan.rows = plan.tile_loop >= 0 && r.OneIn(2) ? plan.unroll * r.In(1, 3) + (r.OneIn(9) ? 1 : 0) : 0;
+    if (r.OneIn(9)) plan.split = static_cast<int>(r.In(0, 3));
+    const absl::StatusOr<KernelRunner> runner = KernelRunner::Make(request, {.isa = isa, .plan = plan});
+    if (!runner.ok()) {
+      EXPECT_TRUE(absl::IsInvalidArgument(runner.status())) << runner.status();
+      ++refused;
+      continue;
+    }
+    const auto got = runner->Run(args, {.pieces = r.In(1, 4)});
+    ASSERT_TRUE(got.ok()) << got.status();
+    const LiteralDifference d = CompareLiterals((*got)[0], *want);
+    EXPECT_TRUE(d.within) << "seed " << i << " " << isa << " " << ToString(plan) << ": " << d.what << "\n" << text;
+    ++ran;
+  }
+  EXPECT_GT(ran, kModules / 2);
+  EXPECT_GT(refused, 5);
+}
+
+// What is frozen is computed once, and contractions with it are packed: the same numbers.
+TEST(RandomContractions, FrozenOnesEqualTheEvaluator) {
+  const std::vector<std::string> isas = HostIsas();
+  int packed = 0;
+  for (int i = 0; i < kModules; ++i) {
+    Random r(30000 + i);
+    Module module("random");
+    Computation* entry = module.AddComputation("main");
+    module.set_entry(entry);
+    Instruction* root = i % 3 == 0 ? RandomDot(r, entry) : i % 3 == 1 ? RandomConvolution(r, entry) : RandomTiled(r, entry);
+    entry->set_root(root);
+    std::vector<Literal> args;
+    for (const Instruction* p : entry->parameters()) args.push_back(SmallIntegers(r, p->shape()));
+    const absl::StatusOr<Literal> want = Evaluate(module, args);
+    ASSERT_TRUE(want.ok()) << want.status();
+    const std::string text = Print(module), isa = isas[i % isas.size()];
+    std::vector<bool> frozen(args.size(), true);
+    frozen[0] = r.OneIn(5);
+    const ContractionSite site{.host_functions = kPlainFunctions};
+    FrozenSplit split = SplitFrozen(module, frozen, [&](const Instruction& op) { return Packs(op, site); });
+    ASSERT_TRUE(Verify(module).ok()) << Verify(module) << text << Print(module);
+    packed += split.packed > 0;
+    const CompileOptions options{.isa = isa, .excess_precision = false, .verify_passes = true};
+    if (split.once != nullptr) {
+      ASSERT_TRUE(Verify(*split.once).ok()) << Verify(*split.once) << text << Print(*split.once);
+      const auto once = LiteralExecutable::Compile(*split.once, options);
+      ASSERT_TRUE(once.ok()) << once.status() << Print(*split.once);
+      const auto values = (*once)->Run(args);
+      ASSERT_TRUE(values.ok()) << values.status();
+      for (const Literal& value : *values) args.push_back(value);
+    }
+    const auto rest = LiteralExecutable::Compile(module, options);
+    ASSERT_TRUE(rest.ok()) << rest.status() << Print(module);
+    const auto got = (*rest)->Run(args);
+    ASSERT_TRUE(got.ok()) << got.status();
+    const LiteralDifference d = CompareLiterals((*got)[0], *want);
+    EXPECT_TRUE(d.within) << "seed " << i << " " << isa << ": " << d.what << "\n" << text << Print(module);
+  }
+  EXPECT_GT(packed, kModules / 8);
 }
 
 }  // namespace

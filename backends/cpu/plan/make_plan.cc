@@ -337,7 +337,7 @@ class Planner {
       if (found != nullptr || !IsFullShaped(*op) || !f_.reduces.empty()) return nullptr;
       found = op;
     }
-    return plan_.loops.empty() ? nullptr : found;
+    return plan_.loops.empty() || OnScalars(f_) ? nullptr : found;
   }
 
   // Several sums side by side, along a loop that an operand read as vectors does not depend on: a vector is loaded once for all of them.
@@ -399,7 +399,7 @@ class Planner {
     };
     double least = 0;
     int64_t across = 1;
-    for (int64_t v = 1; v <= std::min<int64_t>(vectors, kMaxTileVectors); ++v) {
+    for (int64_t v = 1; v <= (plan_.lanes > 1 ? std::min<int64_t>(vectors, kMaxTileVectors) : 1); ++v) {
       for (int64_t r = 1; r <= std::min<int64_t>(rows, kMaxTileRows); ++r) {
         const int64_t held = ((both ? 2 : 1) * r * v + v) * parts + 1;
         if (held > registers - 1 && r * v > 1) break;
@@ -776,7 +776,9 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
   }
   TENON_RETURN_IF_ERROR(CheckSerial(f, plan));
   if (plan.kind == PlanKind::kContraction) {
-    if (loops == 0 || plan.block <= 0 || plan.block % plan.lanes != 0) return bad("a block is not some vectors");
+    if (loops == 0 || plan.block <= 0 || plan.block % plan.lanes != 0 || (plan.lanes == 1 && plan.block > 1)) {
+      return bad("a block is not some vectors");
+    }
     if (plan.tile_loop >= 0 ? plan.tile_loop != loops - 2 || plan.split != loops - 2 : plan.split != loops - 1 || plan.unroll > 1) {
       return bad("the unrolled loop is not the one around the vector loop, or not all others are in the outer range");
     }

@@ -4,6 +4,7 @@
     torch_tenon.explain(model, *inputs)          # what became of the model: clusters, steps, reasons
     torch_tenon.stats(), reset_stats()           # graphs and what their runs cost
     torch_tenon.compile_graph(gm, inputs)        # an FX graph of ATen ops, without torch.compile
+    torch_tenon.refresh()                        # option "freeze": parameters were written to behind PyTorch's back
     torch_tenon.testing                          # the accuracy rule
 
 Options are documented in torch_tenon.options. Importing this package changes nothing in PyTorch.
@@ -15,12 +16,13 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["compile_graph", "explain", "options", "reset_stats", "stats", "testing"]
+__all__ = ["compile_graph", "explain", "options", "refresh", "reset_stats", "stats", "testing"]
 
 # Lazily: torch_tenon.testing must be importable without the extension.
 _HOMES = {
     "stats": "registry",
     "reset_stats": "registry",
+    "refresh": "registry",
     "explain": "explanation",
     "compile_graph": "graphs",
     "cache_clear": "graphs",

@@ -59,8 +59,17 @@ class GraphRecord:
     @property
     def info(self) -> dict[str, Any]:
         """What was compiled, all steps and plans: asked for anew each time, since it is large; {} without a live executable."""
-        executable = self._executable() if self._executable is not None else None
-        return {} if executable is None else json.loads(executable.info())
+        return {} if self.executable is None else json.loads(self.executable.info())
+
+    @property
+    def executable(self):
+        """The _C.Executable while it is alive, else None."""
+        return self._executable() if self._executable is not None else None
+
+    @property
+    def frozen(self) -> dict[str, int] | None:
+        """What is computed once, under the option "freeze": {"values", "bytes", "sets", "computed"}; None: nothing."""
+        return None if self.executable is None else self.executable.frozen()
 
     def retire(self, stats: str) -> None:
         self._last_words = json.loads(stats)
@@ -80,7 +89,7 @@ class GraphRecord:
 
     def raw_stats(self, reset: bool = False) -> dict[str, Any]:
         """libtenon's counters: calls, run_ns, steps, kernels, copies."""
-        executable = self._executable() if self._executable is not None else None
+        executable = self.executable
         if executable is not None:
             return json.loads(executable.stats(reset))
         empty = {"calls": 0, "run_ns": 0, "steps": [], "kernels": [], "copies": []}
@@ -96,7 +105,7 @@ class GraphRecord:
 
     def report(self) -> dict[str, Any] | None:
         """This graph's part of a report; None if no executable is alive."""
-        executable = self._executable() if self._executable is not None else None
+        executable = self.executable
         return None if executable is None else json.loads(executable.report())
 
     def stats(self) -> dict[str, Any]:
@@ -123,6 +132,7 @@ class GraphRecord:
             "kernels": self.kernels,
             "compile_ms": dict(self.compile_ms),
             "planned_bytes": self.planned_bytes,
+            "frozen": self.frozen,
         }
 
 
@@ -167,6 +177,14 @@ def stats() -> dict[str, Any]:
     with _lock:
         forgotten = dict(_forgotten)
     return {"graphs": graphs, "forgotten": forgotten, "cache": cache}
+
+
+def refresh() -> None:
+    """Under the option "freeze": what was computed once is computed again at the next call. Needed after parameters were written
+    to behind PyTorch's back (through .data, NumPy or another process); other writes are seen."""
+    for record in records():
+        if record.executable is not None:
+            record.executable.refresh()
 
 
 def reset_stats() -> None:
