@@ -166,7 +166,8 @@ TENON_API const TenonOutput* tenon_outputs(const TenonExecutable*);
  */
 enum { TENON_OK = 0, TENON_HOST_ERROR = 1, TENON_CHECK_ERROR = 2, TENON_ERROR = 3 };
 
-/* inputs: one per graph input, then one per output of tenon_executable_once (SymInt inputs: the number in `data` cast to pointer size, ndim -1).
+/* inputs: one per graph input, then one per output of tenon_executable_once (SymInt inputs: the
+ * number in `data` cast to pointer size, ndim -1).
  * outputs: kFresh: `data` is the memory the caller allocated with tenon_outputs' sizes and strides.
  * kSlot: filled in with `tensor` (ownership passes to the caller). Others: untouched. Inputs of
  * kind kOther: `tensor` only, ndim -1. Metas of inputs are checked against what was compiled

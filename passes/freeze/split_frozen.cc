@@ -58,7 +58,8 @@ class Splitter {
   int64_t Pack(const std::function<bool(const Instruction&)>& packs) {
     int64_t packed = 0;
     for (Instruction* op : entry_->PostOrder()) {
-      if ((op->opcode() != Opcode::kDot && op->opcode() != Opcode::kConvolution) || frozen_.contains(op) || op->operand_count() != 2) continue;
+      const bool product = op->opcode() == Opcode::kDot || op->opcode() == Opcode::kConvolution;
+      if (!product || frozen_.contains(op) || op->operand_count() != 2) continue;
       if (frozen_.contains(op->operand(0)) || !frozen_.contains(op->operand(1)) || !packs(*op)) continue;
       packed += op->opcode() == Opcode::kDot ? PackDot(op) : PackConvolution(op);
     }
@@ -152,7 +153,8 @@ class Splitter {
     Builder b(entry_);
     b.set_metadata(op->metadata());
     if (contracting[0] == 1) rhs = Frozen(b.Transpose(rhs, {1, 0}));
-    Replace(op, Materialised(b, rhs), [](Instruction* dot) { dot->mutable_attrs().set(Attr::kRhsContractingDims, std::vector<int64_t>{0}); });
+    const std::vector<int64_t> rows = {0};
+    Replace(op, Materialised(b, rhs), [&](Instruction* dot) { dot->mutable_attrs().set(Attr::kRhsContractingDims, rows); });
     return 1;
   }
 

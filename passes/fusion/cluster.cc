@@ -67,7 +67,8 @@ bool InEpilogue(const Instruction& op) {
 }
 
 bool SamePlaces(const Shape& a, const Shape& b) {
-  return Shape::SameWithLayout(Shape(PrimitiveType::kPred, a.dims(), a.minor_to_major()), Shape(PrimitiveType::kPred, b.dims(), b.minor_to_major()));
+  auto places = [](const Shape& s) { return Shape(PrimitiveType::kPred, s.dims(), s.minor_to_major()); };
+  return Shape::SameWithLayout(places(a), places(b));
 }
 
 bool LoopLike(FusionForm form) {
@@ -413,7 +414,8 @@ bool Clusters::MatchesAsResult(const Instruction* op, const Cluster& c) const {
 
 // Is `c` done elementwise with `product` (a contraction), so that each of its sums can stay in a register until it is?
 bool Clusters::IsEpilogueOf(const Cluster& c, const Instruction& product) const {
-  if (c.form != FusionForm::kLoop || !c.lead->shape().is_array() || IsCheck(*c.lead) || !SamePlaces(product.shape(), c.lead->shape())) return false;
+  if (c.form != FusionForm::kLoop || !c.lead->shape().is_array() || IsCheck(*c.lead)) return false;
+  if (!SamePlaces(product.shape(), c.lead->shape())) return false;
   if (!absl::c_all_of(c.members, [](const Instruction* m) { return InEpilogue(*m); })) return false;
   absl::flat_hash_set<const Instruction*> below = {&product};
   std::vector<const Instruction*> work = {&product};

@@ -59,10 +59,11 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
   if (text.starts_with("max_fusion_instructions=")) {
     context->target.max_fusion_instructions = context->target.max_loop_instructions = std::stoll(text.substr(text.find('=') + 1));
   } else {
-    ASSERT_TRUE(text.empty() || text == "convolutions" || text.starts_with("refuses=")) << text;
+    ASSERT_TRUE(text.empty() || text == "convolutions" || text == "packs" || text.starts_with("refuses=")) << text;
   }
   ContractionSite site{.host_functions = kPlainFunctions};
-  if (text == "convolutions") {
+  if (text == "packs") context->packs = [](const Instruction& op) { return Packs(op, {}); };
+  if (text == "convolutions" || text == "packs") {
     site.host_functions |= Bit(HostFunction::kConvolution);
     context->can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !TakenByLibrary(op, site); };
   }

@@ -232,7 +232,7 @@ def test_buffers_that_the_model_writes_are_not_frozen(tenon):
 
 
 def test_infinite_weights_and_the_padding(tenon):
-    """Taps in the padding add nothing (HLO's definition); eager adds 0 * weight, which is NaN for an infinite one: docs/accuracy.md."""
+    """Taps in the padding add nothing (HLO's definition); eager adds 0 * weight, which is NaN for an infinite one: docs/freezing.md."""
     conv = nn.Conv2d(8, 16, 3, padding=1).eval()
     with torch.no_grad():
         conv.weight[3, 2, 0, 0] = float("inf")

@@ -576,6 +576,38 @@ TEST_F(Seam, ModulesRun) {
   });
 }
 
+// The input is frozen: all is computed once, and a run takes what came of it behind its input.
+TEST_F(Seam, RunsWhatIsFrozen) {
+  const Input in;
+  const ExecutablePtr e = Compiled(R"({"compile_threads":1,"frozen":[0]})");
+  ASSERT_NE(e, nullptr);
+  ASSERT_EQ(tenon_num_inputs(e.get()), 1);
+  TenonExecutable* once = tenon_executable_once(e.get());
+  ASSERT_NE(once, nullptr);
+  ASSERT_EQ(tenon_num_outputs(once), 1);
+  EXPECT_EQ(tenon_executable_once(once), nullptr);
+  EachAllocationFails("tenon_run, frozen", [&] {
+    float value[32] = {}, out[32] = {};
+    TenonTensor inputs[2] = {in.tensor, in.tensor}, output = in.tensor;
+    inputs[1].data = value;
+    output.data = out;
+    char* error = nullptr;
+    int code = tenon_run(once, inputs, &inputs[1], &error);
+    if (code == TENON_OK) code = tenon_run(e.get(), inputs, &output, &error);
+    const Disarmed disarmed;
+    for (int k = 0; k < 32 && code == TENON_OK; ++k) EXPECT_EQ(out[k], -in.data[k] * in.data[k]) << k;
+    return Told(code == TENON_OK, error);
+  });
+  EachAllocationFails("tenon_compile, frozen", [] {
+    char* error = nullptr;
+    const ExecutablePtr made = Compile(kGraph, R"({"compile_threads":1,"cache":false,"frozen":[0]})", &error);
+    return Told(made != nullptr, error);
+  }, 150);
+  char* error = nullptr;
+  EXPECT_EQ(Compile(kGraph, R"({"frozen":["x"]})", &error), nullptr);
+  EXPECT_NE(Taken(error).find("frozen"), std::string::npos);
+}
+
 TEST_F(Seam, TheRest) {
   EachAllocationFails("tenon_hlo_register_custom_call", [] {
     char* error = nullptr;

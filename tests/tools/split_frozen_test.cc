@@ -17,7 +17,8 @@ namespace {
 TEST(SplitFrozen, ComputesWhatTheModuleDid) {
   int split = 0, values = 0;
   for (uint64_t seed = 0; seed < 250; ++seed) {
-    const std::unique_ptr<Module> module = RandomModule(seed, {.size = 12, .without = {"rng", "rng-bit-generator", "rng-get-and-update-state"}});
+    const std::unique_ptr<Module> module =
+        RandomModule(seed, {.size = 12, .without = {"rng", "rng-bit-generator", "rng-get-and-update-state"}});
     std::vector<Literal> args = RandomInputs(*module, seed);
     const absl::StatusOr<Literal> want = Evaluate(*module, args);
     if (!want.ok()) continue;

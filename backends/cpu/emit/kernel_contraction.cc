@@ -1,9 +1,9 @@
 // Dots and convolutions of KernelEmitter: the sum of products of one element (or one vector, or
 // several vectors) of the result, in registers. Around it are the plan's loops over the result.
 //
-// A convolution's taps in the padding add nothing, not 0 * weight: weights may be infinite. Where that is the same for all lanes and copies,
-// the tap is skipped by a branch. Else the common case, all of them inside, has code of its own, and so has each range of copies that a
-// border can cut off; where those are not known, the border selects per lane. Few taps of few terms (a depthwise convolution, three
+// A convolution's taps in the padding add nothing, not 0 * weight: weights may be infinite. Where that is the same for all lanes and
+// copies, the tap is skipped by a branch. Else the common case, all of them inside, has code of its own, and so has each range of copies
+// that a border can cut off; where those are not known, the border selects per lane. Few taps of few terms (a depthwise convolution, three
 // features) are emitted side by side, so that what neighbours share is loaded once.
 #include <algorithm>
 
@@ -170,9 +170,8 @@ std::optional<std::vector<KernelEmitter::CopyRange>> KernelEmitter::InsideRanges
   if (c.varying.size() != 1 || tile_starts_.var < 0 || tile_starts_.var != mode_.unroll_var) return std::nullopt;
   const Index e = c.varying[0].index;
   const Dim size = c.varying[0].size;
-  if (IsVectorIndex(e) || !size.is_constant() || !e->addend.is_constant() || (e->kind != IndexNode::Kind::kSum && e->kind != IndexNode::Kind::kVar)) {
-    return std::nullopt;
-  }
+  const bool affine = e->kind == IndexNode::Kind::kSum || e->kind == IndexNode::Kind::kVar;
+  if (!affine || IsVectorIndex(e) || !size.is_constant() || !e->addend.is_constant()) return std::nullopt;
   int64_t along = 0, tap_step = 0, taps = 1;
   absl::InlinedVector<IndexNode::Term, 3> terms = e->terms;
   if (e->kind == IndexNode::Kind::kVar) terms.push_back({e, 1});

@@ -162,7 +162,9 @@ Val KernelEmitter::ElementPointer(Value* base, int base_level, llvm::Type* eleme
   Val r{.level = pointer_level};
   for (int c = 0; c < (unrolled ? mode_.copies : 1); ++c) {
     Dim distance = addend;
-    if (unrolled) distance += steps.stride * Dim(c / mode_.across * mode_.unroll_step) + vectors.stride * Dim(c % mode_.across * mode_.lanes);
+    if (unrolled) {
+      distance += steps.stride * Dim(c / mode_.across * mode_.unroll_step) + vectors.stride * Dim(c % mode_.across * mode_.lanes);
+    }
     Value* d = EmitDim(distance);
     const bool zero = llvm::isa<llvm::ConstantInt>(d) && llvm::cast<llvm::ConstantInt>(d)->isZero();
     r.v.push_back(zero ? pointer : At(r.level).CreateGEP(element, pointer, d));

@@ -119,7 +119,8 @@ std::string ToString(const KernelPlan& plan) {
                                   Numbers("roots", p.roots), "; ", Numbers("kept", p.kept), "}"));
   }
   return absl::StrCat(std::string(PlanKindName(plan.kind)), " loops=[", absl::StrJoin(loops, " "),
-                      "] split=", plan.split, " block=", plan.block, " tile=", plan.tile_loop, plan.rows > 0 ? absl::StrCat(" rows=", plan.rows) : "",
+                      "] split=", plan.split, " block=", plan.block, " tile=", plan.tile_loop,
+                      plan.rows > 0 ? absl::StrCat(" rows=", plan.rows) : "",
                       " lanes=", plan.lanes, " unroll=", plan.unroll,
                       " tail=", plan.masked_tail ? "mask" : "scalar", " phases=[",
                       absl::StrJoin(phases, " "), "] scratch=", plan.scratch_bytes);
