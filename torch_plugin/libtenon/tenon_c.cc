@@ -31,7 +31,9 @@ absl::StatusOr<std::unique_ptr<TenonExecutable>> Compile(std::string_view graph,
   options.compile.interrupted = [host] { return host->interrupted(host->context) != 0; };
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable,
                          CompileRequest(graph, options, constants, host));
-  return std::make_unique<TenonExecutable>(std::move(executable));
+  auto handle = std::make_unique<TenonExecutable>(std::move(executable));
+  handle->counters->name = std::move(options.name);
+  return handle;
 }
 
 // Texts without an error of their own: {"error": ...} is better than nothing.
