@@ -1,6 +1,7 @@
 #include "runtime/execute/executable.h"
 
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -62,14 +63,14 @@ RunResult Executable::Run(const TenonTensor* inputs, TenonTensor* outputs, uint8
   // Nothing thrown may reach the C seam; what a run can throw is a lack of memory for its own few
   // tables.
   try {
-    const bool ranges = host.tracing(host.context) != 0;
-    const HostRange range(ranges ? &host : nullptr, !ranges ? "" : counters->name.empty() ? program().name : counters->name);
+    std::optional<HostRange> range;
+    if (host.tracing(host.context) != 0) range.emplace(&host, counters->name.empty() ? program().name : counters->name);
     frame = impl_->pool.Take();
     frame->inputs = inputs;  // End() gives owned inputs back whatever happens next
     frame->owned = owned;
     absl::Status status = CheckInputs(impl_->bound->program, inputs);
     if (status.ok()) status = frame->Begin(inputs, outputs);
-    const Watch watch{profiling.load(std::memory_order_relaxed), recording != 0, ranges};
+    const Watch watch{profiling.load(std::memory_order_relaxed), recording != 0, range.has_value()};
     if (recording != 0) frame->trace.Begin(0, 0);  // nothing yet, of this run
     result = status.ok() ? RunProgram(*frame, *counters, watch)
                          : RunResult{TENON_ERROR, std::string(status.message())};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -192,7 +193,8 @@ class Loop {
   }
 
   bool Group(const LaunchGroup& group, const BoundStep* steps) {
-    const HostRange range(ranges_, ranges_ == nullptr ? "" : absl::StrCat(steps->step->name, " and ", group.count - 1, " more"));
+    std::optional<HostRange> range;
+    if (ranges_ != nullptr) range.emplace(ranges_, absl::StrCat(steps->step->name, " and ", group.count - 1, " more"));
     const uint64_t begin = trace_ == nullptr ? 0 : Ticks();
     f_.grouped.clear();
     void** pointers = f_.pointers.data();

@@ -325,6 +325,30 @@ TEST(Profile, TextsHaveWhatWasRecorded) {
   EXPECT_EQ(events, (std::map<std::string, int>{{"call", 4}, {"step", 4}, {"piece", 8}}));
 }
 
+// The other account of runs: what a report shows of the last one.
+TEST(Profile, AReportsTraceHasThePieces) {
+  const TenonHost host = ThreadedHost(3);
+  auto made = Executable::Create(Pairs({1000}, 100), FakeLoader(), &host);
+  ASSERT_TRUE(made.ok());
+  Array in({1000}), out({1000});
+  const TenonTensor inputs[] = {in.tensor()};
+  TenonTensor outputs[] = {out.tensor()};
+  Executable::SetProfiling(true);
+  for (int k = 0; k < 2; ++k) EXPECT_EQ((*made)->Run(inputs, outputs).code, TENON_OK);
+  Executable::SetProfiling(false);
+  const auto profile = nlohmann::json::parse((*made)->ProfileJson());
+  ASSERT_EQ(profile["trace"].size(), 1);
+  ASSERT_EQ(profile["pieces"].size(), 3);
+  const auto& step = profile["trace"][0];
+  std::vector<int> threads;
+  for (const auto& piece : profile["pieces"]) {
+    EXPECT_EQ(piece[0], 0);
+    threads.push_back(piece[1]);
+    EXPECT_TRUE(step[1] <= piece[2] && piece[2] <= piece[3] && piece[3] <= step[2]) << piece;
+  }
+  EXPECT_THAT(threads, ElementsAre(0, 1, 2)) << "the caller is number 0";
+}
+
 TEST(Profile, TheHostsRangesAreCallsAndStepsInThem) {
   static std::vector<std::string> log;
   static bool tracing;
