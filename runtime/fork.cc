@@ -11,6 +11,7 @@
 #include "runtime/cache/memory_cache.h"
 #include "runtime/execute/frame.h"
 #include "runtime/host/thread_pool.h"
+#include "runtime/profile/recorder.h"
 
 namespace tenon {
 namespace {
@@ -78,10 +79,12 @@ void Prepare() {
   WaitForSections();
   MemoryCache::LockAll();
   FramePool::LockAll();
+  Recorder::Lock();
   LockPool();
 }
 void Release(bool in_child) {
   UnlockPool(in_child);
+  Recorder::Unlock(in_child);
   FramePool::UnlockAll();
   MemoryCache::UnlockAll(in_child);
   ReleaseSections(in_child);

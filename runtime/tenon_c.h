@@ -110,6 +110,11 @@ typedef struct TenonHost {
   int (*interrupted)(void* context);
   /* Which functions of runtime/host/functions.h op_prepare knows by name, a bit each, beside the framework's operators. */
   uint64_t functions;
+  /* Named ranges in a profiler of the framework's. tracing: 1 while one listens to this thread; asked once a run. range_begin: what
+   * range_end ends, or NULL; `name` need not outlive the call. Ranges of a thread nest. None of them fails. */
+  int (*tracing)(void* context);
+  void* (*range_begin)(void* context, const char* name);
+  void (*range_end)(void* context, void* range);
 } TenonHost;
 
 /* ---- compiling
@@ -144,6 +149,19 @@ TENON_API char* tenon_executable_report(const TenonExecutable*);
 TENON_API char* tenon_report_html(const char* document, size_t size, char** error);
 TENON_API void tenon_set_profiling(
     int on); /* per-step timing of kernels too (framework steps are always timed) */
+
+/* A profile of what all threads run from start to stop (runtime/profile/recorder.h): the process's only one. `max_events`: so many are kept
+ * of the timeline; totals know all. start: 0, or 1 and *error: one is being recorded. stop: NULL and *error: none is. */
+typedef struct TenonProfile TenonProfile;
+TENON_API int tenon_profile_start(int64_t max_events, char** error);
+TENON_API TenonProfile* tenon_profile_stop(char** error);
+TENON_API void tenon_profile_release(TenonProfile*);
+/* JSON of programs and their steps, and a table for people with `rows` steps of each program (0: all). Both measure the machine, once a
+ * process and number of threads, on the host's pool: up to 0.3 s. */
+TENON_API char* tenon_profile_json(const TenonProfile*, const TenonHost* host, char** error);
+TENON_API char* tenon_profile_table(const TenonProfile*, const TenonHost* host, int64_t rows, char** error);
+/* The timeline as Chrome's trace events (JSON), for Perfetto or chrome://tracing. */
+TENON_API char* tenon_profile_trace(const TenonProfile*, char** error);
 
 typedef struct TenonOutput {
   int32_t kind; /* tenon::OutputKind */

@@ -27,6 +27,42 @@ Permutation FeaturesFastest(int64_t rank) {
   return layout;
 }
 
+Instruction* CopyOf(Instruction* x, const Shape& shape) {
+  Builder b(x->parent());
+  b.set_metadata(x->metadata());
+  Instruction* copy = b.Copy(x);
+  copy->mutable_shape() = shape;
+  return copy;
+}
+
+// A kernel larger than what it is applied to costs more to bring into another order than is saved.
+bool HasSmallKernel(const Instruction& convolution) {
+  return Bytes(*convolution.operand(1)) <= 2 * (Bytes(*convolution.operand(0)) + Bytes(convolution));
+}
+
+// The kernel as generated code reads it, where that beats the library. Its images lie with the features fastest.
+bool Pack(Instruction* convolution, const PassContext& context) {
+  if (!NamedProvider(*convolution).empty() || !context.packs || !context.packs(*convolution)) return false;
+  const DimLabels& l = convolution->attrs().get<DimLabels>(Attr::kDimLabels);
+  Shape packed = convolution->operand(1)->shape();
+  std::vector<int64_t> layout = {l.kernel_output_feature, l.kernel_input_feature};
+  layout.insert(layout.end(), l.kernel_spatial.rbegin(), l.kernel_spatial.rend());
+  packed.set_layout(layout);
+  convolution->ReplaceOperand(1, CopyOf(convolution->operand(1), packed));
+  NameProvider(convolution, "generated");
+  return true;
+}
+
+bool IsFeaturesFastest(const Shape& shape) { return shape.minor_to_major() == FeaturesFastest(shape.rank()); }
+
+// The caller's layout is features fastest (channels_last).
+bool PackWhereItLies(Instruction* op, const PassContext& context) {
+  if (op->opcode() != Opcode::kConvolution || op->shape().rank() < 4 || !op->shape().is_static()) return false;
+  const DimLabels& l = op->attrs().get<DimLabels>(Attr::kDimLabels);
+  if (l.input_feature != 1 || l.output_feature != 1 || !HasSmallKernel(*op)) return false;
+  return IsFeaturesFastest(op->shape()) && IsFeaturesFastest(op->operand(0)->shape()) && Pack(op, context);
+}
+
 class Stack {
  public:
   Stack(const PassContext& context, Instruction* first, absl::flat_hash_set<const Instruction*>* seen)
@@ -41,13 +77,12 @@ class Stack {
     if (!generated && (!context.library_takes || !context.library_takes(op))) return false;
     const DimLabels& l = op.attrs().get<DimLabels>(Attr::kDimLabels);
     if (l.input_batch != 0 || l.input_feature != 1 || l.output_batch != 0 || l.output_feature != 1) return false;
-    if (op.shape().minor_to_major() == FeaturesFastest(op.shape().rank())) return false;
-    // Of doubles there is no other way; a transposed convolution is another function. A kernel larger than what it is applied to costs
-    // more to bring into this order than is saved.
+    if (IsFeaturesFastest(op.shape())) return false;
+    // Of doubles there is no other way; a transposed convolution is another function.
     const Window window = op.attrs().get_or<Window>(Attr::kWindow, {});
     if (op.shape().element_type() == PrimitiveType::kF64) return false;
     if (absl::c_any_of(window.dims, [](const WindowDim& w) { return w.base_dilation != 1 || w.reversed; })) return false;
-    return generated || Bytes(*op.operand(1)) <= 2 * (Bytes(*op.operand(0)) + Bytes(op));
+    return generated || HasSmallKernel(op);
   }
 
   bool Pays() {
@@ -79,7 +114,7 @@ class Stack {
         }
         op->ReplaceOperand(0, copy);
       }
-      if (op->opcode() == Opcode::kConvolution) Pack(op);
+      if (op->opcode() == Opcode::kConvolution) packed_ += Pack(op, context_);
       std::vector<Instruction*> strict;
       for (Instruction* u : op->users()) {
         if (!contains(u) && WantsOldLayout(*u) && !absl::c_linear_search(strict, u)) strict.push_back(u);
@@ -107,26 +142,9 @@ class Stack {
   bool contains(const Instruction* op) const { return inside_.contains(op); }
   static bool IsRoot(const Instruction& op) { return op.parent()->root() == &op; }
 
-  // The kernel as generated code reads it, where that beats the library.
-  void Pack(Instruction* convolution) {
-    if (!NamedProvider(*convolution).empty() || !context_.packs || !context_.packs(*convolution)) return;
-    const DimLabels& l = convolution->attrs().get<DimLabels>(Attr::kDimLabels);
-    Shape packed = convolution->operand(1)->shape();
-    std::vector<int64_t> layout = {l.kernel_output_feature, l.kernel_input_feature};
-    layout.insert(layout.end(), l.kernel_spatial.rbegin(), l.kernel_spatial.rend());
-    packed.set_layout(layout);
-    convolution->ReplaceOperand(1, CopyOf(convolution->operand(1), packed));
-    NameProvider(convolution, "generated");
-    ++packed_;
-  }
-
   Instruction* CopyOf(Instruction* x, const Shape& shape) {
     ++copies_;
-    Builder b(x->parent());
-    b.set_metadata(x->metadata());
-    Instruction* copy = b.Copy(x);
-    copy->mutable_shape() = shape;
-    return copy;
+    return tenon::CopyOf(x, shape);
   }
 
   // Is `op` made in whatever layout it is given, from operands in theirs?
@@ -206,6 +224,7 @@ absl::StatusOr<bool> LayoutConvolutions(Module& module, PassContext& context) {
       stack.Note(context);
       changed = true;
     }
+    for (Instruction* op : c->PostOrder()) changed |= PackWhereItLies(op, context);
   }
   return changed;
 }

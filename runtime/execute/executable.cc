@@ -1,6 +1,7 @@
 #include "runtime/execute/executable.h"
 
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -11,6 +12,7 @@
 #include "runtime/execute/input_check.h"
 #include "runtime/execute/stats.h"
 #include "runtime/execute/step_loop.h"
+#include "runtime/profile/recorder.h"
 
 namespace tenon {
 
@@ -53,18 +55,24 @@ std::string Executable::ProfileJson(RunCounters* counters) const {
 RunResult Executable::Run(const TenonTensor* inputs, TenonTensor* outputs, uint8_t* owned,
                           RunCounters* counters) {
   const uint64_t begin = Ticks();
+  const uint64_t recording = Recorder::BeginCall(begin);
+  const TenonHost& host = *impl_->bound->host;
   if (counters == nullptr) counters = impl_->counters.get();
   RunResult result;
   std::unique_ptr<Frame> frame;
   // Nothing thrown may reach the C seam; what a run can throw is a lack of memory for its own few
   // tables.
   try {
+    std::optional<HostRange> range;
+    if (host.tracing(host.context) != 0) range.emplace(&host, counters->name.empty() ? program().name : counters->name);
     frame = impl_->pool.Take();
     frame->inputs = inputs;  // End() gives owned inputs back whatever happens next
     frame->owned = owned;
     absl::Status status = CheckInputs(impl_->bound->program, inputs);
     if (status.ok()) status = frame->Begin(inputs, outputs);
-    result = status.ok() ? RunProgram(*frame, *counters)
+    const Watch watch{profiling.load(std::memory_order_relaxed), recording != 0, range.has_value()};
+    if (recording != 0) frame->trace.Begin(0, 0);  // nothing yet, of this run
+    result = status.ok() ? RunProgram(*frame, *counters, watch)
                          : RunResult{TENON_ERROR, std::string(status.message())};
   } catch (const std::bad_alloc&) {
     result = {TENON_ERROR, "out of memory"};
@@ -77,14 +85,15 @@ RunResult Executable::Run(const TenonTensor* inputs, TenonTensor* outputs, uint8
   }
   if (frame != nullptr) {
     frame->End();
-    impl_->pool.Give(std::move(frame));
   } else if (owned != nullptr) {
-    const TenonHost& host = *impl_->bound->host;
     for (size_t i = 0; i < program().inputs.size(); ++i) {
       if (std::exchange(owned[i], 0)) host.tensor_release(host.context, inputs[i].tensor);
     }
   }
-  counters->runs.Add(Ticks() - begin);
+  const uint64_t end = Ticks();
+  if (recording != 0) Recorder::EndCall(recording, *impl_->bound, *counters, frame == nullptr ? nullptr : &frame->trace, begin, end);
+  if (frame != nullptr) impl_->pool.Give(std::move(frame));
+  counters->runs.Add(end - begin);
   return result;
 }
 

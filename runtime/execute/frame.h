@@ -11,6 +11,7 @@
 #include "runtime/execute/bound_program.h"
 #include "runtime/execute/update_overlap.h"
 #include "runtime/guarded_memory.h"
+#include "runtime/profile/run_trace.h"
 
 namespace tenon {
 
@@ -79,6 +80,7 @@ class Frame {
   TenonTensor* outputs = nullptr;
   uint8_t* owned = nullptr;  // inputs whose references are ours to give back; NULL: none
   int num_threads = 0;       // 0: not asked yet
+  RunTrace trace;            // of a profiled run
 
  private:
   absl::Status PlaceArena();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "runtime/clock.h"
 #include "runtime/program/dim_program.h"
 #include "runtime/program/kernel_operands.h"
 
@@ -118,7 +119,7 @@ std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& 
   return groups;
 }
 
-void RunPiece(const LaunchGroup& group, const GroupedKernel* kernels, int64_t piece, int64_t pieces, char* scratch) {
+void RunPiece(const LaunchGroup& group, const GroupedKernel* kernels, int64_t piece, int64_t pieces, char* scratch, PieceTime* times) {
   const int64_t from = group.work() * piece / pieces, to = group.work() * (piece + 1) / pieces;
   const auto& ends = group.work_ends;
   for (size_t k = std::upper_bound(ends.begin(), ends.end(), from) - ends.begin(); k < ends.size(); ++k) {
@@ -132,7 +133,10 @@ void RunPiece(const LaunchGroup& group, const GroupedKernel* kernels, int64_t pi
       return kernel.begin + static_cast<int64_t>(size * static_cast<double>(at - start) / static_cast<double>(work));
     };
     const int64_t begin = place(from), end = place(to);
-    if (begin < end) kernel.function(kernel.pointers, kernel.args, begin, end, scratch);
+    if (begin >= end) continue;
+    const uint64_t began = times == nullptr ? 0 : Ticks();
+    kernel.function(kernel.pointers, kernel.args, begin, end, scratch);
+    if (times != nullptr) times[static_cast<int64_t>(k) + piece] = {ThreadNumber(), static_cast<int32_t>(k), began, Ticks()};
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/kernel_abi.h"
+#include "runtime/profile/run_trace.h"
 #include "runtime/program/program.h"
 
 namespace tenon {
@@ -32,7 +33,11 @@ struct GroupedKernel {
   const int64_t* args;
   int64_t begin, end;
 };
-// Piece `piece` of `pieces` of the group's work. `kernels`: as many as the group has.
-void RunPiece(const LaunchGroup& group, const GroupedKernel* kernels, int64_t piece, int64_t pieces, char* scratch);
+// Piece `piece` of `pieces` of the group's work. `kernels`: as many as the group has. `times`, if not null: TimesOf(group, pieces) places,
+// the same for all pieces; each writes to its own.
+void RunPiece(const LaunchGroup& group, const GroupedKernel* kernels, int64_t piece, int64_t pieces, char* scratch,
+              PieceTime* times = nullptr);
+// Piece k writes what it did of kernel j to place j + k: pieces go on where the one before ended, so no two meet.
+inline int64_t TimesOf(const LaunchGroup& group, int64_t pieces) { return group.count + pieces; }
 
 }  // namespace tenon

@@ -1,6 +1,7 @@
 #include "runtime/execute/stats.h"
 
-#include "hlo/json.h"
+#include <algorithm>
+
 #include "runtime/clock.h"
 #include "runtime/execute/step_work.h"
 
@@ -47,7 +48,22 @@ int64_t ConstantBytes(const Program& p) {
   return bytes;
 }
 
-Json Describe(const BoundProgram& bound, const BoundStep& s) {
+Json Steps(const BoundProgram& bound) {
+  Json steps = Json::array();
+  for (size_t r = 0; r < bound.regions.size(); ++r) {
+    for (const BoundStep& s : bound.regions[r]) {
+      steps.push_back(DescribeStep(bound, s));
+      steps.back()["region"] = r;
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
+std::atomic<bool> profiling{false};
+
+Json DescribeStep(const BoundProgram& bound, const BoundStep& s) {
   static constexpr const char* kKinds[] = {"kernel", "call", "copy", "library", "while", "conditional"};
   const StepWork work = WorkOf(*s.step);
   Json row = {{"kind", kKinds[static_cast<int>(s.kind)]}, {"name", s.step->name},
@@ -68,20 +84,13 @@ Json Describe(const BoundProgram& bound, const BoundStep& s) {
   return row;
 }
 
-Json Steps(const BoundProgram& bound) {
-  Json steps = Json::array();
-  for (size_t r = 0; r < bound.regions.size(); ++r) {
-    for (const BoundStep& s : bound.regions[r]) {
-      steps.push_back(Describe(bound, s));
-      steps.back()["region"] = r;
-    }
-  }
-  return steps;
-}
-
-}  // namespace
-
-std::atomic<bool> profiling{false};
+RunCounters::RunCounters(const BoundProgram& bound)
+    : id([] {
+        static std::atomic<uint64_t> last{0};
+        return ++last;
+      }()),
+      steps(bound.num_steps),
+      regions(bound.regions.size()) {}
 
 std::string RunCounters::Json(const BoundProgram& bound, bool reset) {
   tenon::Json out, step_rows = tenon::Json::array(), kernel_rows = tenon::Json::array(),
@@ -114,18 +123,19 @@ std::string RunCounters::Json(const BoundProgram& bound, bool reset) {
   out["library"] = std::move(library_rows);
   if (reset) {
     for (auto& count : regions) count.store(0, std::memory_order_relaxed);
-    SetTrace({});
+    SetTrace(std::vector<TraceEvent>());
   }
   return out.dump();
 }
 
-void RunCounters::SetTrace(std::vector<TraceEvent> trace) {
+void RunCounters::SetTrace(const std::vector<TraceEvent>& trace) {
   absl::MutexLock lock(&trace_mutex_);
-  trace_ = std::move(trace);
+  trace_ = trace;
 }
 
 std::string RunCounters::ProfileJson(const BoundProgram& bound) {
-  tenon::Json out, rows = tenon::Json::array(), runs_of = tenon::Json::array(), events = tenon::Json::array();
+  tenon::Json out, rows = tenon::Json::array(), runs_of = tenon::Json::array(), events = tenon::Json::array(),
+                   pieces = tenon::Json::array();
   double ns = 0;
   out["calls"] = Read(runs, false, &ns);
   out["run_ns"] = ns;
@@ -134,7 +144,7 @@ std::string RunCounters::ProfileJson(const BoundProgram& bound) {
   for (size_t r = 0; r < bound.regions.size(); ++r) {
     for (size_t k = 0; k < bound.regions[r].size(); ++k) {
       const BoundStep& s = bound.regions[r][k];
-      tenon::Json row = Describe(bound, s);
+      tenon::Json row = DescribeStep(bound, s);
       row["region"] = r;
       row["step"] = k;
       row["count"] = Read(steps[s.counter], false, &ns);
@@ -146,11 +156,23 @@ std::string RunCounters::ProfileJson(const BoundProgram& bound) {
     absl::MutexLock lock(&trace_mutex_);
     uint64_t start = ~uint64_t{0};  // of the first step; those inside of a loop end before it, so they come first
     for (const TraceEvent& e : trace_) start = std::min(start, e.begin);
-    for (const TraceEvent& e : trace_) events.push_back({e.step, TicksToNs(e.begin - start), TicksToNs(e.end - start)});
+    std::vector<int32_t> threads;
+    for (const TraceEvent& e : trace_) {
+      if (e.kind != TraceEvent::Kind::kPiece && threads.empty()) threads.push_back(e.thread);
+    }
+    for (const TraceEvent& e : trace_) {
+      const double begin = TicksToNs(e.begin - start), end = TicksToNs(e.end - start);
+      if (e.kind == TraceEvent::Kind::kStep) events.push_back({e.step, begin, end});
+      if (e.kind != TraceEvent::Kind::kPiece) continue;
+      const auto at = std::find(threads.begin(), threads.end(), e.thread);
+      pieces.push_back({e.step, at - threads.begin(), begin, end});
+      if (at == threads.end()) threads.push_back(e.thread);
+    }
   }
   out["regions"] = std::move(runs_of);
   out["steps"] = std::move(rows);
   out["trace"] = std::move(events);
+  out["pieces"] = std::move(pieces);
   return out.dump();
 }
 

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "hlo/json.h"
 #include "runtime/execute/bound_program.h"
+#include "runtime/profile/run_trace.h"
 
 namespace tenon {
 
@@ -24,26 +26,20 @@ struct Counter {
   }
 };
 
-// One execution of a step in a profiled run, in ticks of runtime/clock.h.
-struct TraceEvent {
-  int32_t step;  // BoundStep::counter
-  uint64_t begin, end;
-};
-inline constexpr size_t kMaxTraceEvents = 20000;  // of one run: loops may make any number
-
 class RunCounters {
  public:
-  explicit RunCounters(const BoundProgram& bound)
-      : steps(bound.num_steps), regions(bound.regions.size()) {}
+  explicit RunCounters(const BoundProgram& bound);
   // {"calls":..,"run_ns":..,"steps":[{"op","count","ns","reason","source","name"}],"kernels":[...],"copies":..,"library":..}:
   // framework and library steps always; kernels and copies as far as profiling was on.
   std::string Json(const BoundProgram& bound, bool reset);
   // {"calls","run_ns","threads","regions":[runs of each],"steps":[{"region","step","kind","name","source","op","kernel",
-  // "count","ns","bytes","flops"}],"trace":[[step, begin ns, end ns]...]}: every step in program order, and the last
-  // profiled run. What only profiling counts is 0 without it.
+  // "count","ns","bytes","flops"}],"trace":[[step, begin ns, end ns]...],"pieces":[[step, thread, begin ns, end ns]...]}: every step in
+  // program order, and the last profiled run, in which the calling thread is number 0. What only profiling counts is 0 without it.
   std::string ProfileJson(const BoundProgram& bound);
-  void SetTrace(std::vector<TraceEvent> trace);
+  void SetTrace(const std::vector<TraceEvent>& trace);
 
+  const uint64_t id;  // no two in a process are alike
+  std::string name;   // whose runs these are, in profiles; "": the program's
   Counter runs;
   std::vector<Counter> steps;                  // by BoundStep::counter
   std::vector<std::atomic<uint64_t>> regions;  // how often each ran while profiling was on
@@ -52,6 +48,9 @@ class RunCounters {
   absl::Mutex trace_mutex_;
   std::vector<TraceEvent> trace_ ABSL_GUARDED_BY(trace_mutex_);
 };
+
+// {"kind","name","source","bytes","flops","estimated_ns", and as it has them "op","reason","rule","kernel"}.
+Json DescribeStep(const BoundProgram& bound, const BoundStep& step);
 
 // {"tier","reason","inputs","outputs","kernels","steps","launch_groups":[kernels of each],"memory","compile_ms","remarks","program"}
 std::string InfoJson(const BoundProgram& bound);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/clock.h"
+#include "runtime/host/host.h"
 #include "runtime/host/pace.h"
 
 namespace tenon {
@@ -19,12 +21,15 @@ struct Pieces {
   int64_t begin, size, count;
   char* scratch;
   int64_t scratch_bytes;
+  PieceTime* times;  // null: nobody asks
 
   static void Run(void* self, int64_t first, int64_t last) {
     const Pieces& p = *static_cast<const Pieces*>(self);
     for (int64_t k = first; k < last; ++k) {
       const int64_t b = p.begin + p.size * k / p.count, e = p.begin + p.size * (k + 1) / p.count;
+      const uint64_t began = p.times == nullptr ? 0 : Ticks();
       p.function(p.pointers, p.args, b, e, p.scratch + k * p.scratch_bytes);
+      if (p.times != nullptr) p.times[k] = {ThreadNumber(), 0, began, Ticks()};
     }
   }
 };
@@ -35,29 +40,34 @@ struct GroupPieces {
   int64_t count;
   char* scratch;
   int64_t scratch_bytes;
+  PieceTime* times;
 
   static void Run(void* self, int64_t first, int64_t last) {
     const GroupPieces& p = *static_cast<const GroupPieces*>(self);
-    for (int64_t k = first; k < last; ++k) RunPiece(*p.group, p.kernels, k, p.count, p.scratch + k * p.scratch_bytes);
+    for (int64_t k = first; k < last; ++k) RunPiece(*p.group, p.kernels, k, p.count, p.scratch + k * p.scratch_bytes, p.times);
   }
 };
 
 class Loop {
  public:
-  Loop(Frame& frame, RunCounters& counters)
+  Loop(Frame& frame, RunCounters& counters, Watch watch)
       : f_(frame),
         b_(frame.bound),
         host_(*frame.bound.host),
         counters_(counters),
-        profile_(profiling.load(std::memory_order_relaxed)) {}
+        profile_(watch.profiling),
+        watched_(watch.profiling || watch.recording || watch.ranges),
+        ranges_(watch.ranges ? frame.bound.host : nullptr),
+        trace_(watch.profiling || watch.recording ? &frame.trace : nullptr) {}
 
   RunResult Run() {
+    if (trace_ != nullptr) trace_->Begin(static_cast<size_t>(b_.num_steps), b_.regions.size());
     if (!RunRegion(0) || !CheckErrorWord()) return Failure();
     if (b_.program.commit_region >= 0 &&
         (!RunRegion(b_.program.commit_region) || !CheckErrorWord()))
       return Failure();
     if (!FinishOutputs()) return Failure();
-    if (profile_) counters_.SetTrace(std::move(trace_));
+    if (profile_) counters_.SetTrace(trace_->events);
     return {};
   }
 
@@ -71,11 +81,12 @@ class Loop {
 
   bool RunRegion(int32_t region) {
     if (profile_) counters_.regions[region].fetch_add(1, std::memory_order_relaxed);
+    if (trace_ != nullptr) ++trace_->regions[region];
     const std::vector<BoundStep>& steps = b_.regions[region];
     for (size_t i = 0; i < steps.size(); ++i) {
       const BoundStep& step = steps[i];
       // Calls of the framework and of library functions are always timed: they are few and dear.
-      const bool timed = profile_ || step.kind == BoundStep::Kind::kCall || step.kind == BoundStep::Kind::kLibrary;
+      const bool timed = watched_ || step.kind == BoundStep::Kind::kCall || step.kind == BoundStep::Kind::kLibrary;
       if (!mutates_ && step.step->effect == Effect::kMutates && !BeforeWrites()) return false;
       if (step.group >= 0 && !profile_ && NumThreads() > 1) {
         const LaunchGroup& group = b_.groups[step.group];
@@ -118,7 +129,7 @@ class Loop {
       case BoundStep::Kind::kCall:
         return Call(b_.calls[step.index]);
       case BoundStep::Kind::kKernel:
-        return Kernel(b_.kernels[step.index]);
+        return Kernel(b_.kernels[step.index], step.counter);
       case BoundStep::Kind::kCopy:
         return Copy(b_.copies[step.index]);
       case BoundStep::Kind::kLibrary:
@@ -132,15 +143,19 @@ class Loop {
   }
 
   bool TimedStep(const BoundStep& step) {
+    const HostRange range(ranges_, step.step->name);
     const uint64_t begin = Ticks();
     const bool ok = RunStep(step);
     const uint64_t end = Ticks();
-    counters_.steps[step.counter].Add(end - begin);
-    if (profile_ && trace_.size() < kMaxTraceEvents) trace_.push_back({step.counter, begin, end});
+    const bool counts = profile_ || step.kind == BoundStep::Kind::kCall || step.kind == BoundStep::Kind::kLibrary;
+    if (counts) counters_.steps[step.counter].Add(end - begin);
+    if (trace_ != nullptr) trace_->AddStep(step.counter, begin, end);
     return ok;
   }
 
-  bool Kernel(const BoundKernel& k) {
+  PieceTime* Times(int64_t pieces) { return trace_ == nullptr ? nullptr : trace_->Pieces(pieces); }
+
+  bool Kernel(const BoundKernel& k, int32_t counter) {
     void** pointers = f_.pointers.data();
     for (size_t i = 0; i < k.operands.size(); ++i) {
       const BoundView& v = k.operands[i];
@@ -166,15 +181,21 @@ class Loop {
     }
     char* scratch = f_.scratch.data();
     if (pieces == 1) {
+      const uint64_t began = trace_ == nullptr ? 0 : Ticks();
       k.function(pointers, args, begin, end, scratch);
+      if (trace_ != nullptr) trace_->AddOnlyPiece(counter, Ticks() - began);
       return true;
     }
-    Pieces work{k.function, pointers, args, begin, end - begin, pieces, scratch, k.scratch_bytes};
+    Pieces work{k.function, pointers, args, begin, end - begin, pieces, scratch, k.scratch_bytes, Times(pieces)};
     host_.parallel_for(host_.context, 0, pieces, 1, Pieces::Run, &work);
+    if (trace_ != nullptr) trace_->AddPieces(counter);
     return true;
   }
 
   bool Group(const LaunchGroup& group, const BoundStep* steps) {
+    std::optional<HostRange> range;
+    if (ranges_ != nullptr) range.emplace(ranges_, absl::StrCat(steps->step->name, " and ", group.count - 1, " more"));
+    const uint64_t begin = trace_ == nullptr ? 0 : Ticks();
     f_.grouped.clear();
     void** pointers = f_.pointers.data();
     int64_t scratch_bytes = 0;
@@ -184,12 +205,14 @@ class Loop {
       for (const BoundView& v : k.operands) *pointers++ = v.value < 0 ? nullptr : f_.Address(v);
       scratch_bytes = std::max(scratch_bytes, k.scratch_bytes);
     }
-    GroupPieces work{&group, f_.grouped.data(), CountPieces(group.work() / kWorkPerGrain), nullptr, scratch_bytes};
+    GroupPieces work{&group, f_.grouped.data(), CountPieces(group.work() / kWorkPerGrain), nullptr, scratch_bytes, nullptr};
     if (scratch_bytes != 0) {
       if (absl::Status s = f_.ReserveScratch(work.count * scratch_bytes); !s.ok()) return Fail(TENON_ERROR, std::string(s.message()));
     }
     work.scratch = f_.scratch.data();
+    work.times = Times(TimesOf(group, work.count));
     host_.parallel_for(host_.context, 0, work.count, 1, GroupPieces::Run, &work);
+    if (trace_ != nullptr) trace_->AddLaunch(steps->counter, group.count, begin, Ticks());
     return true;
   }
 
@@ -388,8 +411,9 @@ class Loop {
   const BoundProgram& b_;
   const TenonHost& host_;
   RunCounters& counters_;
-  const bool profile_;
-  std::vector<TraceEvent> trace_;
+  const bool profile_, watched_;
+  const TenonHost* ranges_;  // null: nobody asks for them
+  RunTrace* trace_;          // null: nor for a profile
   bool mutates_ = false;  // a step that writes to the caller's memory was begun
   int code_ = TENON_OK;
   std::string error_;
@@ -398,6 +422,6 @@ class Loop {
 
 }  // namespace
 
-RunResult RunProgram(Frame& frame, RunCounters& counters) { return Loop(frame, counters).Run(); }
+RunResult RunProgram(Frame& frame, RunCounters& counters, Watch watch) { return Loop(frame, counters, watch).Run(); }
 
 }  // namespace tenon

@@ -7,9 +7,16 @@
 
 namespace tenon {
 
-// Frame::Begin must have succeeded. On return outputs of kind kSlot hold their tensors (references
-// of the caller's), and on an error none does. Call Frame::End afterwards in any case.
-RunResult RunProgram(Frame& frame, RunCounters& counters);
+// Who looks on. Read once a run, so that nobody costs the steps nothing.
+struct Watch {
+  bool profiling = false;  // tenon::profiling
+  bool recording = false;  // a Recorder is at work
+  bool ranges = false;     // the host traces
+};
+
+// Frame::Begin must have succeeded. If profiling or recording, Frame::trace is of this run afterwards. On return outputs of kind kSlot
+// hold their tensors (references of the caller's), and on an error none does. Call Frame::End afterwards in any case.
+RunResult RunProgram(Frame& frame, RunCounters& counters, Watch watch);
 
 // A copy between two strided views of the same sizes, elements of `width` bytes. Threads share it; views that overlap are copied
 // element by element in row-major order, on one.

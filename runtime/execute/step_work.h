@@ -8,6 +8,7 @@ namespace tenon {
 
 struct StepWork {
   int64_t bytes = 0, flops = 0;
+  bool f64 = false;  // an array of it holds f64: vectors compute half as many of them
 };
 
 // Kernels say it themselves; copies and framework calls are judged by their views, and calls of known products by their

@@ -32,6 +32,9 @@ int CallNothing(void*, TenonOpCall*) { return 1; }
 int CloneNothing(void*, TenonTensor*) { return 1; }
 void LogNothing(void*, int, const char*) {}
 int NeverInterrupted(void*) { return 0; }
+int NeverTracing(void*) { return 0; }
+void* NoRange(void*, const char*) { return nullptr; }
+void EndNoRange(void*, void*) {}
 
 }  // namespace
 
@@ -54,6 +57,9 @@ const TenonHost* DefaultHost() {
       .log = LogNothing,
       .interrupted = NeverInterrupted,
       .functions = 0,
+      .tracing = NeverTracing,
+      .range_begin = NoRange,
+      .range_end = EndNoRange,
   };
   return &host;
 }

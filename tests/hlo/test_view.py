@@ -131,4 +131,6 @@ def test_loops_are_boxes_and_rows_of_the_timeline(tmp_path):
     assert order[loop + 1 :].count("kernel") >= 2, "what the loop runs stands behind it"
     drawn = _draw(page)
     assert ">condition</text>" in drawn and ">body</text>" in drawn and 'data-name="w"' in drawn
-    assert _draw(page, "pane=timeline").count('class="live"') == len(graph["profile"]["trace"])
+    timeline = _draw(page, "pane=timeline")
+    assert timeline.count('class="live"') == len(graph["profile"]["trace"])
+    assert timeline.count('class="piece"') == len(graph["profile"]["pieces"])

@@ -10,6 +10,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "runtime/fork.h"
+#include "runtime/profile/recorder.h"
 #include "runtime/thread.h"
 
 namespace tenon {
@@ -66,6 +67,24 @@ TEST(Fork, ALongSectionLetsForksInBetween) {
   for (int k = 0; k < 20; ++k) EXPECT_EQ(Child([&] { return !inside && !ForkedInsideSection(); }), 0);
   stop = true;
   busy.join();
+}
+
+TEST(Fork, AChildRecordsNothingAndMayBegin) {
+  std::atomic<bool> stop = false;
+  std::thread busy([&] {  // takes and gives the recorder's lock
+    while (!stop) (void)Recorder::BeginCall(0);
+  });
+  ASSERT_TRUE(Recorder::Start(10).ok());
+  for (int k = 0; k < 20; ++k) {
+    EXPECT_EQ(Child([] {
+                if (Recorder::BeginCall(0) != 0 || Recorder::Stop().ok()) return false;
+                return Recorder::Start(10).ok() && Recorder::BeginCall(0) != 0 && Recorder::Stop().ok();
+              }),
+              0);
+  }
+  stop = true;
+  busy.join();
+  EXPECT_TRUE(Recorder::Stop().ok()) << "the parent's goes on";
 }
 
 TEST(Fork, OnesOwnSectionIsNotWaitedFor) {

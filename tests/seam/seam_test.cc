@@ -223,6 +223,9 @@ TenonHost MakeHost() {
   host.cache_release = [](void*, void*) {};
   host.log = [](void*, int, const char*) {};
   host.interrupted = [](void*) { return 0; };
+  host.tracing = [](void*) { return 0; };
+  host.range_begin = [](void*, const char*) -> void* { return nullptr; };
+  host.range_end = [](void*, void*) {};
   return host;
 }
 
@@ -495,6 +498,59 @@ TEST_F(Seam, Runs) {
     tenon_executable_retain(e.get());
     tenon_executable_release(e.get());
   }
+}
+
+TEST_F(Seam, Profiles) {
+  const Input in;
+  const ExecutablePtr e = Compiled(R"({"compile_threads":1,"name":"a_graph_with_a_long_name"})");
+  ASSERT_NE(e, nullptr);
+  char* error = nullptr;
+  EXPECT_EQ(tenon_profile_stop(&error), nullptr);
+  EXPECT_EQ(Taken(std::exchange(error, nullptr)), "no profile is being recorded");
+  EXPECT_EQ(tenon_profile_start(-1, &error), 1);
+  EXPECT_EQ(Taken(std::exchange(error, nullptr)), "a profile keeps 0 events or more");
+  EachAllocationFails("tenon_profile_start", [] {
+    char* told = nullptr;
+    const bool started = tenon_profile_start(100, &told) == 0;
+    const Outcome outcome = Told(started, told);
+    const Disarmed disarmed;
+    if (started) tenon_profile_release(tenon_profile_stop(nullptr));
+    return outcome;
+  });
+  ASSERT_EQ(tenon_profile_start(1000, &error), 0);
+  EXPECT_EQ(tenon_profile_start(1000, &error), 1);
+  EXPECT_NE(Taken(std::exchange(error, nullptr)).find("already"), std::string::npos);
+  EachAllocationFails("tenon_run, recorded", [&] { return RunGraph(e.get(), in, nullptr); });
+  TenonProfile* profile = tenon_profile_stop(&error);
+  ASSERT_NE(profile, nullptr) << Taken(error);
+  EachAllocationFails("tenon_profile_stop", [&] {
+    {
+      const Disarmed disarmed;
+      tenon_profile_release(std::exchange(profile, nullptr));
+      (void)tenon_profile_start(1000, nullptr);  // one goes on where the last stop failed
+      EXPECT_TRUE(RunGraph(e.get(), in, nullptr).done);
+    }
+    char* told = nullptr;
+    profile = tenon_profile_stop(&told);
+    return Told(profile != nullptr, told);
+  });
+  ASSERT_NE(profile, nullptr);
+  EachAllocationFails("tenon_profile_json", [&] {
+    char* told = nullptr;
+    const std::string text = Taken(tenon_profile_json(profile, Host(), &told));
+    return Told(text.find("a_graph_with_a_long_name") != std::string::npos, told);
+  });
+  EachAllocationFails("tenon_profile_table", [&] {
+    char* told = nullptr;
+    const std::string text = Taken(tenon_profile_table(profile, Host(), 0, &told));
+    return Told(text.find("a_graph_with_a_long_name") != std::string::npos, told);
+  });
+  EachAllocationFails("tenon_profile_trace", [&] {
+    char* told = nullptr;
+    const std::string text = Taken(tenon_profile_trace(profile, &told));
+    return Told(text.find("traceEvents") != std::string::npos, told);
+  });
+  tenon_profile_release(profile);
 }
 
 TEST_F(Seam, Modules) {

@@ -8,7 +8,9 @@
 #include "absl/strings/str_format.h"
 #include "backends/cpu/plan/target.h"
 #include "backends/report/document.h"
+#include "runtime/host/plain_host.h"
 #include "runtime/host/thread_pool.h"
+#include "runtime/profile/recorder.h"
 
 namespace tenon::run {
 namespace {
@@ -16,6 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kSecondUs = 1e6;
+constexpr int64_t kTraceEvents = 200'000;
 
 // At least 10 runs and at most 1000, for about a second; first some that don't count: memory is mapped, caches and
 // clocks settle.
@@ -73,82 +76,36 @@ absl::Status Bench(LiteralExecutable::Session& session, const LiteralExecutable&
   return absl::OkStatus();
 }
 
-// Rows of the profile with what is derived: times per run and execution, speeds, shares. Steps that run regions hold
-// the time of what they run, so they have no share.
-Json ProfileRows(const Json& profile) {
-  std::vector<Json> rows;
-  double total = 0;
-  const double runs = std::max(1.0, profile["regions"].empty() ? 1.0 : profile["regions"][0].get<double>());
-  for (const Json& step : profile["steps"]) {
-    Json row = step;
-    const double ns = step["ns"], count = step["count"], once = count > 0 ? ns / count : 0;
-    const bool control = step["kind"] == "while" || step["kind"] == "conditional";
-    row["us"] = ns / runs / 1e3;
-    row["executions"] = count / runs;
-    row["gb_per_s"] = once > 0 && !control ? step["bytes"].get<double>() / once : 0;
-    row["gflop_per_s"] = once > 0 && !control ? step["flops"].get<double>() / once : 0;
-    if (!control) total += ns;
-    rows.push_back(std::move(row));
-  }
-  for (Json& row : rows) {
-    const bool control = row["kind"] == "while" || row["kind"] == "conditional";
-    row["share"] = control || total == 0 ? Json(nullptr) : Json(row["ns"].get<double>() / total);
-  }
-  std::stable_sort(rows.begin(), rows.end(), [](const Json& a, const Json& b) { return a["us"] > b["us"]; });
-  return rows;
-}
-
-void PrintProfile(const Json& profile, const Json& rows, const Program& program, int limit) {
-  double us = 0;
-  for (const Json& row : rows) us += row["share"].is_null() ? 0 : row["us"].get<double>();
-  std::printf("%zu steps, %.1f us a run in them, mean of %s profiled runs\n", rows.size(), us,
-              profile["regions"][0].dump().c_str());
-  std::printf("%7s %11s %9s %11s %9s %11s %9s  %s\n", "share", "us", "runs", "bytes", "GB/s", "flops", "GFLOP/s",
-              "step");
-  double rest = 0;
-  int shown = 0;
-  for (const Json& row : rows) {
-    if (limit > 0 && shown == limit) {
-      rest += row["share"].is_null() ? 0 : row["us"].get<double>();
-      continue;
-    }
-    ++shown;
-    const std::string what =
-        row.value("op", row.contains("kernel") ? program.kernels[row["kernel"].get<size_t>()].symbol
-                                               : row["kind"].get<std::string>());
-    const std::string source = row["source"];
-    std::printf("%7s %11.2f %9.4g %11s %9.2f %11.4g %9.2f  %s %s%s\n",
-                row["share"].is_null() ? "" : absl::StrFormat("%.1f%%", 100 * row["share"].get<double>()).c_str(),
-                row["us"].get<double>(), row["executions"].get<double>(),
-                absl::StrCat(row["bytes"].get<int64_t>()).c_str(), row["gb_per_s"].get<double>(),
-                row["flops"].get<double>(), row["gflop_per_s"].get<double>(), what.c_str(),
-                row["name"].get<std::string>().c_str(), source.empty() ? "" : absl::StrCat("  [", source, "]").c_str());
-  }
-  if (shown < static_cast<int>(rows.size())) std::printf("%19.2f  in %zu more\n", rest, rows.size() - shown);
-  for (size_t r = 1; r < program.regions.size(); ++r) {
-    std::printf("region %s: %.4g runs a run\n",
-                program.regions[r].name.empty() ? absl::StrCat("r", r).c_str() : program.regions[r].name.c_str(),
-                profile["regions"][r].get<double>() / std::max(1.0, profile["regions"][0].get<double>()));
-  }
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  if (std::ofstream(path, std::ios::binary) << text) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("cannot write ", path));
 }
 
 absl::Status Profile(LiteralExecutable::Session& session, const Options& o, Json* json) {
   TENON_RETURN_IF_ERROR(session.Run());
   session.executable().StatsJson(/*reset=*/true);
-  Executable::SetProfiling(true);
-  const absl::StatusOr<std::vector<double>> times = TimedRuns(session, o.repeat > 0 ? o.repeat : 20);
+  // The page shows what counters and traces of the executable's own know.
+  Executable::SetProfiling(!o.html.empty());
+  absl::Status status = Recorder::Start(kTraceEvents);
+  if (status.ok()) status = TimedRuns(session, o.repeat > 0 ? o.repeat : 20).status();
+  const absl::StatusOr<std::unique_ptr<tenon::Profile>> profile = Recorder::Stop();
   Executable::SetProfiling(false);
-  TENON_RETURN_IF_ERROR(times.status());
-  const Json profile = Json::parse(session.executable().ProfileJson());
-  Json rows = ProfileRows(profile);
-  if (json == nullptr)
-    PrintProfile(profile, rows, session.executable().program(), o.rows);
-  else
-    (*json)["profile"] = {{"runs", profile["regions"][0]},
-                          {"threads", PoolThreads()},
-                          {"isa", IsaOf(o)},
-                          {"regions", profile["regions"]},
-                          {"steps", std::move(rows)}};
+  TENON_RETURN_IF_ERROR(status);
+  TENON_RETURN_IF_ERROR(profile.status());
+  if (!o.trace.empty()) TENON_RETURN_IF_ERROR(WriteFile(o.trace, (*profile)->ChromeTrace()));
+  const MachineRoof& roof = RoofOf(*PlainHost());
+  if (json == nullptr) {
+    std::fputs((*profile)->Table(roof, o.rows).c_str(), stdout);
+    return absl::OkStatus();
+  }
+  Json told = Json::parse((*profile)->JsonText(roof));
+  Json& program = told["programs"][0];
+  Json regions = Json::array();
+  for (const Json& region : program["regions"]) regions.push_back(region["runs"]);
+  std::vector<Json> steps = program["steps"];
+  std::stable_sort(steps.begin(), steps.end(), [](const Json& a, const Json& b) { return a["us"] > b["us"]; });
+  (*json)["profile"] = {{"runs", regions[0]},      {"threads", PoolThreads()}, {"isa", IsaOf(o)}, {"regions", std::move(regions)},
+                        {"roof", told["roof"]}, {"steps", std::move(steps)}};
   return absl::OkStatus();
 }
 
@@ -156,8 +113,7 @@ absl::Status WriteHtml(const LiteralExecutable::Session& session, const Options&
   const Executable& e = session.executable();
   TENON_ASSIGN_OR_RETURN(const std::string html,
                          ReportHtml(ReportDocument(o.file, {GraphReport(e.program(), e.ProfileJson())})));
-  if (std::ofstream(o.html, std::ios::binary) << html) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("cannot write ", o.html));
+  return WriteFile(o.html, html);
 }
 
 }  // namespace

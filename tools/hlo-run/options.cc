@@ -38,7 +38,8 @@ The CPU backend hands dots to a framework's library; there is none here, so they
   --plant=K                 with planted bug K (hlo-reduce --list-plants)
 timing (the CPU backend alone unless --backend=both is given)
   --bench                   compile time by phase; run time: minimum, median, 90th percentile
-  --profile                 time, bytes, flops and share of every step, the dearest first; runs of each region of a loop
+  --profile[=FILE.json]     time, bytes, flops, speeds, share of the run and of the machine's roof of every step, the dearest
+                            first; runs of each region of a loop; FILE: the timeline too, for ui.perfetto.dev
   --repeat=N                so many runs, after a tenth as many that don't count (default: for about a second, 10 to 1000)
   --rows=N                  so many steps of the profile (default 20; 0: all)
   --html=FILE               a page of the compiled module; with --profile its times and timeline
@@ -74,7 +75,7 @@ std::map<std::string, Flag> Flags(Options* o) {
       {"--threads", number(&o->threads)},
       {"--rows", number(&o->rows)},
       {"--bench", set(&o->bench)},
-      {"--profile", set(&o->profile)},
+      {"--profile", [o](Value v) { return o->profile = true, o->trace = v, true; }},
       {"--html", text(&o->html)},
       {"--json", set(&o->json)},
       {"--isa", text(&o->compile.isa)},

@@ -1,9 +1,12 @@
 #include "torch_plugin/executor/host.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <c10/core/CPUAllocator.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "torch_plugin/executor/gil.h"
@@ -40,6 +43,18 @@ int Interrupted(void*) {
   pending = std::make_exception_ptr(error);
   return 1;
 }
+// Ranges of torch.profiler's and autograd's, as torch.profiler.record_function makes them.
+int Tracing(void*) { return at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE).has_value() ? 1 : 0; }
+void* BeginRange(void*, const char* name) {
+  try {
+    auto range = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
+    range->before(std::string_view(name));
+    return range.release();
+  } catch (...) {
+    return nullptr;
+  }
+}
+void EndRange(void*, void* range) { delete static_cast<at::RecordFunction*>(range); }
 int NumThreads(void*) { return at::in_parallel_region() ? 1 : at::get_num_threads(); }
 
 }  // namespace
@@ -66,6 +81,9 @@ const TenonHost* Host() {
       .log = Log,
       .interrupted = Interrupted,
       .functions = kHostFunctions,
+      .tracing = Tracing,
+      .range_begin = BeginRange,
+      .range_end = EndRange,
   };
   return &host;
 }

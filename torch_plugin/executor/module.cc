@@ -3,7 +3,11 @@
 #include <torch/csrc/python_headers.h>
 #include <torch/version.h>
 
+#include <string_view>
+
 #include "torch_plugin/executor/executable_object.h"
+#include "torch_plugin/executor/gil.h"
+#include "torch_plugin/executor/host.h"
 #include "torch_plugin/executor/log.h"
 #include "torch_plugin/executor/op.h"
 
@@ -46,6 +50,49 @@ PyObject* ReportHtml(PyObject*, PyObject* document) {
   tenon_string_free(error);
   return nullptr;
 }
+constexpr const char* kProfile = "tenon profile";
+
+PyObject* RaiseRuntimeError(char* error) {
+  PyErr_SetString(PyExc_RuntimeError, error != nullptr ? error : "out of memory");
+  tenon_string_free(error);
+  return nullptr;
+}
+PyObject* ProfileStart(PyObject*, PyObject* max_events) {
+  const long long room = PyLong_AsLongLong(max_events);
+  if (room == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  char* error = nullptr;
+  if (tenon_profile_start(room, &error) != 0) return RaiseRuntimeError(error);
+  Py_RETURN_NONE;
+}
+PyObject* ProfileStop(PyObject*, PyObject*) {
+  char* error = nullptr;
+  TenonProfile* profile = tenon_profile_stop(&error);
+  if (profile == nullptr) return RaiseRuntimeError(error);
+  PyObject* capsule = PyCapsule_New(profile, kProfile, [](PyObject* self) {
+    tenon_profile_release(static_cast<TenonProfile*>(PyCapsule_GetPointer(self, kProfile)));
+  });
+  if (capsule == nullptr) tenon_profile_release(profile);
+  return capsule;
+}
+// "json", "table", "trace" of a profile.
+PyObject* ProfileText(PyObject*, PyObject* args) {
+  PyObject* capsule;
+  const char* what;
+  long long rows = 0;
+  if (!PyArg_ParseTuple(args, "Os|L", &capsule, &what, &rows)) return nullptr;
+  const auto* profile = static_cast<const TenonProfile*>(PyCapsule_GetPointer(capsule, kProfile));
+  if (profile == nullptr) return nullptr;
+  const std::string_view wanted = what;
+  char* error = nullptr;
+  char* text;
+  {
+    NoGil no_gil;
+    text = wanted == "json"    ? tenon_profile_json(profile, Host(), &error)
+           : wanted == "table" ? tenon_profile_table(profile, Host(), rows, &error)
+                               : tenon_profile_trace(profile, &error);
+  }
+  return text != nullptr ? TakeText(text) : RaiseRuntimeError(error);
+}
 PyObject* CacheStats(PyObject*, PyObject*) { return TakeText(tenon_cache_stats()); }
 PyObject* CacheClear(PyObject*, PyObject*) {
   tenon_cache_clear();
@@ -62,6 +109,9 @@ PyMethodDef kMethods[] = {
      "Forgets an id; executables that use it keep their callable."},
     {"set_logger", Logger, METH_O, "set_logger(callable(level, text) or None)"},
     {"set_profiling", Profiling, METH_O, "Times kernels and copies too."},
+    {"profile_start", ProfileStart, METH_O, "profile_start(max_events): records runs of all threads."},
+    {"profile_stop", ProfileStop, METH_NOARGS, "What was recorded, for profile_text."},
+    {"profile_text", ProfileText, METH_VARARGS, "profile_text(profile, \"json\" or \"table\" or \"trace\", rows of the table = 0: all)."},
     {"report_html", ReportHtml, METH_O, "report_html(document) -> the page that shows a report (JSON)."},
     {"cache_stats", CacheStats, METH_NOARGS, "JSON: the in-memory cache."},
     {"cache_clear", CacheClear, METH_NOARGS, "Drops cached executables that aren't in use."},

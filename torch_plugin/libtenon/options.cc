@@ -48,6 +48,7 @@ std::map<std::string, Option> Options(RequestOptions* o) {
           o->eager_program = v == "eager_program";
           return v == "native" || v == "eager_program";
         }}},
+      {"name", String(&o->name)},
       {"reason", String(&o->reason)},
       {"symbols",
        {"an object of numbers",

@@ -13,6 +13,7 @@
 namespace tenon {
 
 struct RequestOptions {
+  std::string name;            // "name": whose runs these are, in profiles; the graph's if ""
   bool eager_program = false;  // "tier": "native" (default) or "eager_program"
   std::string reason;          // "reason": why the caller wants the eager program
   std::vector<std::pair<std::string, int64_t>>

@@ -30,7 +30,10 @@ absl::StatusOr<std::unique_ptr<TenonExecutable>> Compile(std::string_view graph,
   options.compile.host_functions = host->functions;
   options.compile.interrupted = [host] { return host->interrupted(host->context) != 0; };
   TENON_ASSIGN_OR_RETURN(CompiledGraph compiled, CompileRequest(graph, options, constants, host));
-  return std::make_unique<TenonExecutable>(std::move(compiled));
+  auto handle = std::make_unique<TenonExecutable>(std::move(compiled));
+  handle->counters->name = options.name;
+  if (handle->once != nullptr) handle->once->counters->name = options.name + "_once";
+  return handle;
 }
 
 // Texts without an error of their own: {"error": ...} is better than nothing.

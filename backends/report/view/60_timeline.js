@@ -1,10 +1,13 @@
 'use strict';
-// The last profiled run: every step from its begin to its end, loops above what they run.
+// The last profiled run: every step from its begin to its end, loops above what they run; below, the pieces on their threads.
 
 class TimelinePane {
   constructor(graph, app) {
     Object.assign(this, {graph, app});
     this.events = graph.profile.trace.map(([number, begin, end]) => ({step: graph.counters.get(number), begin, end}));
+    this.pieces = (graph.profile.pieces || []).map(([number, thread, begin, end]) =>
+        ({step: graph.counters.get(number), thread, begin, end}));
+    this.threads = 1 + Math.max(-1, ...this.pieces.map((p) => p.thread));
     this.end = Math.max(1, ...this.events.map((e) => e.end));
     this.from = 0;
     this.to = this.end;
@@ -12,7 +15,7 @@ class TimelinePane {
   }
 
   chart() {
-    const W = 1180, row = 34, top = 8, H = top + this.rows * row + 26;
+    const W = 1180, row = 34, lane = 18, top = 8, lanes = top + this.rows * row, H = lanes + this.threads * lane + 26;
     const x = (t) => (t - this.from) / (this.to - this.from) * W;
     const picture = svg('svg', {class: 'chart', viewBox: `0 0 ${W} ${H}`, id: 'timeline'});
     for (let k = 0; k <= 8; ++k) {
@@ -34,6 +37,17 @@ class TimelinePane {
             `${speed}\n${s.source}`));
       const begin = Math.max(0, x(e.begin)), letters = Math.floor((Math.min(W, x(e.end)) - begin - 8) / 6.2);
       if (letters >= 4) picture.append(svg('text', {class: 'inside', x: begin + 4, y: y + row / 2 + 1}, cut(s.name, letters)));
+    }
+    for (const p of this.pieces) {
+      if (p.end < this.from || p.begin > this.to) continue;
+      const width = Math.max(0.6, x(p.end) - x(p.begin));
+      picture.append(hover(svg('rect', {class: 'piece', x: x(p.begin), y: lanes + p.thread * lane, width, height: lane - 4,
+        fill: 'var(--elementwise)', onclick: () => this.app.goStep(p.step)}),
+        () => `a piece of ${p.step.name} on thread ${p.thread}\n${timeText(p.end - p.begin)} from ${timeText(p.begin) || '0'}`));
+    }
+    for (let t = 0; t < this.threads; ++t) {
+      const name = t === 0 ? 'thread 0, the caller' : `thread ${t}`;
+      picture.append(svg('text', {class: 'inside', x: 4, y: lanes + (t + 0.75) * lane - 2}, name));
     }
     picture.addEventListener('wheel', (e) => {
       e.preventDefault();

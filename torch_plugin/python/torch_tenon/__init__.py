@@ -2,6 +2,7 @@
 
     torch.compile(model, backend="tenon")        # found through an entry point; no import needed
     torch_tenon.explain(model, *inputs)          # what became of the model: clusters, steps, reasons
+    torch_tenon.profile()                        # with ...() as p: what each step of the runs inside costs
     torch_tenon.stats(), reset_stats()           # graphs and what their runs cost
     torch_tenon.compile_graph(gm, inputs)        # an FX graph of ATen ops, without torch.compile
     torch_tenon.refresh()                        # option "freeze": parameters were written to behind PyTorch's back
@@ -16,7 +17,7 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["compile_graph", "explain", "options", "refresh", "reset_stats", "stats", "testing"]
+__all__ = ["compile_graph", "explain", "options", "profile", "refresh", "reset_stats", "stats", "testing"]
 
 # Lazily: torch_tenon.testing must be importable without the extension.
 _HOMES = {
@@ -24,6 +25,7 @@ _HOMES = {
     "reset_stats": "registry",
     "refresh": "registry",
     "explain": "explanation",
+    "profile": "profiler",
     "compile_graph": "graphs",
     "cache_clear": "graphs",
 }

@@ -84,7 +84,7 @@ def compile_static(
 def _compile(exported: Exported, options: Options, any_inputs: bool = False, frozen: Sequence[int] = ()):
     """`any_inputs`: of an eager program, that takes tensors of any dtype and size. What a forward saved may
     not be what its fake kernels had said."""
-    told = options.for_compiler()
+    told = {"name": exported.name, **options.for_compiler()}
     told.setdefault("threads", torch.get_num_threads())
     if exported.needs_eager:
         told.update(tier="eager_program", reason=exported.needs_eager)
