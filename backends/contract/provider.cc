@@ -46,6 +46,21 @@ const Instruction* BiasAddedTo(const Instruction& contraction, const Instruction
   return nullptr;
 }
 
+// On machines for which the library has no good code. The second operand may have to be brought into another order at each call, which enough
+// rows must make good.
+bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
+  constexpr double kWorthwhile = 0.8;
+  constexpr int64_t kShort = 16, kRows = 64;
+  if (site.matmul_share > kWorthwhile || dot.opcode() != Opcode::kDot || dot.operand_count() != 2) return false;
+  if (dot.shape().element_type() != PrimitiveType::kF32 || !dot.shape().is_static() || !GeneratedTakes(dot, site).ok()) return false;
+  const int64_t terms = TermsOf(dot).value_or(0), result = dot.shape().num_elements_constant();
+  int64_t batch = 1;
+  for (int64_t d : dot.int_list(Attr::kLhsBatchDims)) batch *= dot.operand(0)->shape().constant_dim(d);
+  if (terms < kShort || result == 0) return false;
+  const int64_t rows = dot.operand(0)->shape().num_elements_constant() / batch / terms, columns = result / batch / rows;
+  return rows >= kRows && columns >= kShort;
+}
+
 }  // namespace
 
 absl::Status CheckProviderName(std::string_view name) {
@@ -61,6 +76,10 @@ Choice ChooseProvider(const Instruction& contraction, const ContractionSite& sit
   for (const Provider& p : kProviders) {
     const bool wanted = p.name == (named.empty() ? site.wanted : named);
     if (!wanted && choice.provider != nullptr) continue;
+    if (!wanted && p.lower == LowerMatmul && BeatsMatmul(contraction, site)) {
+      choice.refusals.push_back(absl::StrCat(std::string(p.name), ": slower than generated code on this machine"));
+      continue;
+    }
     if (const absl::Status taken = p.takes(contraction, site); taken.ok()) choice.provider = &p;
     else choice.refusals.push_back(absl::StrCat(std::string(p.name), ": ", std::string(taken.message())));
   }

@@ -33,6 +33,7 @@ struct ContractionSite {
   uint64_t host_functions = 0;  // TenonHost::functions
   bool excess_precision = true;
   std::string wanted;  // a provider's name; "": the first that takes it
+  double matmul_share = 1;  // MachineModel's
 };
 
 struct Provider {

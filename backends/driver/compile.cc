@@ -188,7 +188,8 @@ class Compilation {
   }
 
   ContractionSite Site() const {
-    return {.host_functions = options_.host_functions, .excess_precision = options_.excess_precision, .wanted = options_.provider};
+    return {.host_functions = options_.host_functions, .excess_precision = options_.excess_precision, .wanted = options_.provider,
+            .matmul_share = target_.machine.matmul_share};
   }
 
   // Contractions by their providers, all else as kernels.

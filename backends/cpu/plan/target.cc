@@ -79,6 +79,7 @@ absl::StatusOr<CpuTarget> MakeCpuTarget(std::string_view isa, bool compile_only)
     if (has) features.push_back(absl::StrCat("+", std::string(f)));
   }
   t.features = absl::StrJoin(features, ",");
+  if (!compile_only) t.machine = MachineOf(llvm::sys::getHostCPUName().str(), t.isa);
   return t;
 }
 

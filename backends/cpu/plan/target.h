@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/cpu/plan/machine.h"
 
 namespace tenon {
 
@@ -16,7 +17,8 @@ struct CpuTarget {
   std::string triple;
   int vector_bytes = 32;  // 64, 32, 16
   bool has_fma = false, has_f16c = false;
-  std::string Key() const { return isa + "|" + cpu + "|" + features; }
+  MachineModel machine;
+  std::string Key() const { return isa + "|" + cpu + "|" + features + "|" + machine.name; }
 };
 
 // isa "" : the host's best. A higher ISA than the host's is refused (InvalidArgument, unless compile_only).
