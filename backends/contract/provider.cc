@@ -46,8 +46,8 @@ const Instruction* BiasAddedTo(const Instruction& contraction, const Instruction
   return nullptr;
 }
 
-// On machines for which the library has no good code. The second operand may have to be brought into another order at each call, which enough
-// rows must make good.
+// On machines for which the library has no good code. The second operand may have to be brought into another order at each call, which
+// enough rows must make good.
 bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
   constexpr double kWorthwhile = 0.8;
   constexpr int64_t kShort = 16, kRows = 64;

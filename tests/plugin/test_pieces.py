@@ -61,3 +61,24 @@ def test_bags_of_a_matrix_are_reductions(mode, padding, index_type, tenon):
         return F.embedding_bag(index.flatten(), table, starts, mode=mode, padding_idx=padding)
 
     torch.testing.assert_close(found, _kernels(tenon, scattered, (index, table, starts))[0])
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_contractions_have_the_same_bits_for_any_number_of_threads(freeze, tenon):
+    torch.manual_seed(3)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 40, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(40, 40, 5, padding=2, groups=40), torch.nn.Conv2d(40, 72, 1),
+        torch.nn.Flatten(2), torch.nn.Linear(23 * 29, 700), torch.nn.GELU(), torch.nn.Linear(700, 33),
+    ).eval()  # fmt: skip
+    x = torch.randn(2, 3, 23, 29)
+    threads = torch.get_num_threads()
+    results = []
+    with torch.no_grad():
+        try:
+            for n in (1, 2, 3):
+                torch.set_num_threads(n)
+                results.append(_kernels(tenon, net, (x,), freeze=freeze)[0])
+        finally:
+            torch.set_num_threads(threads)
+        compare(results[0], net(x), net.double()(x.double())).raise_if_failed()
+    assert all(torch.equal(results[0], r) for r in results)

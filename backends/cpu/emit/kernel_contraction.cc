@@ -3,8 +3,8 @@
 //
 // A convolution's taps in the padding add nothing, not 0 * weight: weights may be infinite. Where that is the same for all lanes and
 // copies, the tap is skipped by a branch. Else the common case, all of them inside, has code of its own, and so has each range of copies
-// that a border can cut off; where those are not known, the border selects per lane. Few taps of few terms (a depthwise convolution, three
-// features) are emitted side by side, so that what neighbours share is loaded once.
+// that a border can cut off; where those are not known, the border selects per lane. The last loop of taps of one term (a depthwise
+// convolution) is emitted side by side, with code of its own for each border.
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
@@ -164,85 +164,155 @@ void KernelEmitter::SortBounds(Contraction& c) {
   }
 }
 
-// The ranges of copies, other than all and none, that are inside at some tap of some tile. nullopt: not known.
-std::optional<std::vector<KernelEmitter::CopyRange>> KernelEmitter::InsideRanges(const Contraction& c) {
-  constexpr size_t kMaxRanges = 6;
-  if (c.varying.size() != 1 || tile_starts_.var < 0 || tile_starts_.var != mode_.unroll_var) return std::nullopt;
-  const Index e = c.varying[0].index;
-  const Dim size = c.varying[0].size;
+// Coefficients of the mode's unrolled variable and of one of `taps` in `e`; nullopt if it has others, or its size is not known.
+struct KernelEmitter::AlongTile {
+  int64_t copy = 0, tap = 0, addend = 0, taps = 1, size = 0;
+  // The copies (of `count` tile rows) that are inside for the tile that begins at `start`.
+  CopyRange Inside(int64_t start, int64_t at_tap, int count, const LaneMode& mode) const {
+    CopyRange inside{count, 0};
+    for (int row = 0; row < count; ++row) {
+      const int64_t at = (start + row * mode.unroll_step) * copy + at_tap * tap + addend;
+      if (at >= 0 && at < size) inside = {std::min(inside.first, row), row + 1};
+    }
+    if (inside.first >= inside.end) return {0, 0};
+    return {inside.first * mode.across, inside.end * mode.across};
+  }
+};
+
+std::optional<KernelEmitter::AlongTile> KernelEmitter::AlongTheTile(const IndexBound& bound, absl::Span<const Index> taps) const {
+  const Index e = bound.index;
   const bool affine = e->kind == IndexNode::Kind::kSum || e->kind == IndexNode::Kind::kVar;
-  if (!affine || IsVectorIndex(e) || !size.is_constant() || !e->addend.is_constant()) return std::nullopt;
-  int64_t along = 0, tap_step = 0, taps = 1;
+  if (!affine || IsVectorIndex(e) || !bound.size.is_constant() || !e->addend.is_constant()) return std::nullopt;
+  AlongTile along{.addend = e->addend.constant(), .size = bound.size.constant()};
   absl::InlinedVector<IndexNode::Term, 3> terms = e->terms;
   if (e->kind == IndexNode::Kind::kVar) terms.push_back({e, 1});
   for (const IndexNode::Term& t : terms) {
     if (t.node->kind != IndexNode::Kind::kVar || !t.coefficient.is_constant()) return std::nullopt;
     if (t.node->var == mode_.unroll_var) {
-      along = t.coefficient.constant();
-    } else if (absl::c_linear_search(c.at.taps, t.node) && tap_step == 0 && t.node->high.is_constant()) {
-      tap_step = t.coefficient.constant();
-      taps = t.node->high.constant() + 1;
+      along.copy = t.coefficient.constant();
+    } else if (absl::c_linear_search(taps, t.node) && along.tap == 0 && t.node->high.is_constant()) {
+      along.tap = t.coefficient.constant();
+      along.taps = t.node->high.constant() + 1;
     } else {
       return std::nullopt;
     }
   }
+  return along;
+}
+
+bool KernelEmitter::KnowsTileStarts() const { return tile_starts_.var >= 0 && tile_starts_.var == mode_.unroll_var; }
+
+// The ranges of copies, other than all and none, that are inside at some tap of some tile. nullopt: not known.
+std::optional<std::vector<KernelEmitter::CopyRange>> KernelEmitter::InsideRanges(const Contraction& c) const {
+  constexpr size_t kMaxRanges = 6;
+  if (c.varying.size() != 1 || !KnowsTileStarts()) return std::nullopt;
+  const std::optional<AlongTile> along = AlongTheTile(c.varying[0], c.at.taps);
+  if (!along) return std::nullopt;
   std::vector<CopyRange> ranges;
-  const int rows = c.copies.end / mode_.across;
   for (int64_t start = tile_starts_.first; start <= tile_starts_.last; start += tile_starts_.step) {
-    for (int64_t tap = 0; tap < taps; ++tap) {
-      CopyRange inside{rows, 0};
-      for (int row = 0; row < rows; ++row) {
-        const int64_t at = (start + row * mode_.unroll_step) * along + tap * tap_step + e->addend.constant();
-        if (at >= 0 && at < size.constant()) inside = {std::min(inside.first, row), row + 1};
-      }
-      if (inside.first >= inside.end || (inside.first == 0 && inside.end == rows)) continue;
-      const CopyRange copies{inside.first * mode_.across, inside.end * mode_.across};
-      if (!absl::c_linear_search(ranges, copies)) ranges.push_back(copies);
+    for (int64_t tap = 0; tap < along->taps; ++tap) {
+      const CopyRange inside = along->Inside(start, tap, c.copies.end / mode_.across, mode_);
+      if (inside.end == 0 || inside == c.copies || absl::c_linear_search(ranges, inside)) continue;
+      ranges.push_back(inside);
       if (ranges.size() > kMaxRanges) return std::nullopt;
     }
   }
   return ranges;
 }
 
-// The last loop of taps, and the terms, side by side where all of them are inside for all copies; else as a loop.
+// What is inside at each of `steps`, for sets of tiles for which that is the same: the set of most tiles first. Empty: not known.
+std::vector<KernelEmitter::TileSet> KernelEmitter::TileSets(const std::vector<Contraction>& steps) const {
+  constexpr size_t kMaxSets = 4;
+  std::vector<TileSet> sets;
+  if (!KnowsTileStarts()) return sets;
+  std::vector<std::vector<AlongTile>> bounds(steps.size());
+  for (size_t k = 0; k < steps.size(); ++k) {
+    for (const IndexBound& b : steps[k].varying) {
+      const std::optional<AlongTile> along = AlongTheTile(b, {});
+      if (!along) return sets;
+      bounds[k].push_back(*along);
+    }
+  }
+  for (int64_t start = tile_starts_.first; start <= tile_starts_.last; start += tile_starts_.step) {
+    TileSet set{.starts = {start}};
+    for (size_t k = 0; k < steps.size(); ++k) {
+      CopyRange inside = steps[k].copies;
+      for (const AlongTile& along : bounds[k]) {
+        const CopyRange here = along.Inside(start, 0, inside.end / mode_.across, mode_);
+        inside = {std::max(inside.first, here.first), std::min(inside.end, here.end)};
+      }
+      set.inside.push_back(inside);
+    }
+    const auto same = absl::c_find_if(sets, [&](const TileSet& other) { return other.inside == set.inside; });
+    if (same != sets.end()) {
+      same->starts.push_back(start);
+    } else if (sets.size() == kMaxSets) {
+      return {};
+    } else {
+      sets.push_back(std::move(set));
+    }
+  }
+  absl::c_stable_sort(sets, [](const TileSet& a, const TileSet& b) { return a.starts.size() > b.starts.size(); });
+  return sets;
+}
+
+// The last loop of taps side by side, where there is one term: what neighbours read in common is loaded once. Where tiles begin is known: for each set of tiles with what is inside there; else
+// where all of them are inside for all copies, beside a loop for the other cases.
 bool KernelEmitter::EmitTapsAtOnce(const Contraction& c) {
-  constexpr int64_t kMaxProducts = 640, kMaxTerms = 4;
+  constexpr int64_t kMaxProducts = 640;
   const Index tap = c.at.taps.back();
-  int64_t terms = 1;
-  for (Index t : c.at.terms) terms *= (t->high + 1).constant_or(kMaxTerms + 1);
   const int64_t taps = (tap->high + 1).constant_or(kMaxProducts + 1);
-  if (terms > kMaxTerms || taps * terms * c.copies.end > kMaxProducts) return false;
+  if (!c.at.terms.empty() || taps * c.copies.end > kMaxProducts) return false;
   std::vector<Contraction> steps;
   std::vector<IndexBound> bounds;
-  for (int64_t k = 0; k < taps * terms; ++k) {
+  for (int64_t k = 0; k < taps; ++k) {
     std::vector<Index> vars = summed_[c.op];
-    int64_t rest = k;
-    for (auto v = vars.rbegin(); v != vars.rend(); ++v) {  // terms come last
-      if (*v != tap && !absl::c_linear_search(c.at.terms, *v)) continue;
-      const int64_t extent = ((*v)->high + 1).constant();
-      *v = space_.Constant(rest % extent);
-      rest /= extent;
-    }
+    absl::c_replace(vars, tap, space_.Constant(k));
     Contraction step = c;
     step.at = MapContraction(space_, *c.op, c.index, vars);
-    step.at.terms.clear();
+    step.uniform.clear();
+    step.varying.clear();
+    SortBounds(step);
     for (const IndexBound& b : step.at.bounds) {
       if (Decide(b) != true && !absl::c_linear_search(bounds, b)) bounds.push_back(b);
     }
     steps.push_back(std::move(step));
+  }
+  auto add_up = [&] {
+    BindVar(inside_, I64(0));
+    for (Contraction& step : steps) {
+      ContractionIndex at = step.at;
+      for (Index& i : step.at.lhs) i = space_.Add(i, inside_);
+      if (step.copies.first < step.copies.end) Accumulate(step, c.guard, nullptr);
+      step.at = std::move(at);
+    }
+  };
+  const bool even = absl::c_all_of(steps, [&](const Contraction& s) { return s.uniform == steps[0].uniform; });
+  if (const std::vector<TileSet> sets = even ? TileSets(steps) : std::vector<TileSet>(); !sets.empty()) {
+    If(BoundsHold(steps[0].uniform, c.guard).v[0], [&] {
+      Value* start = vars_[static_cast<size_t>(mode_.unroll_var)].value;
+      Value* others = Here().getTrue();
+      for (size_t i = sets.size(); i-- > 0;) {  // the first has all the tiles that are in no other
+        Value* here = others;
+        if (i > 0) {
+          here = Here().getFalse();
+          for (int64_t first : sets[i].starts) here = Here().CreateOr(here, Here().CreateICmpEQ(start, I64(first)));
+          others = Here().CreateAnd(others, Here().CreateNot(here));
+        }
+        If(here, [&] {
+          for (size_t k = 0; k < steps.size(); ++k) steps[k].copies = sets[i].inside[k];
+          add_up();
+        });
+      }
+    });
+    return true;
   }
   Value* all = Here().getTrue();
   for (Value* v : BoundsHold(bounds, c.guard).v) {
     if (v->getType()->isVectorTy()) v = Here().CreateAndReduce(v);
     all = Here().CreateAnd(all, v);
   }
-  If(all, [&] {
-    BindVar(inside_, I64(0));
-    for (Contraction& step : steps) {
-      for (Index& i : step.at.lhs) i = space_.Add(i, inside_);
-      Accumulate(step, c.guard, nullptr);
-    }
-  });
+  If(all, add_up);
   if (bounds.empty()) return true;
   If(Here().CreateNot(all), [&] {
     LoopOver(tap, I64(0), EmitDim(tap->high + 1), 1, [&] { EmitTaps(c, c.at.taps.size()); });

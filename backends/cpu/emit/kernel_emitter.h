@@ -262,7 +262,15 @@ class KernelEmitter {
     int first, end;
     bool operator==(const CopyRange&) const = default;
   };
-  std::optional<std::vector<CopyRange>> InsideRanges(const Contraction& c);
+  struct AlongTile;
+  struct TileSet {
+    std::vector<int64_t> starts;
+    std::vector<CopyRange> inside;  // per step
+  };
+  bool KnowsTileStarts() const;
+  std::optional<AlongTile> AlongTheTile(const IndexBound& bound, absl::Span<const Index> taps) const;
+  std::optional<std::vector<CopyRange>> InsideRanges(const Contraction& c) const;
+  std::vector<TileSet> TileSets(const std::vector<Contraction>& steps) const;
   void SortBounds(Contraction& c);
   bool EmitTapsAtOnce(const Contraction& c);
   void EmitTaps(const Contraction& c, size_t tap);
