@@ -256,8 +256,8 @@ std::vector<KernelEmitter::TileSet> KernelEmitter::TileSets(const std::vector<Co
   return sets;
 }
 
-// The last loop of taps side by side, where there is one term: what neighbours read in common is loaded once. Where tiles begin is known: for each set of tiles with what is inside there; else
-// where all of them are inside for all copies, beside a loop for the other cases.
+// The last loop of taps side by side, where there is one term: what neighbours read in common is loaded once. Where it is known at which
+// places tiles begin: for each set of tiles with what is inside there; else where all is inside, beside a loop for the other cases.
 bool KernelEmitter::EmitTapsAtOnce(const Contraction& c) {
   constexpr int64_t kMaxProducts = 640;
   const Index tap = c.at.taps.back();
