@@ -161,6 +161,15 @@ def test_memory_that_comes_back_is_no_old_parameter(tenon):
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
 
 
+def test_it_is_explained(net, tenon):
+    model, x = net
+    with torch.no_grad():
+        told = tenon.explain(model, x, options=FREEZE)
+    assert "frozen: " in str(told) and "computed 1 times" in str(told)
+    providers = {r["reason"].split(";")[0] for g in told.graphs for r in g["remarks"] if r["kind"] == "provider"}
+    assert providers == {"generated"}
+
+
 def test_threads_compute_it_once(net, tenon):
     model, x = net
     tenon.reset_stats()

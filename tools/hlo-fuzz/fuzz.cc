@@ -92,6 +92,8 @@ std::vector<RunOptions> ConfigurationsOf(const FuzzOptions& options, int64_t k) 
   while (!all.empty() && static_cast<int>(chosen.size()) < options.runs) {
     const int64_t at = random.Below(static_cast<int64_t>(all.size()));
     chosen.push_back(all[at]);
+    if (random.Below(3) == 0) chosen.back().provider = "generated";
+    if (random.Below(3) == 0) chosen.back().frozen = random.Next();
     chosen.back().excess_precision = options.excess_precision[turn++ % options.excess_precision.size()];
     all.erase(all.begin() + at);
   }

@@ -32,7 +32,8 @@ Makes random HLO modules and runs each on the evaluator and on the CPU backend. 
   --isa=a,b             instruction sets (default: sse4, avx2, avx512 as the machine has them)
   --threads=n,m         thread counts (default 1,3); work is cut into that many pieces however small it is
   --excess-precision=on,off  halves keep f32's bits between instructions, as users' do, or not (default: both, in turn)
-  --runs=N              configurations a module runs under, drawn from isa x threads (default 2)
+  --runs=N              configurations a module runs under, drawn from isa x threads (default 2); in a third of them all contractions are
+                        generated, in a third what hangs on some of the parameters alone is computed by a program of its own
   --large-every=N       one module in N has arrays of 10^4 to 10^6 elements (default 50; 0: none)
   --only=a,b            families (elementwise, movement, reduction, contraction, indexing, control, random, linalg,
                         collective) and opcodes to draw from; --without=a,b: not these

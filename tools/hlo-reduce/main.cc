@@ -32,6 +32,7 @@ What the problem is (one of):
 Inputs, and how the CPU backend runs:
   --inputs=FILE.npz    by parameter leaf, as hlo-run takes them; else random by --seed=N (default 0)
   --isa=NAME           avx512, avx2, sse4     --threads=N       --excess-precision
+  --provider=NAME      who computes contractions      --frozen=N  parameters (a bit each) whose values are computed by a program of their own
   --passes=a,b --disable=a,b                  as in hlo-opt
   --plant=K            with planted bug K (number or name; --list-plants)
   --tolerance=X        --miscompare: results of inexact inputs count too, beyond X * the largest magnitude (default 1e-3;
@@ -94,6 +95,10 @@ int SetFlag(const std::string& key, const std::string& value, Options* o) {
     run.isa = value;
   else if (key == "--threads")
     run.threads = std::atoi(value.c_str());
+  else if (key == "--provider")
+    run.provider = value;
+  else if (key == "--frozen")
+    run.frozen = std::strtoull(value.c_str(), nullptr, 10);
   else if (key == "--excess-precision")
     run.excess_precision = true;
   else if (key == "--passes")

@@ -7,10 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "backends/contract/provider.h"
 #include "backends/driver/literal_executable.h"
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/tolerance.h"
+#include "passes/freeze/split_frozen.h"
 #include "runtime/host/plain_host.h"
 #include "runtime/host/thread_pool.h"
 #include "tools/lab/judge/error_bound.h"
@@ -180,6 +182,7 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compiled(const Module& module
   compile.disable_passes = options.disable_passes;
   compile.excess_precision = options.excess_precision;
   compile.verify_passes = options.verify_passes;
+  compile.provider = options.provider;
   compile.threads = options.threads;
   compile.compile_threads = 1;
   compile.sabotage = options.sabotage.module || options.sabotage.program ? options.sabotage : PlantedBug();
@@ -188,6 +191,13 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compiled(const Module& module
   } catch (const InternalError& e) {
     return absl::InternalError(e.what());
   }
+}
+
+FrozenSplit SplitOff(Module& module, const RunOptions& options) {
+  std::vector<bool> frozen;
+  for (size_t p = 0; p < module.entry()->parameters().size(); ++p) frozen.push_back(((options.frozen >> (p % 64)) & 1) != 0);
+  const ContractionSite site{.host_functions = kPlainFunctions, .excess_precision = options.excess_precision, .wanted = options.provider};
+  return SplitFrozen(module, frozen, [&](const Instruction& op) { return Packs(op, site); });
 }
 
 }  // namespace
@@ -202,6 +212,8 @@ std::string RunOptions::ToString() const {
   if (!passes.empty()) absl::StrAppend(&text, " passes=", absl::StrJoin(passes, ","));
   if (!disable_passes.empty()) absl::StrAppend(&text, " disable=", absl::StrJoin(disable_passes, ","));
   if (max_grain == 0 && threads > 0) absl::StrAppend(&text, " whole grains");
+  if (!provider.empty()) absl::StrAppend(&text, " provider=", provider);
+  if (frozen != 0) absl::StrAppend(&text, " frozen=", frozen);
   if (excess_precision) absl::StrAppend(&text, " excess_precision");
   return text;
 }
@@ -262,11 +274,15 @@ Verdict Compare(absl::Span<const Literal> got, const Expectation& expected) {
 }
 
 struct Subject::Impl {
-  std::unique_ptr<LiteralExecutable> executable;
+  std::unique_ptr<LiteralExecutable> once, executable;
 
   absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> arguments) const {
     try {
-      return executable->Run(arguments);
+      if (once == nullptr) return executable->Run(arguments);
+      TENON_ASSIGN_OR_RETURN(const std::vector<Literal> values, once->Run(arguments));
+      std::vector<Literal> all(arguments.begin(), arguments.end());
+      all.insert(all.end(), values.begin(), values.end());
+      return executable->Run(all);
     } catch (const InternalError& e) {
       return absl::InternalError(e.what());
     }
@@ -277,9 +293,19 @@ Subject::Subject(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Subject::~Subject() = default;
 
 std::unique_ptr<Subject> Subject::Compile(const Module& module, const RunOptions& options, Verdict* verdict) {
-  absl::StatusOr<std::unique_ptr<LiteralExecutable>> executable = Compiled(module, options);
-  if (!executable.ok()) return *verdict = CompileFailure(executable.status()), nullptr;
   auto impl = std::make_unique<Impl>();
+  std::unique_ptr<Module> rest;
+  if (options.frozen != 0) {
+    rest = module.Clone();
+    const FrozenSplit split = SplitOff(*rest, options);
+    if (split.once != nullptr) {
+      auto once = Compiled(*split.once, options);
+      if (!once.ok()) return *verdict = CompileFailure(once.status()), nullptr;
+      impl->once = *std::move(once);
+    }
+  }
+  absl::StatusOr<std::unique_ptr<LiteralExecutable>> executable = Compiled(rest == nullptr ? module : *rest, options);
+  if (!executable.ok()) return *verdict = CompileFailure(executable.status()), nullptr;
   impl->executable = *std::move(executable);
   return std::unique_ptr<Subject>(new Subject(std::move(impl)));
 }

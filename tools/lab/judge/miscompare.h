@@ -29,6 +29,8 @@ struct RunOptions {
   int threads = 0;  // 0: the pool's
   int64_t max_grain = 1;  // work is cut into as many pieces as there are threads however small it is; 0: as a user's
   std::vector<std::string> passes, disable_passes;
+  std::string provider;  // who computes contractions; "": as the table has it
+  uint64_t frozen = 0;   // parameter p is frozen if bit p % 64 is set: what hangs on such alone is computed by a program of its own
   bool excess_precision = false;  // bf16 and f16 values between instructions may keep the bits of f32
   bool verify_passes = VerifyByDefault();
   CompileOptions::Sabotage sabotage;  // empty: PlantedBug() (plant.h)

@@ -187,6 +187,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "aten_steps": [s for s in steps if s not in library],
         "copies": [row(s) for s in raw["copies"]],
         "memory": info.get("memory", {}),
+        "frozen": record.frozen,
         "compile_ms": dict(record.compile_ms),
         "passes_verified": "verify" in record.compile_ms,
         "remarks": info.get("remarks", []),
@@ -206,6 +207,8 @@ def _graph_lines(graph: dict[str, Any], rows: int | None) -> list[str]:
         lines.append(f"  small kernels launched together: {', '.join(map(str, groups))}")
     if memory := graph["memory"]:
         lines.append("  memory: " + ", ".join(f"{name} {_bytes(n)}" for name, n in memory.items()))
+    if frozen := graph["frozen"]:
+        lines.append(f"  frozen: {frozen['values']} values, {_bytes(frozen['bytes'])}, computed {frozen['computed']} times")
     phases = ", ".join(f"{name} {ms:.1f}" for name, ms in graph["compile_ms"].items() if ms >= 0.05)
     lines.append(f"  compile ms: {phases}")
     if graph["tier"] == "native":
