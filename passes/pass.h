@@ -56,6 +56,9 @@ struct PassContext {
   // Would generated code compute this contraction better than a library, if its second operand is first brought into the order that it
   // reads (backends/contract/provider.h, Packs)? Null: no.
   std::function<bool(const Instruction& contraction)> packs;
+  // Does generated code read the second operand of this contraction, which has `strides`, fast where it lies, though its columns don't lie
+  // side by side? Null: no.
+  std::function<bool(const Instruction& contraction, absl::Span<const Dim> strides)> packs_where_it_lies;
   // The bias that `epilogue`, an add or a fusion, adds to a contraction, if the contraction's library should do that (pass fold-bias).
   // Null: never.
   std::function<const Instruction*(const Instruction& contraction, const Instruction& epilogue)> folds_bias;

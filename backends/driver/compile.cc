@@ -11,6 +11,7 @@
 #include "backends/cpu/emit/codegen.h"
 #include "backends/cpu/jit/jit.h"
 #include "backends/cpu/plan/kernel.h"
+#include "backends/cpu/plan/packing.h"
 #include "backends/driver/faulty_pass.h"
 #include "backends/program/program_builder.h"
 #include "backends/report/module_report.h"
@@ -179,6 +180,9 @@ class Compilation {
     context.library_takes = [site](const Instruction& op) { return TakenByLibrary(op, site); };
     context.can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !TakenByLibrary(op, site); };
     context.packs = [site](const Instruction& op) { return Packs(op, site); };
+    context.packs_where_it_lies = [this](const Instruction& op, absl::Span<const Dim> strides) {
+      return PacksWhereItLies(op, strides, target_.vector_bytes);
+    };
     context.folds_bias = [site](const Instruction& op, const Instruction& epilogue) { return BiasToFold(op, epilogue, site); };
     context.any_order = CpuReducesInAnyOrder;
     context.own_strides = OwnStridesOf(module_, binding_);

@@ -12,6 +12,7 @@
 #include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
 #include "passes/lower/named_provider.h"
+#include "passes/memory/strided_view.h"
 #include "passes/pass.h"
 
 namespace tenon {
@@ -35,21 +36,28 @@ Instruction* CopyOf(Instruction* x, const Shape& shape) {
   return copy;
 }
 
+// Generated code reads the kernel fast where it lies.
+bool ReadsKernelWhereItLies(const Instruction& convolution, const PassContext& context) {
+  if (!context.packs || !context.packs_where_it_lies || !context.packs(convolution)) return false;
+  return context.packs_where_it_lies(convolution, ViewByLayout(convolution.operand(1)).strides);
+}
+
 // A kernel larger than what it is applied to costs more to bring into another order than is saved.
 bool HasSmallKernel(const Instruction& convolution) {
   return Bytes(*convolution.operand(1)) <= 2 * (Bytes(*convolution.operand(0)) + Bytes(convolution));
 }
 
-// The kernel as generated code reads it, where that beats the library. Its images lie with the features fastest.
+// Generated, where that beats the library, the kernel as it reads it. Its images lie with the features fastest.
 bool Pack(Instruction* convolution, const PassContext& context) {
   if (!NamedProvider(*convolution).empty() || !context.packs || !context.packs(*convolution)) return false;
+  NameProvider(convolution, "generated");
+  if (ReadsKernelWhereItLies(*convolution, context)) return true;
   const DimLabels& l = convolution->attrs().get<DimLabels>(Attr::kDimLabels);
   Shape packed = convolution->operand(1)->shape();
   std::vector<int64_t> layout = {l.kernel_output_feature, l.kernel_input_feature};
   layout.insert(layout.end(), l.kernel_spatial.rbegin(), l.kernel_spatial.rend());
   packed.set_layout(layout);
   convolution->ReplaceOperand(1, CopyOf(convolution->operand(1), packed));
-  NameProvider(convolution, "generated");
   return true;
 }
 
@@ -59,7 +67,7 @@ bool IsFeaturesFastest(const Shape& shape) { return shape.minor_to_major() == Fe
 bool PackWhereItLies(Instruction* op, const PassContext& context) {
   if (op->opcode() != Opcode::kConvolution || op->shape().rank() < 4 || !op->shape().is_static()) return false;
   const DimLabels& l = op->attrs().get<DimLabels>(Attr::kDimLabels);
-  if (l.input_feature != 1 || l.output_feature != 1 || !HasSmallKernel(*op)) return false;
+  if (l.input_feature != 1 || l.output_feature != 1 || (!HasSmallKernel(*op) && !ReadsKernelWhereItLies(*op, context))) return false;
   return IsFeaturesFastest(op->shape()) && IsFeaturesFastest(op->operand(0)->shape()) && Pack(op, context);
 }
 
@@ -73,7 +81,8 @@ class Stack {
 
   static bool Prefers(const Instruction& op, const PassContext& context) {
     if (op.opcode() != Opcode::kConvolution || op.shape().rank() < 4 || !op.shape().is_static()) return false;
-    const bool generated = NamedProvider(op) == "generated";
+    const std::string named = NamedProvider(op);
+    const bool generated = named == "generated" || (named.empty() && ReadsKernelWhereItLies(op, context));
     if (!generated && (!context.library_takes || !context.library_takes(op))) return false;
     const DimLabels& l = op.attrs().get<DimLabels>(Attr::kDimLabels);
     if (l.input_batch != 0 || l.input_feature != 1 || l.output_batch != 0 || l.output_feature != 1) return false;

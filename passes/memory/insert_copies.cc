@@ -210,13 +210,15 @@ int64_t OperandDim(const Instruction& op, int64_t i, int64_t d) {
 }
 
 // The layout in which generated code reads vectors of operand i, if it would gather them otherwise.
-std::optional<Permutation> VectorLayout(const Instruction& op, int64_t i, ViewCache& views) {
+std::optional<Permutation> VectorLayout(const Instruction& op, int64_t i, const PassContext& context, ViewCache& views) {
   constexpr int64_t kVector = 4;  // shorter: not worth it
   const Permutation order = op.shape().minor_to_major();
   const auto minor = absl::c_find_if(order, [&](int64_t d) { return !KnownOne(op.shape().dim(d)); });
   if (minor == order.end() || op.shape().dim(*minor).constant_or(kVector) < kVector) return std::nullopt;
   const int64_t dim = OperandDim(op, i, *minor);
-  if (dim < 0 || KnownEqual(views.Of(op.operand(i)).strides[dim], 1)) return std::nullopt;
+  const DimVector& strides = views.Of(op.operand(i)).strides;
+  if (dim < 0 || KnownEqual(strides[dim], 1)) return std::nullopt;
+  if (i == 1 && context.packs_where_it_lies && context.packs_where_it_lies(op, strides)) return std::nullopt;
   Permutation layout = RowMajor(op.operand(i)->shape().rank());
   layout.erase(absl::c_find(layout, dim));
   layout.insert(layout.begin(), dim);
@@ -232,7 +234,7 @@ bool CopyContractionOperands(Computation* entry, PassContext& context, ViewCache
     if (!wanted) continue;
     for (int64_t i = 0; i < 2; ++i) {
       Instruction* operand = op->operand(i);
-      const std::optional<Permutation> layout = generated ? VectorLayout(*op, i, views) : LibraryLayout(*op, i, views);
+      const std::optional<Permutation> layout = generated ? VectorLayout(*op, i, context, views) : LibraryLayout(*op, i, views);
       if (!layout) continue;
       Instruction*& copy = copies[{operand, *layout}];
       if (copy == nullptr) {

@@ -5,7 +5,10 @@
 // A unit is a block of vectors in some rows; blocks are the slowest to change, so that what is read of the vectors' operand stays in cache.
 #include <algorithm>
 
+#include "backends/codegen/emit/emit_types.h"
+#include "backends/codegen/index/contraction_index.h"
 #include "backends/cpu/emit/kernels.h"
+#include "backends/cpu/plan/packing.h"
 
 namespace tenon {
 namespace {
@@ -27,6 +30,11 @@ class ContractionKernel {
   }
 
   void Emit() {
+    if (plan_.packed) {
+      packing_ = PackingOf(f_, plan_);
+      packed_part_ = e_.Alloca(b().getInt64Ty());
+      b().CreateStore(e_.I64(-1), packed_part_);
+    }
     e_.Loop(e_.begin(), e_.end(), e_.I64(1), [&](Value* unit) {
       Value* rest = unit;
       auto digit = [&](Dim extent) {
@@ -41,7 +49,9 @@ class ContractionKernel {
         from = b().CreateMul(digit(CeilDiv(rows_, plan_.rows)), e_.I64(plan_.rows));
         to = b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, to, b().CreateAdd(from, e_.I64(plan_.rows)));
       }
+      part_ = rest;
       for (int i = plan_.split; i-- > 0;) e_.BindVar(vars_[static_cast<size_t>(i)], digit(plan_.loops[static_cast<size_t>(i)].extent));
+      if (packing_ && !packing_->by_outer) part_ = rest;
       if (block_ != nullptr) e_.BindVar(block_, rest);
       Blocks(rest, from, to);
     });
@@ -55,12 +65,21 @@ class ContractionKernel {
   // Whole blocks, and the last one, which has fewer vectors.
   void Blocks(Value* block, Value* from, Value* to) {
     const int across = static_cast<int>(plan_.block / plan_.lanes);
-    if (WholeBlocks()) return Columns(e_.I64(0), across, nullptr, from, to);
     Value* first = b().CreateMul(block, e_.I64(plan_.block));
+    if (WholeBlocks()) {
+      Pack(first, plan_.block);
+      return Columns(e_.I64(0), across, nullptr, from, to);
+    }
     Value* left = b().CreateSub(e_.EmitDim(columns_), first);
     Value* whole = b().CreateICmpSGE(left, e_.I64(plan_.block));
-    if (columns_.constant_or(plan_.block) >= plan_.block) e_.If(whole, [&] { Columns(first, across, nullptr, from, to); });
+    if (columns_.constant_or(plan_.block) >= plan_.block) {
+      e_.If(whole, [&] {
+        Pack(first, plan_.block);
+        Columns(first, across, nullptr, from, to);
+      });
+    }
     e_.If(b().CreateNot(whole), [&] {
+      Pack(first, columns_.constant_or(0) % plan_.block);
       if (!columns_.is_constant()) {
         if (plan_.masked_tail) return Columns(first, across, left, from, to);
         return OneByOne(first, from, to);
@@ -72,6 +91,67 @@ class ContractionKernel {
       if (vectors > 0) Columns(first, vectors, nullptr, from, to);
       OneByOne(b().CreateAdd(first, e_.I64(int64_t{vectors} * plan_.lanes)), from, to);
     });
+  }
+
+  // Brings what `columns` columns from `first` on read of the second operand into scratch, unless it is what lies there.
+  void Pack(Value* first, int64_t columns) {
+    if (!packing_) return;
+    const PrimitiveType type = packing_->contraction->operand(1)->shape().element_type();
+    // Addressed by the column itself: where column 0 would lie.
+    Value* before = b().CreateMul(first, e_.I64(-StorageBytes(type)));
+    Value* shifted = b().CreateGEP(b().getInt8Ty(), e_.ScratchPointer(0), before);
+    const int level = e_.innermost();
+    Value* other = b().CreateICmpNE(b().CreateLoad(b().getInt64Ty(), packed_part_), part_);
+    e_.If(other, [&] {
+      b().CreateStore(part_, packed_part_);
+      PackColumns(first, columns, shifted, level, type);
+    });
+    const bool in_block = block_ != nullptr;
+    e_.set_packed({packing_->contraction, in_block ? e_.ScratchPointer(0) : shifted, in_block ? 0 : level, column_, plan_.block});
+  }
+
+  // Squares of vectors are turned in registers; what is left at the ends goes one by one.
+  void PackColumns(Value* first, int64_t columns, Value* base, int level, PrimitiveType type) {
+    const int64_t lanes = plan_.lanes, terms = packing_->terms;
+    const int64_t whole_terms = terms / lanes * lanes, whole_columns = columns / lanes * lanes;
+    if (place_ == nullptr) {
+      place_ = e_.space().Var(terms);
+      packed_column_ = e_.space().Var(columns_);
+    }
+    std::vector<Index> index = index_;
+    index.back() = packed_column_;
+    Iteration iteration(e_.space(), f_, plan_.loops, index);
+    std::vector<Dim> in_memory, as_run(packing_->extents.begin(), packing_->extents.end());
+    for (size_t k : packing_->order) in_memory.push_back(packing_->extents[k]);
+    const IndexTuple split = e_.space().Delinearize(place_, in_memory);
+    std::vector<Index> summed(split.size());
+    for (size_t k = 0; k < split.size(); ++k) summed[packing_->order[k]] = split[k];
+    const Instruction& op = *packing_->contraction;
+    const IndexTuple from = MapContraction(e_.space(), op, iteration.IndexOf(e_.space(), f_, op.shape()), summed).rhs;
+    const Index place = e_.space().Linear(summed, DenseStrides(as_run));
+    const Index to = e_.space().Combine(place, plan_.block, packed_column_, 1);
+    auto over = [&](int64_t columns_from, int64_t columns_to, int64_t terms_from, int64_t terms_to, int64_t step, auto&& body) {
+      if (columns_from == columns_to || terms_from == terms_to) return;
+      Value *lo = b().CreateAdd(first, e_.I64(columns_from)), *hi = b().CreateAdd(first, e_.I64(columns_to));
+      e_.LoopOver(packed_column_, lo, hi, step, [&] { e_.LoopOver(place_, e_.I64(terms_from), e_.I64(terms_to), step, body); });
+    };
+    auto one = [&] { e_.StoreRaw(base, level, to, type, e_.Eval(op.operand(1), from)); };
+    over(0, whole_columns, 0, whole_terms, lanes, [&] {
+      LaneMode mode;
+      mode.lanes = mode.copies = plan_.lanes;
+      mode.vector_var = place_->var;
+      mode.unroll_var = packed_column_->var;
+      mode.level = e_.innermost();
+      e_.set_mode(mode);
+      Val square = e_.Eval(op.operand(1), from);
+      TurnSquare(e_.At(square.level), square, plan_.lanes);
+      std::swap(mode.vector_var, mode.unroll_var);
+      e_.set_mode(mode);
+      e_.StoreRaw(base, level, to, type, square);
+      e_.set_mode({});
+    });
+    over(0, whole_columns, whole_terms, terms, 1, one);
+    over(whole_columns, columns, 0, terms, 1, one);
   }
 
   // `across` vectors from `first` on; `left`: so many elements are there, if not all.
@@ -134,6 +214,10 @@ class ContractionKernel {
   Dim rows_ = 1;
   std::vector<Index> vars_, index_;
   Index block_ = nullptr, column_ = nullptr;
+  std::optional<Packing> packing_;
+  llvm::AllocaInst* packed_part_ = nullptr;  // which part of the operand lies in scratch
+  Value* part_ = nullptr;                    // which one the unit reads
+  Index place_ = nullptr, packed_column_ = nullptr;
 };
 
 }  // namespace

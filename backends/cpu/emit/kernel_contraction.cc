@@ -77,6 +77,13 @@ Val KernelEmitter::EvalContraction(const Instruction* op, const IndexTuple& inde
   }
   if (inside_ == nullptr) inside_ = space_.Var(2);
   Contraction c{.op = op, .guard = guard, .at = MapContraction(space_, *op, index, vars), .index = index};
+  if (packed_.op == op) {
+    std::vector<Dim> extents;
+    for (Dim extent : SummedExtents(*op)) extents.push_back(extent);
+    const Index place = space_.Linear(vars, DenseStrides(extents));
+    const Index offset = space_.Combine(place, packed_.block, packed_.column, 1);
+    DefineInMemory(op->operand(1), c.at.rhs, 0, {packed_.base, packed_.level, offset, op->operand(1)->shape().element_type()});
+  }
   SortBounds(c);
   c.vector = std::any_of(index.begin(), index.end(), [this](Index e) { return IsVectorIndex(e); });
   const bool unrolled =

@@ -120,6 +120,16 @@ class KernelEmitter {
   void If(llvm::Value* condition, const std::function<void()>& then);
   // while (condition()) body(): state lives in allocas.
   void While(const std::function<llvm::Value*()>& condition, const std::function<void()>& body);
+  // The second operand of contraction `op` lies in scratch: element (s, c) at base[s * block + c], s the place in the order of the summed
+  // loops, c = `column`.
+  struct PackedOperand {
+    const Instruction* op = nullptr;
+    llvm::Value* base = nullptr;
+    int level = 0;
+    Index column = nullptr;
+    int64_t block = 0;
+  };
+  void set_packed(const PackedOperand& packed) { packed_ = packed; }
   const LaneMode& mode() const { return mode_; }
   void set_mode(const LaneMode& mode) { mode_ = mode; }
   // Where the copies of the mode begin along variable `var`, if that is known: first, first + step, ..., last.
@@ -328,6 +338,7 @@ class KernelEmitter {
   llvm::Type* i64_;
   std::vector<Level> levels_;
   std::vector<VarBinding> vars_{IndexSpace::kMaxVars};
+  PackedOperand packed_;
   LaneMode mode_;
   TileStarts tile_starts_;
   std::vector<llvm::Value*> pointers_;

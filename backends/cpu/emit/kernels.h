@@ -33,6 +33,9 @@ void EmitChecks(KernelEmitter& e, const Iteration& iteration, Role role);
 // Roots and checks outside the iteration space (or all checks): serially, by the piece that has
 // unit 0.
 void EmitOthers(KernelEmitter& e, bool all_checks = false);
+// `m`: one vector of `lanes` lanes a copy, as many copies; in place, lanes become copies: rounds of interleaving exchange halves,
+// quarters, ... between vectors (Eklundh).
+void TurnSquare(llvm::IRBuilder<>& b, Val& m, int lanes);
 std::vector<int64_t> RootsWithRole(const FusedKernel& fused, Role role);
 bool IsHeavy(const FusedKernel& fused);
 

@@ -9,6 +9,23 @@ namespace tenon {
 
 using llvm::Value;
 
+void TurnSquare(llvm::IRBuilder<>& b, Val& m, int lanes) {
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    llvm::SmallVector<int, 64> low, high;
+    for (int i = 0; i < lanes; ++i) {
+      const bool second = (i & half) != 0;
+      low.push_back(second ? lanes + i - half : i);
+      high.push_back(second ? lanes + i : i + half);
+    }
+    for (int r = 0; r < lanes; ++r) {
+      if (r & half) continue;
+      Value *x = m.v[static_cast<size_t>(r)], *y = m.v[static_cast<size_t>(r + half)];
+      m.v[static_cast<size_t>(r)] = ShuffleValues(b, x, y, low);
+      m.v[static_cast<size_t>(r + half)] = ShuffleValues(b, x, y, high);
+    }
+  }
+}
+
 namespace {
 
 class TransposeKernel {
@@ -109,28 +126,9 @@ class TransposeKernel {
     Val v = e_.LoadElements(e_.OperandPointer(static_cast<int>(p)), 0,
                             MemoryType(e_.context(), type), offset, nullptr);
     e_.set_mode(mode);
-    Turn(v);
+    TurnSquare(e_.At(v.level), v, tile_);
     for (Value*& x : v.v) x = FromMemory(e_.At(v.level), type, x, e_.specs().types);
     return v;
-  }
-
-  // In place: rounds of interleaving exchange halves, quarters, ... between vectors (Eklundh).
-  void Turn(Val& m) {
-    llvm::IRBuilder<>& b = e_.At(m.level);
-    for (int half = tile_ / 2; half > 0; half /= 2) {
-      llvm::SmallVector<int, 16> low, high;
-      for (int i = 0; i < tile_; ++i) {
-        const bool second = (i & half) != 0;
-        low.push_back(second ? tile_ + i - half : i);
-        high.push_back(second ? tile_ + i : i + half);
-      }
-      for (int r = 0; r < tile_; ++r) {
-        if (r & half) continue;
-        Value *x = m.v[static_cast<size_t>(r)], *y = m.v[static_cast<size_t>(r + half)];
-        m.v[static_cast<size_t>(r)] = ShuffleValues(b, x, y, low);
-        m.v[static_cast<size_t>(r + half)] = ShuffleValues(b, x, y, high);
-      }
-    }
   }
 
   KernelEmitter& e_;

@@ -120,7 +120,7 @@ std::string ToString(const KernelPlan& plan) {
   }
   return absl::StrCat(std::string(PlanKindName(plan.kind)), " loops=[", absl::StrJoin(loops, " "),
                       "] split=", plan.split, " block=", plan.block, " tile=", plan.tile_loop,
-                      plan.rows > 0 ? absl::StrCat(" rows=", plan.rows) : "",
+                      plan.rows > 0 ? absl::StrCat(" rows=", plan.rows) : "", plan.packed ? " packed" : "",
                       " lanes=", plan.lanes, " unroll=", plan.unroll,
                       " tail=", plan.masked_tail ? "mask" : "scalar", " phases=[",
                       absl::StrJoin(phases, " "), "] scratch=", plan.scratch_bytes);
@@ -149,6 +149,7 @@ absl::StatusOr<KernelPlan> ParseKernelPlan(std::string_view text, DimTable* dims
   TENON_RETURN_IF_ERROR(number("block=", &plan.block));
   TENON_RETURN_IF_ERROR(number("tile=", &plan.tile_loop));
   if (in.Eat("rows=")) TENON_RETURN_IF_ERROR(number("", &plan.rows));
+  plan.packed = in.Eat("packed");
   TENON_RETURN_IF_ERROR(number("lanes=", &plan.lanes));
   TENON_RETURN_IF_ERROR(number("unroll=", &plan.unroll));
   TENON_RETURN_IF_ERROR(in.Take("tail="));

@@ -56,6 +56,7 @@ struct KernelPlan {
       0;  // > 0: the vector loop too is in the outer range, in blocks of this many elements
   int tile_loop = -1;  // kTranspose: the loop along which operands are contiguous; kContraction: the one along which `unroll` goes, if any
   int64_t rows = 0;    // kContraction, > 0: the tile loop too is in the outer range, in so many iterations
+  bool packed = false;  // kContraction: a block's part of the second operand is brought into scratch as the tiles read it (packing.h)
   int lanes = 1;
   int unroll = 1;            // kLoop, kRow: vectors at once; kColumn, kContraction: rows at once
   bool masked_tail = false;  // else the tail runs lane by lane

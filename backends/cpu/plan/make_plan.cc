@@ -11,6 +11,7 @@
 #include "backends/codegen/fused/region.h"
 #include "backends/codegen/fused/wide_sums.h"
 #include "backends/codegen/index/contraction_index.h"
+#include "backends/cpu/plan/packing.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
 
@@ -32,6 +33,7 @@ constexpr int64_t kShortVector = 4;  // elements along the fastest dim below whi
 constexpr int64_t kScatterBlock = 16;
 constexpr int64_t kColumnBlock = 64;
 constexpr int64_t kMaxTileRows = 14, kMaxTileVectors = 6;
+constexpr int64_t kRowsPerPackedPiece = 64;  // at least: each packs for itself
 constexpr double kLatency = 8;         // multiply-adds that are under way at once
 constexpr double kLoadShare = 0.25, kTileOverhead = 1;  // of a multiply-add
 
@@ -364,15 +366,32 @@ class Planner {
       plan_.loops.insert(plan_.loops.end() - 1, std::move(loop));
       plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
     }
-    const bool both = ReadAsVectors(contraction, 0) && ReadAsVectors(contraction, 1);
-    ChooseTile(both, IsComplex(contraction.shape().element_type()) ? 2 : 1);
     plan_.split = static_cast<int>(plan_.loops.size()) - 1 - (plan_.tile_loop >= 0 ? 1 : 0);
+    const std::optional<Packing> packing = PackingOf(f_, plan_);
+    int64_t widest = kMaxTileVectors;
+    if (packing && RowsOfOnePart(*packing) >= kRowsWorthPacking) {
+      const int64_t vectors = kMaxPackedBytes / packing->Bytes(plan_.lanes);
+      plan_.packed = vectors > 0;
+      if (plan_.packed) widest = std::min(widest, vectors);
+    }
+    const bool both = ReadAsVectors(contraction, 0) && ReadAsVectors(contraction, 1);
+    ChooseTile(both, IsComplex(contraction.shape().element_type()) ? 2 : 1, widest);
+    if (plan_.packed) plan_.scratch_bytes = packing->Bytes(plan_.block);
     int64_t units = CeilDiv(plan_.loops.back().extent, plan_.block).constant_or(1);
     for (int i = 0; i < plan_.split; ++i) units = std::min(units * plan_.loops[i].extent.constant_or(1), int64_t{1} << 40);
     if (plan_.tile_loop < 0 || units >= kSplitPieces) return;
     const int64_t rows = plan_.loops[plan_.tile_loop].extent.constant_or(0), wanted = (kSplitPieces + units - 1) / units;
     const int64_t tiles = std::max<int64_t>(1, (rows + plan_.unroll - 1) / plan_.unroll / wanted);
     if (rows > tiles * plan_.unroll || rows == 0) plan_.rows = tiles * plan_.unroll;
+  }
+
+  // Rows for which what is packed once serves.
+  int64_t RowsOfOnePart(const Packing& packing) const {
+    int64_t rows = plan_.tile_loop >= 0 ? plan_.loops[plan_.tile_loop].extent.constant_or(kMaxTileRows) : 1;
+    for (int i = 0; i < plan_.split && !packing.by_outer; ++i) {
+      rows = std::min(rows * plan_.loops[i].extent.constant_or(1), int64_t{1} << 40);
+    }
+    return rows;
   }
 
   // Whether operand `side` moves along the vector loop.
@@ -387,7 +406,7 @@ class Planner {
 
   // Rows and vectors of the tile: those that take the fewest steps of the machine for the whole result, in the registers that there are.
   // A step of a tile is its multiply-adds, two a cycle, and a share for its loads; below kLatency of them the sums wait for each other.
-  void ChooseTile(bool both, int parts) {
+  void ChooseTile(bool both, int parts, int64_t widest) {
     const int registers = target_.vector_bytes == 64 ? 32 : 16;
     const int64_t columns = plan_.loops.back().extent.constant_or(int64_t{1} << 20);
     const int64_t rows = plan_.tile_loop >= 0 ? plan_.loops[plan_.tile_loop].extent.constant_or(int64_t{1} << 20) : 1;
@@ -399,7 +418,7 @@ class Planner {
     };
     double least = 0;
     int64_t across = 1;
-    for (int64_t v = 1; v <= (plan_.lanes > 1 ? std::min<int64_t>(vectors, kMaxTileVectors) : 1); ++v) {
+    for (int64_t v = 1; v <= (plan_.lanes > 1 ? std::min(vectors, widest) : 1); ++v) {
       for (int64_t r = 1; r <= std::min<int64_t>(rows, kMaxTileRows); ++r) {
         const int64_t held = ((both ? 2 : 1) * r * v + v) * parts + 1;
         if (held > registers - 1 && r * v > 1) break;
@@ -783,7 +802,12 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
       return bad("the unrolled loop is not the one around the vector loop, or not all others are in the outer range");
     }
     if (plan.rows < 0 || plan.rows % plan.unroll != 0 || (plan.rows > 0 && plan.tile_loop < 0)) return bad("rows that are not some tiles");
-  } else if (plan.rows != 0 || plan.unroll > 8) {
+    if (plan.packed) {
+      const std::optional<Packing> packing = PackingOf(f, plan);
+      if (!packing) return bad("an operand that cannot be packed");
+      if (plan.scratch_bytes < packing->Bytes(plan.block)) return bad("too little scratch");
+    }
+  } else if (plan.rows != 0 || plan.unroll > 8 || plan.packed) {
     return bad("tiles of what is no contraction");
   }
   const bool phased = plan.kind == PlanKind::kRow || plan.kind == PlanKind::kColumn;
@@ -839,6 +863,10 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
                           static_cast<double>(std::max<int64_t>(w.units.constant_or(1), 1));
   const double weighted = std::max(per_unit, 1.0) * std::max(1.0, cost * 4.0 / plan.lanes / 4.0);
   w.grain = std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece / weighted));
+  if (plan.packed) {
+    const int64_t rows = plan.tile_loop < 0 ? 1 : plan.rows > 0 ? plan.rows : plan.loops[plan.tile_loop].extent.constant_or(1);
+    w.grain = std::max(w.grain, (kRowsPerPackedPiece + rows - 1) / std::max<int64_t>(rows, 1));
+  }
   if (n == 0)
     w.grain = plan.block > 0
                   ? std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece) / plan.block)
