@@ -107,12 +107,14 @@ def svg(kernels: list[dict], rho: float) -> str:
              f'<text x="{left}" y="24" font-size="14">{len(kernels)} kernels, one thread; rank correlation {rho:.2f}</text>']  # fmt: skip
     for e in range(low, high + 1):
         label = f"{10.0 ** (e - 3):g} µs"
-        parts.append(f'<line x1="{across(10.0**e):.1f}" x2="{across(10.0**e):.1f}" y1="50" y2="{bottom}" stroke="#808080" stroke-opacity=".35"/>')
-        parts.append(f'<line x1="{left}" x2="{width - 30}" y1="{upwards(10.0**e):.1f}" y2="{upwards(10.0**e):.1f}" stroke="#808080" stroke-opacity=".35"/>')
+        x, y, grey = across(10.0**e), upwards(10.0**e), 'stroke="#808080" stroke-opacity=".35"'
+        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="50" y2="{bottom}" {grey}/>')
+        parts.append(f'<line x1="{left}" x2="{width - 30}" y1="{y:.1f}" y2="{y:.1f}" {grey}/>')
         parts.append(f'<text x="{across(10.0**e):.1f}" y="{bottom + 18}" text-anchor="middle">{label}</text>')
         parts.append(f'<text x="{left - 8}" y="{upwards(10.0**e) + 4:.1f}" text-anchor="end">{label}</text>')
     for k in kernels:
-        tip = escape(f"{k['row']}: {k['kernel']} ({k['source']}) predicted {k['predicted_ns'] / 1e3:.1f} µs, measured {k['measured_ns'] / 1e3:.1f}")
+        times = f"predicted {k['predicted_ns'] / 1e3:.1f} µs, measured {k['measured_ns'] / 1e3:.1f}"
+        tip = escape(f"{k['row']}: {k['kernel']} ({k['source']}) {times}")
         x, y = across(k["predicted_ns"]), upwards(k["measured_ns"])
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="#d55e00" fill-opacity=".6"><title>{tip}</title></circle>')
     parts.append(f'<text x="{(left + width) / 2}" y="{bottom + 40}" text-anchor="middle">predicted</text>')

@@ -174,7 +174,8 @@ bool BitcastConvert(Scope& s, Opcode) {
 bool ReducePrecision(Scope& s, Opcode) {
   const Value x = s.OfType([](PrimitiveType t) { return eval::KernelOf(Opcode::kReducePrecision, t, t) != nullptr && IsFloat(t); });
   Attributes attrs = With(Attr::kExponentBits, s.random().Between(2, 11));
-  attrs.set(Attr::kMantissaBits, s.random().Between(0, 24));
+  // Of no mantissa a NaN becomes an infinity of its sign, which nothing defines (tests/backends runs that with NaNs of known bits).
+  attrs.set(Attr::kMantissaBits, s.random().Between(1, 24));
   Instruction* y = s.Try(Opcode::kReducePrecision, {x.op}, attrs);
   return y != nullptr && (s.Add(y), true);
 }

@@ -25,6 +25,7 @@ import os
 import pathlib
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -266,6 +267,8 @@ class Module:
         data = text.encode()
         flags = _FILL_ELIDED * fill_elided | _NO_VERIFY * (not verify)
         self._handle = _call("tenon_hlo_parse", data, len(data), flags)
+        # Not __del__: when the interpreter ends, this module's names may be gone before the object is.
+        weakref.finalize(self, _lib().tenon_hlo_release, self._handle)
         self._read_signature()
 
     def _read_signature(self) -> None:
@@ -273,10 +276,6 @@ class Module:
         self.name: str = signature["name"]
         self.inputs = [(leaf["dtype"], tuple(leaf["shape"])) for leaf in signature["inputs"]]
         self.outputs = [(leaf["dtype"], tuple(leaf["shape"])) for leaf in signature["outputs"]]
-
-    def __del__(self):
-        if handle := getattr(self, "_handle", None):
-            _lib().tenon_hlo_release(handle)
 
     def __str__(self) -> str:
         return self.text()
