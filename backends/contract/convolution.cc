@@ -102,7 +102,7 @@ absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueVi
   const Dim elements = g.transposed ? c.lhs->shape().num_elements() : op.shape().num_elements();
   const Dim features = g.transposed ? c.lhs->shape().dim(l.input_feature) : op.shape().dim(l.output_feature);
   const Dim flops = KnownEqual(features, 0) ? Dim(0) : elements * FloorDiv(taps, features) * 2;
-  return LaunchPlan{.owned = true, .may_fail = true, .flops = flops.constant_or(0), .target = std::move(call)};
+  return LaunchPlan{.owned = true, .flops = flops.constant_or(0), .target = std::move(call)};
 }
 
 }  // namespace tenon

@@ -88,7 +88,7 @@ absl::StatusOr<LaunchPlan> LowerMatmul(const Instruction& op, const ValueViews& 
     call->reason = "library: dot and its bias";
   }
   const Dim flops = op.shape().num_elements() * m.lhs.dims.back() * 2;
-  return LaunchPlan{.may_fail = true, .flops = flops.constant_or(0), .target = std::move(call)};
+  return LaunchPlan{.flops = flops.constant_or(0), .target = std::move(call)};
 }
 
 }  // namespace tenon

@@ -16,6 +16,7 @@ absl::StatusOr<FrameworkConfig> Read(const Instruction& op, const Json& json) {
     return absl::InvalidArgumentError(absl::StrCat(op.name(), ": unknown result rule \"", rule, "\""));
   }
   config.rule = rule == "view" ? ResultRule::kView : ResultRule::kOwned;
+  config.total = json.value("total", false);
   config.reason = json.value("reason", "");
   if (json.contains("strides")) config.strides = json["strides"].get<std::vector<std::vector<int64_t>>>();
   if (json.contains("num_results")) {

@@ -15,6 +15,7 @@ namespace tenon {
 struct FrameworkConfig {
   std::vector<FrameworkArg> args;
   ResultRule rule = ResultRule::kOwned;
+  bool total = false;  // FrameworkStep::total
   std::string reason;
   std::optional<std::vector<std::vector<int64_t>>> strides;  // per result, where the layout cannot say it
   // Where some results are None (undefined tensors): how many there are, and which of them are the leaves of the shape.

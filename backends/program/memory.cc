@@ -89,6 +89,7 @@ absl::Status ProgramBuilder::FindUpdates() {
   for (const Binding::Mutation& m : binding_.mutations) {
     const auto leaves = leaves_of.find(m.input);
     if (leaves == leaves_of.end() || leaves->second.size() != 1 || barred.contains(m.input)) continue;
+    if (kept.contains(views_.at(RootLeaf(m.root_index)).buffer.instruction)) continue;
     update_[m.root_index] = leaves->second.front();
   }
   return absl::OkStatus();
@@ -114,6 +115,10 @@ absl::Status ProgramBuilder::Plan() {
   options.update = [this](int64_t leaf) {
     const auto it = update_.find(leaf);
     return it == update_.end() ? std::nullopt : std::make_optional(it->second);
+  };
+  options.is_total = [](const Instruction& op) {
+    const absl::StatusOr<FrameworkConfig> config = ConfigOf(op);
+    return IsFrameworkCall(op) && config.ok() && config->total;
   };
   options.plans = &plans_;
   options.views = &views_;

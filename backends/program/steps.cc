@@ -76,7 +76,7 @@ absl::Status ProgramBuilder::EmitPlanned(const Instruction& op) {
 }
 
 absl::Status ProgramBuilder::EmitCall(const Instruction& op, const LaunchPlan& plan, const PlannedCall& planned) {
-  FrameworkStep call{.overload = planned.function, .args = planned.args, .rule = planned.rule, .reason = planned.reason};
+  FrameworkStep call{.overload = planned.function, .args = planned.args, .rule = planned.rule, .total = true, .reason = planned.reason};
   for (const StridedView& operand : planned.operands) {
     TENON_ASSIGN_OR_RETURN(View view, ViewOf(operand, planned.type));
     call.operands.push_back(std::move(view));
@@ -149,7 +149,7 @@ int32_t ProgramBuilder::KernelIndex(std::shared_ptr<const PlannedKernel> planned
 
 absl::Status ProgramBuilder::EmitFrameworkCall(const Instruction& op) {
   TENON_ASSIGN_OR_RETURN(FrameworkConfig config, ConfigOf(op));
-  FrameworkStep call{.overload = op.custom_call_target(), .args = std::move(config.args), .rule = config.rule,
+  FrameworkStep call{.overload = op.custom_call_target(), .args = std::move(config.args), .rule = config.rule, .total = config.total,
                      .reason = config.reason};
   for (const Instruction* operand : op.operands()) {
     TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{operand, 0}));

@@ -151,12 +151,13 @@ class Planner {
     }
   }
 
+  // Of the values it reads: for want of memory all may that call a library.
   bool MayFail(const Instruction& op) const {
     switch (op.opcode()) {
-      case Opcode::kFusion: {
-        const LaunchPlan* plan = PlanOf(op);
-        return op.HasSideEffect() || (plan != nullptr && plan->may_fail);
-      }
+      case Opcode::kFusion: return op.HasSideEffect();
+      case Opcode::kDot:
+      case Opcode::kConvolution: return false;
+      case Opcode::kCustomCall: return !options_.is_total || !options_.is_total(op);
       case Opcode::kParameter:
       case Opcode::kConstant:
       case Opcode::kTuple:

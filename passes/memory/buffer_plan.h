@@ -72,6 +72,8 @@ struct BufferPlanOptions {
   // The leaf of the entry's parameters into whose memory this root leaf goes in the end, and may be written before: nothing but what
   // the module says reads that memory. Null: none.
   std::function<std::optional<int64_t>(int64_t root_leaf)> update;
+  // Does this custom call give a result whatever the values of its operands (FrameworkStep::total)? It may follow updates then. Null: no.
+  std::function<bool(const Instruction& call)> is_total;
   // Say which results may overwrite an operand, and which are the host's (they live in slots, that consumers may overwrite with a value of
   // the same shape). Null: none.
   const LaunchPlans* plans = nullptr;

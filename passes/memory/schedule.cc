@@ -49,6 +49,7 @@ class Scheduler {
     std::vector<Instruction*> order = ListSchedule();
     if (Peak(order) >= Peak(program_order_)) order = program_order_;
     MoveNumbersFirst(&order);
+    MoveChecksUp(&order);
     return order;
   }
 
@@ -75,6 +76,27 @@ class Scheduler {
       if (small && absl::c_all_of(op->operands(), few) && absl::c_all_of(op->control_predecessors(), moves)) first.insert(op);
     }
     std::stable_partition(order->begin(), order->end(), moves);
+  }
+
+  // Checks as soon as there is what they look at: where none follows, inputs may be written in place (PlanBuffers).
+  static void MoveChecksUp(std::vector<Instruction*>* order) {
+    absl::flat_hash_map<const Instruction*, size_t> place;
+    std::vector<std::vector<Instruction*>> behind(order->size() + 1);  // element 0: before all others
+    for (size_t i = 0; i < order->size(); ++i) {
+      Instruction* op = (*order)[i];
+      place[op] = i + 1;
+      size_t at = i + 1;
+      if (op->opcode() == Opcode::kFusion && op->HasSideEffect() && op->user_count() == 0) {
+        at = 0;
+        for (const Instruction* o : op->operands()) at = std::max(at, place.at(o));
+        for (const Instruction* o : op->control_predecessors()) at = std::max(at, place.at(o));
+      }
+      behind[at].push_back(op);
+    }
+    order->clear();
+    for (const std::vector<Instruction*>& ops : behind) {
+      order->insert(order->end(), ops.begin(), ops.end());
+    }
   }
 
   std::vector<Instruction*> Owners(const Instruction* op) const {

@@ -134,7 +134,7 @@ void BoundProgram::FindSlotMetas() {
   }
 }
 
-// Validate has seen that only kernels and copies follow.
+// Validate has seen that only kernels, copies and calls follow. What those calls make cannot be looked at before.
 void BoundProgram::FindLateReads() {
   if (update_values.empty()) return;
   absl::flat_hash_set<int64_t> inputs, constants, slots;
@@ -148,9 +148,18 @@ void BoundProgram::FindLateReads() {
     if (c.kind == ConstantSpec::Kind::kFramework) constants.insert(c.index);
   };
   bool late = false;
+  absl::flat_hash_set<int64_t> made_late;
   for (const Step& step : program.regions[0].steps) {
     late |= step.effect == Effect::kMutates;
     if (!late) continue;
+    if (const auto* call = std::get_if<FrameworkStep>(&step.body)) {
+      calls_after_updates = true;
+      std::for_each(call->operands.begin(), call->operands.end(), note);
+      for (const View& result : call->results) {
+        const Value* value = result.value < 0 ? nullptr : &program.values[result.value];
+        if (value != nullptr && value->kind == ValueKind::kSlot) made_late.insert(value->index);
+      }
+    }
     if (const auto* kernel = std::get_if<KernelStep>(&step.body)) std::for_each(kernel->operands.begin(), kernel->operands.end(), note);
     if (const auto* copy = std::get_if<CopyStep>(&step.body)) note(copy->from), note(copy->to);
   }
@@ -158,6 +167,7 @@ void BoundProgram::FindLateReads() {
     if (const auto* copy = std::get_if<CopyStep>(&step.body)) note(copy->from);
   }
   for (const Source& update : update_values) inputs.erase(update.index);
+  for (int64_t slot : made_late) slots.erase(slot);
   auto sorted = [](const absl::flat_hash_set<int64_t>& set, std::vector<int32_t>* out) {
     out->assign(set.begin(), set.end());
     std::sort(out->begin(), out->end());

@@ -96,6 +96,7 @@ class BoundProgram {
   // From the main region's first step on that updates an input in place: the other inputs and the framework constants that are
   // read, and the slots.
   std::vector<int32_t> late_inputs, late_constants, late_slots;
+  bool calls_after_updates = false;
   std::vector<int32_t> arena_values;
   std::vector<std::vector<int32_t>> slot_values;        // per slot
   std::vector<std::pair<int32_t, void*>> fixed_values;  // constants

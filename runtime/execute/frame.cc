@@ -74,11 +74,14 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
 }
 
 absl::Status Frame::PlaceUpdates() {
-  const bool apart = overlap_.Overlaps(inputs);
+  updates_apart = overlap_.Overlaps(inputs) || (bound.calls_after_updates && !proven);
   for (size_t i = 0; i < updates.size(); ++i) {
     const auto& [value, index] = bound.update_values[i];
     base[value] = static_cast<char*>(inputs[index].data);
-    if (!apart) continue;
+    if (!updates_apart) {
+      updates[i]->Free();
+      continue;
+    }
     TENON_RETURN_IF_ERROR(updates[i]->Reserve(Resolve(bound.program.values[value].bytes, dims), "the new value of an input"));
     base[value] = updates[i]->data();
   }

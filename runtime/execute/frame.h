@@ -70,6 +70,10 @@ class Frame {
   std::vector<GroupedKernel> grouped;  // of the launch group being run; never grows in a run
   std::vector<TenonTensor> operands, results;  // of the framework call being made
   HostBuffer arena, scratch;
+  // A run has come to its end: its calls gave what was expected of them. Before that inputs are not written in place where a call follows,
+  // so that the run can be done again otherwise.
+  bool proven = false;
+  bool updates_apart = false;  // in this run new values of inputs are made in `updates`, and copied home by the commit region
   std::vector<std::unique_ptr<HostBuffer>> updates;  // by BoundProgram::update_values: where they cannot be made in the inputs' memory
   std::vector<std::unique_ptr<HostBuffer>> apart;  // under TENON_GUARD: a block for each value of the arena, anew for each run
   alignas(64) std::atomic<int64_t> error_word{0};

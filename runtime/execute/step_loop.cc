@@ -67,6 +67,7 @@ class Loop {
         (!RunRegion(b_.program.commit_region) || !CheckErrorWord()))
       return Failure();
     if (!FinishOutputs()) return Failure();
+    f_.proven = true;
     if (profile_) counters_.SetTrace(trace_->events);
     return {};
   }
@@ -271,7 +272,9 @@ class Loop {
     for (size_t i = 0; i < c.results.size(); ++i)
       f_.results[i] = out ? Operand(c.results[i]) : TenonTensor{};
     TenonOpCall call{c.op, f_.operands.data(), f_.results.data(), f_.caches.data() + c.cache};
-    if (host_.op_call(host_.context, &call) != 0) return Fail(TENON_HOST_ERROR);
+    if (host_.op_call(host_.context, &call) != 0) {
+      return Fail(mutates_ && !f_.updates_apart ? TENON_HOST_ERROR_AFTER_WRITES : TENON_HOST_ERROR);
+    }
     if (out) return true;
     for (size_t i = 0; i < c.results.size(); ++i) {
       const TenonTensor& result = f_.results[i];

@@ -57,7 +57,7 @@ enum class ValueKind : uint8_t {
                // (relaxed atomic)
   kUpdate,     // index = graph input: where a kernel of the main region makes the input's new value. It is the input's own
                // memory, so that the commit region's copy finds nothing to do; memory of the frame where the caller's
-               // inputs overlap (runtime/execute/update_overlap.h)
+               // inputs overlap (runtime/execute/update_overlap.h), and in a first run if calls follow (Frame::proven)
 };
 struct Value {
   ValueKind kind = ValueKind::kArena;
@@ -99,6 +99,7 @@ struct FrameworkStep {
       args;  // the whole positional argument list of the schema; kTensor indexes `operands`
   std::vector<View> operands;
   ResultRule rule = ResultRule::kOwned;
+  bool total = false;  // it gives a result whatever its operands' values are: it fails for want of memory only
   std::vector<View> results;  // kOut: the memory written. Otherwise the expected metas on the slots
                               // (checked by the host: dtype, sizes, strides; a mismatch is an error
                               // naming the op); value -1: not used

@@ -5,8 +5,8 @@
 //   - static views of the arena, of fresh outputs, of literals and of the error word lie inside
 //   them;
 //   - library steps name a function that is known and takes their attributes and dense views;
-//   - inputs are updated in place only by kernels of the main region after which nothing can fail, and the commit region
-//   copies each update home;
+//   - inputs are updated in place only by kernels of the main region after which nothing can fail (but for want of memory), and the
+//   commit region copies each update home;
 //   - in a region no slot or input is used after its release, and none is released twice.
 #include <algorithm>
 #include <functional>
@@ -356,6 +356,7 @@ class Validator {
         if (step.effect != Effect::kMutates) return Error("updates an input and does not say so");
       }
       if (!writing || std::holds_alternative<CopyStep>(step.body)) continue;
+      if (const auto* call = std::get_if<FrameworkStep>(&step.body); call != nullptr && call->total) continue;
       if (kernel == nullptr) return Error("may fail after an input was updated");
       for (const View& view : kernel->operands) {
         if (IsOf(ValueKind::kErrorWord, view)) return Error("checks something after an input was updated");

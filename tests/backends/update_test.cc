@@ -108,17 +108,50 @@ TEST(Update, NeverByAKernelThatChecks) {
   EXPECT_TRUE(program->Validate().ok());
 }
 
-TEST(Update, NotBeforeAStepOfTheFramework) {
-  EXPECT_EQ(Updater(R"(p = f32[8,8] parameter(0)
+TEST(Update, BeforeStepsOfTheFrameworkThatTakeAnyValues) {
+  const std::string call = R"hlo(p = f32[8,8] parameter(0)
+    g = f32[8,8] parameter(1)
+    n = f32[8,8] subtract(p, g)
+    d = f32[8,8] custom-call(n), custom_call_target="aten.x", backend_config={"args":"(%0)","rule":"owned")hlo";
+  EXPECT_EQ(Updater(call + R"hlo(}
+    ROOT t = (f32[8,8], f32[8,8]) tuple(n, d))hlo"), "");
+  EXPECT_NE(Updater(call + R"hlo(,"total":true}
+    ROOT t = (f32[8,8], f32[8,8]) tuple(n, d))hlo"), "");
+  EXPECT_EQ(Updater(call + R"hlo(,"total":true}
+    e = f32[8,8] custom-call(d), custom_call_target="aten.y", backend_config={"args":"(%0)","rule":"owned"}
+    ROOT t = (f32[8,8], f32[8,8]) tuple(n, e))hlo"), "");
+  EXPECT_NE(Updater(R"hlo(p = f32[8,8] parameter(0)
     g = f32[8,8] parameter(1)
     n = f32[8,8] subtract(p, g)
     d = f32[8,8] dot(n, g), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-    ROOT t = (f32[8,8], f32[8,8]) tuple(n, d))"), "");
-  EXPECT_NE(Updater(R"(p = f32[8,8] parameter(0)
+    ROOT t = (f32[8,8], f32[8,8]) tuple(n, d))hlo"), "");
+  EXPECT_NE(Updater(R"hlo(p = f32[8,8] parameter(0)
     g = f32[8,8] parameter(1)
     d = f32[8,8] dot(g, g), lhs_contracting_dims={1}, rhs_contracting_dims={0}
     n = f32[8,8] subtract(p, d)
-    ROOT t = (f32[8,8]) tuple(n))"), "");
+    ROOT t = (f32[8,8]) tuple(n))hlo"), "");
+}
+
+TEST(Update, NotOfWhatAnOperatorMayKeep) {
+  EXPECT_EQ(Updater(R"hlo(p = f32[8,8] parameter(0)
+    g = f32[8,8] parameter(1)
+    n = f32[8,8] subtract(p, g)
+    d = f32[8,8] custom-call(n), custom_call_target="aten.x", backend_config={"args":"(%0)","rule":"view","total":true}
+    ROOT t = (f32[8,8], f32[8,8]) tuple(n, d))hlo"), "");
+}
+
+// Checks come before the update, though nothing waits for them.
+TEST(Update, OfAPartAtACheckedPlaceBeforeACall) {
+  EXPECT_NE(Updater(R"hlo(p = f32[8,4] parameter(0)
+    g = f32[1,4] parameter(1)
+    i = s64[1] parameter(2)
+    zero = s64[1] constant({0})
+    bad = pred[1] compare(i, zero), direction=LT
+    n = f32[8,4] scatter(p, i, g), update_window_dims={0,1}, inserted_window_dims={}, scatter_dims_to_operand_dims={0},
+      index_vector_dim=0, to_apply=second
+    check = pred[] custom-call(bad), custom_call_target="tenon.check", custom_call_has_side_effect=true, backend_config={"check":0}
+    d = f32[4,8] custom-call(n), custom_call_target="aten.x", backend_config={"args":"(%0)","rule":"owned","total":true}
+    ROOT t = (f32[8,4], f32[4,8]) tuple(n, d))hlo"), "");
 }
 
 // What a scatter or an update of a slice leaves alone is there, too, where the input's own memory cannot be taken: what the kernel

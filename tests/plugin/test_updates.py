@@ -69,3 +69,45 @@ def test_an_error_leaves_inputs_alone(backend):
     with pytest.raises(IndexError):
         compiled(p, torch.tensor([0, 1, 2, 3, 9]))
     assert torch.equal(p, before)
+
+
+class _Cached(torch.nn.Module):
+    """A token's key and value into a cache, and attention over it: what a static cache of a language model does."""
+
+    def __init__(self, length, heads=2, size=8):
+        super().__init__()
+        self.project = torch.nn.Linear(heads * size, 3 * heads * size)
+        self.register_buffer("keys", torch.zeros(1, heads, length, size))
+        self.register_buffer("values", torch.zeros(1, heads, length, size))
+        self.shape = (1, 1, 3, heads, size)
+
+    def forward(self, x, position):
+        q, k, v = self.project(x).view(self.shape).permute(2, 0, 3, 1, 4)
+        self.keys.index_copy_(2, position, k)
+        self.values.index_copy_(2, position, v)
+        mask = torch.arange(self.keys.shape[2]) <= position
+        return torch.nn.functional.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=mask[None])
+
+
+def _allocated(call):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    return sum(max(0, e.nbytes()) for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]")
+
+
+def test_a_cache_is_written_where_it_lies_before_attention_reads_it(backend):
+    model, eager = _Cached(4096), _Cached(4096)
+    eager.load_state_dict(model.state_dict())
+    compiled = torch.compile(model, backend=backend)
+    with torch.no_grad():
+        for place in range(4):
+            x, position = torch.randn(1, 1, 16), torch.tensor([place])
+            torch.testing.assert_close(compiled(x, position), eager(x, position))
+            torch.testing.assert_close(model.keys, eager.keys)
+            torch.testing.assert_close(model.values, eager.values)
+        x, position = torch.randn(1, 1, 16), torch.tensor([4])
+        assert _allocated(lambda: compiled(x, position)) < model.keys.nbytes // 2, "a copy of the cache was made"
+        keys = model.keys.clone()
+        with pytest.raises(IndexError):
+            compiled(x, torch.tensor([4096]))
+        assert torch.equal(model.keys, keys)

@@ -281,6 +281,42 @@ TEST(Executable, UpdatesInputsWhereTheyLie) {
   EXPECT_EQ(host.allocations(), allocations) << "nothing is made elsewhere";
 }
 
+// a := a + 1 where it lies, then a call that reads the new value.
+Program UpdateBeforeACall() {
+  Program p = Empty();
+  const int32_t a = AddInput(p, kF, {4}), out = AddOutput(p, kF, {4}), made = AddValue(p, ValueKind::kUpdate, 0, 16);
+  const View old = MakeView(a, kF, {4}), updated = MakeView(made, kF, {4});
+  p.regions.resize(2);
+  p.commit_region = 1;
+  p.regions[0].steps.push_back(KernelCall(AddKernel(p, "add_one"), {old, updated}, 4));
+  p.regions[0].steps.back().effect = Effect::kMutates;
+  p.regions[0].steps.push_back(FrameworkCall("test.add", {updated, updated}, MakeView(out, kF, {4}), ResultRule::kOut));
+  std::get<FrameworkStep>(p.regions[0].steps[1].body).total = true;
+  p.regions[1].steps.push_back({.body = CopyStep{updated, old}, .name = "home", .effect = Effect::kMutates});
+  return p;
+}
+
+TEST(Executable, UpdatesBeforeACallFromTheSecondRunOn) {
+  FakeHost host;
+  auto e = Make(UpdateBeforeACall(), host.get());
+  Array a({4}, 1), out({4}, 0);
+  const TenonTensor inputs[] = {a.tensor()};
+  TenonTensor outputs[] = {out.tensor()};
+  host.FailAllocation(1);  // the memory for the new value, the call: nothing is written
+  EXPECT_EQ(e->Run(inputs, outputs).code, TENON_HOST_ERROR);
+  EXPECT_THAT(a.data, Each(1.0f));
+  ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+  EXPECT_THAT(a.data, Each(2.0f));
+  EXPECT_THAT(out.data, Each(4.0f));
+  ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+  EXPECT_THAT(a.data, Each(3.0f));
+  EXPECT_THAT(out.data, Each(6.0f));
+  EXPECT_EQ(host.live_bytes(), 0) << "memory for new values is given back";
+  host.FailAllocation(0);
+  EXPECT_EQ(e->Run(inputs, outputs).code, TENON_HOST_ERROR_AFTER_WRITES);
+  EXPECT_THAT(a.data, Each(4.0f)) << "as in a program that fails there";
+}
+
 // The same bytes come to be two inputs: every new value is of the old ones, whatever was written first.
 TEST(Executable, InputsThatOverlapAreUpdatedFromTheirOldValues) {
   FakeHost host;

@@ -317,6 +317,7 @@ Values Lowerer::FrameworkCall(const Node& node, const OpRow* row, const std::str
   const Effect effect = row != nullptr ? row->effect : EffectOf(node.op);
   const ResultRule rule = row != nullptr ? row->rule : RuleOf(node.op);
   std::string config = absl::StrCat("{\"args\":", JsonString(ToString(args)), ",\"rule\":\"", RuleName(rule), "\"");
+  if (row != nullptr && row->kind == RowKind::kLibrary && effect == Effect::kPure) config += ",\"total\":true";
   if (effect != Effect::kPure) absl::StrAppend(&config, ",\"effect\":\"", EffectName(effect), "\"");
   if (present.size() != node.results.size()) {
     absl::StrAppend(&config, ",\"num_results\":", node.results.size(), ",\"results\":[");

@@ -214,8 +214,11 @@ class Run {
   PyObject* Fail(int code, char* error) {
     const std::string message = error != nullptr ? error : "unknown error";
     tenon_string_free(error);
-    if (code == TENON_HOST_ERROR) {
-      if (std::exception_ptr exception = TakeException()) return FailedInHost(exception);
+    if (code == TENON_HOST_ERROR || code == TENON_HOST_ERROR_AFTER_WRITES) {
+      if (std::exception_ptr exception = TakeException()) {
+        if (code == TENON_HOST_ERROR_AFTER_WRITES) std::rethrow_exception(exception);
+        return FailedInHost(exception);
+      }
     }
     if (code == TENON_ERROR && callee_.backward && CanRerun()) return GiveUp(message);
     if (code == TENON_CHECK_ERROR) {  // "IndexError: index out of range ..."
