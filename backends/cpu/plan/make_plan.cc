@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/emit/elementwise.h"
 #include "backends/codegen/fused/region.h"
+#include "backends/codegen/emit/emit_types.h"
 #include "backends/codegen/fused/wide_sums.h"
 #include "backends/codegen/index/contraction_index.h"
 #include "backends/cpu/plan/packing.h"
@@ -723,6 +724,44 @@ absl::Status CheckSerial(const FusedKernel& f, const KernelPlan& plan) {
   }
 }
 
+// What a phase finishes, stores or keeps is made of what phases before it have finished.
+bool PhasesInOrder(const FusedKernel& f, const KernelPlan& plan) {
+  absl::flat_hash_map<const Instruction*, size_t> finished;  // the first phase that may read it
+  for (size_t p = 0; p < plan.phases.size(); ++p) {
+    for (int64_t r : plan.phases[p].reduces) finished[f.order[static_cast<size_t>(r)]] = p + 1;
+  }
+  absl::flat_hash_map<const Instruction*, size_t> ready, wanted;
+  for (const Instruction* op : f.order) {
+    size_t operands = 0;
+    for (const Instruction* o : op->operands()) {
+      const auto at = ready.find(o);
+      if (at != ready.end()) operands = std::max(operands, at->second);
+    }
+    wanted[op] = operands;
+    const auto own = finished.find(op);
+    ready[op] = own == finished.end() ? operands : std::max(operands, own->second);
+  }
+  for (size_t p = 0; p < plan.phases.size(); ++p) {
+    const PlanPhase& phase = plan.phases[p];
+    if (absl::c_any_of(phase.reduces, [&](int64_t r) { return wanted.at(f.order[static_cast<size_t>(r)]) > p; })) return false;
+    if (absl::c_any_of(phase.kept, [&](int64_t k) { return ready.at(f.order[static_cast<size_t>(k)]) > p; })) return false;
+    if (absl::c_any_of(phase.roots, [&](int64_t r) { return ready.at(f.roots[static_cast<size_t>(r)]) > p; })) return false;
+  }
+  return true;
+}
+
+// Values that are kept for later phases of a row.
+int64_t RowScratch(const FusedKernel& f, const KernelPlan& plan) {
+  int64_t elements = 1, bytes = 0;
+  for (const PlanLoop& l : plan.loops) elements *= l.reduced ? l.extent.constant_or(0) : 1;
+  for (const PlanPhase& phase : plan.phases) {
+    for (int64_t k : phase.kept) {
+      bytes += (elements * StorageBytes(f.order[static_cast<size_t>(k)]->shape().element_type()) + 63) / 64 * 64;
+    }
+  }
+  return bytes;
+}
+
 // Positions in the fusion: there, of the right sort, and each once.
 absl::Status CheckPhases(const FusedKernel& f, const KernelPlan& plan) {
   auto bad = [&plan](std::string_view what) {
@@ -746,6 +785,7 @@ absl::Status CheckPhases(const FusedKernel& f, const KernelPlan& plan) {
     }
   }
   if (reduces.size() != f.reduces.size()) return bad("a reduction in no phase");
+  if (!PhasesInOrder(f, plan)) return bad("a phase reads a reduction that is not finished");
   for (size_t i = 0; i < f.roots.size() && !plan.phases.empty(); ++i) {
     const Shape& shape = f.roots[i]->shape();
     if (shape.is_array() && f.RoleOf(shape) == Role::kFull && !roots.contains(static_cast<int64_t>(i))) {
@@ -786,7 +826,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
   for (int i = 0; i < plan.split; ++i) {
     if (plan.loops[i].reduced) return bad("a reduced loop in the outer range");
   }
-  if (loops == 0 && plan.lanes > 1) return bad("vectors without a loop");
+  if (loops == 0 && (plan.lanes > 1 || plan.block > 0)) return bad("vectors or blocks without a loop");
   if (plan.lanes * plan.unroll > 1 && OnScalars(f))
     return bad("vectors through a region that works on scalars");
   if (plan.kind == PlanKind::kTranspose &&
@@ -810,12 +850,19 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
   } else if (plan.rows != 0 || plan.unroll > 8 || plan.packed) {
     return bad("tiles of what is no contraction");
   }
+  if ((plan.kind == PlanKind::kLoop || plan.kind == PlanKind::kRow) && !std::has_single_bit(static_cast<unsigned>(plan.unroll))) {
+    return bad("vectors at once that are no power of two");
+  }
+  if (plan.kind == PlanKind::kRow && plan.block != 0) return bad("a row in blocks");
+  if (plan.kind == PlanKind::kColumn && plan.block == 0) return bad("columns without blocks");
   const bool phased = plan.kind == PlanKind::kRow || plan.kind == PlanKind::kColumn;
   if (phased == f.reduces.empty()) return bad("kind and reductions do not fit");
   if (phased && plan.loops.back().reduced != (plan.kind == PlanKind::kRow))
     return bad("row and column differ by the vector loop");
   if (plan.kind == PlanKind::kColumn && plan.scratch_bytes < ColumnScratch(f, plan)) return bad("too little scratch");
-  return CheckPhases(f, plan);
+  TENON_RETURN_IF_ERROR(CheckPhases(f, plan));
+  if (plan.kind == PlanKind::kRow && plan.scratch_bytes < RowScratch(f, plan)) return bad("too little scratch");
+  return absl::OkStatus();
 }
 
 WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {

@@ -15,9 +15,9 @@ namespace tenon {
 inline constexpr int64_t kCachedBytes = 2 << 20;  // a kernel that moves less finds its data in a cache
 
 absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& target);
-// Whether `plan` describes this fusion: loops cover the iteration space; phases name each reduction and each full-shaped root
-// once and nothing that isn't there; numbers in range. Not checked: scratch_bytes of rows, and that each phase has what it
-// reads. Those are MakePlan's own, so a plan must not come from a file that others can write.
+// InvalidArgument unless `plan` computes this fusion inside of its memory: loops cover the iteration space; phases name each reduction and
+// each full-shaped root once, in an order in which all that they read is finished; numbers fit the kind, scratch is enough. Whoever wrote
+// the plan: tests/backends/random_plans_test.cc.
 absl::Status CheckPlan(const FusedKernel& fused, const KernelPlan& plan);
 
 // Which results the kernel may make in an operand's memory (LaunchPlan::may_overwrite).

@@ -1,5 +1,5 @@
-// What a contraction packs: the second operand of a block of columns, which lies with the summed elements side by side, is copied to scratch
-// with the columns side by side, once for all rows of a piece. Nothing of it goes to memory beyond the caches.
+// What a contraction packs: the second operand of a block of columns, which lies with the summed elements side by side, is copied to
+// scratch with the columns side by side, once for all rows of a piece. Nothing of it goes to memory beyond the caches.
 #pragma once
 
 #include <optional>
