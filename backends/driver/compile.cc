@@ -1,6 +1,5 @@
 #include "backends/driver/compile.h"
 
-#include <atomic>
 #include <chrono>
 #include <new>
 #include <thread>
@@ -8,10 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "backends/contract/provider.h"
-#include "backends/cpu/emit/codegen.h"
-#include "backends/cpu/jit/jit.h"
-#include "backends/cpu/plan/kernel.h"
+#include "backends/contract/target.h"
 #include "backends/driver/faulty_pass.h"
+#include "backends/driver/targets.h"
 #include "backends/program/program_builder.h"
 #include "backends/report/module_report.h"
 #include "hlo/check.h"
@@ -43,10 +41,8 @@ class PhaseTimer {
 
 int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-TargetInfo InfoOfTarget(const CpuTarget& target, const CompileOptions& options) {
-  TargetInfo info;
-  info.name = absl::StrCat("cpu-", target.isa);
-  info.vector_bytes = target.vector_bytes;
+TargetInfo InfoOfTarget(const Target& target, const CompileOptions& options) {
+  TargetInfo info = target.facts().info;
   info.threads = options.threads > 0 ? options.threads : Cores();
   return info;
 }
@@ -70,8 +66,8 @@ class Compilation {
 
   absl::Status Setup() {
     ForkSection section;
-    TENON_ASSIGN_OR_RETURN(target_, MakeCpuTarget(options_.isa));
-    if (!options_.provider.empty()) TENON_RETURN_IF_ERROR(CheckProviderName(options_.provider));
+    TENON_ASSIGN_OR_RETURN(target_, MakeHostTarget(options_.isa));
+    if (!options_.provider.empty()) TENON_RETURN_IF_ERROR(CheckProviderName(options_.provider, {&target_, 1}));
     if (module_.instruction_count() > kMaxInstructions) {
       return absl::ResourceExhaustedError(absl::StrCat("module ", module_.name(), " has ", module_.instruction_count(),
                                                        " instructions; the CPU backend compiles at most ", kMaxInstructions));
@@ -79,7 +75,7 @@ class Compilation {
     if (options_.verify_passes) TENON_RETURN_IF_ERROR(Verify(module_));
     timer_.Done("setup");
     if (reports()) {
-      report_.Input(module_, InfoOfTarget(target_, options_));
+      report_.Input(module_, InfoOfTarget(*target_, options_));
       timer_.Done("report");
     }
     return absl::OkStatus();
@@ -125,24 +121,14 @@ class Compilation {
     return absl::OkStatus();
   }
 
-  // Shares of the kernels, one LLVM module and one thread each.
   absl::Status Kernels() {
-    const int kernels = static_cast<int>(built_.kernels.size());
-    if (kernels == 0) return absl::OkStatus();
-    const int wanted = options_.compile_threads > 0 ? options_.compile_threads : std::min(3, Cores());
-    std::vector<Share> shares(std::clamp(kernels / 2, 1, wanted));
-    std::vector<ObjectRequest> requests;
-    for (size_t t = 0; t < shares.size(); ++t) requests.push_back(Request(t, &shares));
-    const auto objects = CompileToObjects(requests, [&] { cancelled_ = cancelled_ || !AskUser().ok(); });
-    for (size_t t = 0; t < shares.size(); ++t) {
-      if (!shares[t].emitted.empty()) Show(StageKind::kLlvm, absl::StrCat("llvm.", t, ".emitted.ll"), std::move(shares[t].emitted));
-      if (!shares[t].ir.empty()) Show(StageKind::kOptimizedLlvm, absl::StrCat("llvm.", t, ".ll"), std::move(shares[t].ir));
-      if (!shares[t].assembly.empty()) Show(StageKind::kAssembly, absl::StrCat("llvm.", t, ".s"), std::move(shares[t].assembly));
-    }
-    for (const auto& object : objects) {
-      TENON_RETURN_IF_ERROR(object.status());
-      AppendObject(&built_.program.object, *object);
-    }
+    if (built_.kernels.empty()) return absl::OkStatus();
+    std::vector<std::string> symbols;
+    for (const KernelSpec& k : built_.program.kernels) symbols.push_back(k.symbol);
+    EmitRequest request{.name = built_.program.name, .kernels = built_.kernels, .symbols = symbols,
+                        .threads = options_.compile_threads > 0 ? options_.compile_threads : std::min(3, Cores()),
+                        .inject_fault = options_.inject_fault, .stages = &stages_, .cancelled = [this] { return !AskUser().ok(); }};
+    TENON_ASSIGN_OR_RETURN(built_.program.object, target_->Emit(request));
     timer_.Done("llvm");
     return absl::OkStatus();
   }
@@ -165,22 +151,18 @@ class Compilation {
   }
 
  private:
-  struct Share {
-    std::string emitted, ir, assembly;
-  };
-
   PassContext Context() {
     PassContext context;
-    context.target = InfoOfTarget(target_, options_);
+    context.target = InfoOfTarget(*target_, options_);
     context.excess_precision = options_.excess_precision;
     context.remarks = &remarks_;
     context.evaluate = options_.evaluate;
     const ContractionSite site = Site();
     context.library_takes = [site](const Instruction& op) { return TakenByLibrary(op, site); };
-    context.can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !TakenByLibrary(op, site); };
+    context.can_generate = [this, site](const Instruction& op) { return target_->CanGenerate(op) && !TakenByLibrary(op, site); };
     context.packs = [site](const Instruction& op) { return Packs(op, site); };
     context.folds_bias = [site](const Instruction& op, const Instruction& epilogue) { return BiasToFold(op, epilogue, site); };
-    context.any_order = CpuReducesInAnyOrder;
+    context.any_order = [this](const Instruction& reduce) { return target_->ReducesInAnyOrder(reduce); };
     context.own_strides = OwnStridesOf(module_, binding_);
     context.plan_launches = [this](const Instruction& op, const ValueViews& views) { return PlanLaunches(op, views); };
     context.launch_plans = &plans_;
@@ -188,17 +170,17 @@ class Compilation {
   }
 
   ContractionSite Site() const {
-    return {.host_functions = options_.host_functions, .excess_precision = options_.excess_precision, .wanted = options_.provider,
-            .matmul_share = target_.machine.matmul_share};
+    return {.target = target_.get(), .host_functions = options_.host_functions, .excess_precision = options_.excess_precision,
+            .wanted = options_.provider};
   }
 
   // Contractions by their providers, all else as kernels.
   absl::StatusOr<LaunchPlan> PlanLaunches(const Instruction& op, const ValueViews& views) {
     const Instruction* contraction = ContractionOf(op);
     if (contraction == nullptr && op.opcode() != Opcode::kFusion) {
-      return absl::UnimplementedError(absl::StrCat("no CPU code for ", op.ToString()));
+      return absl::UnimplementedError(absl::StrCat("no code for ", op.ToString()));
     }
-    if (contraction == nullptr) return PlanCpuLaunches(op, views, target_, options_.excess_precision);
+    if (contraction == nullptr) return target_->Plan(op, views, options_.excess_precision);
     const Choice choice = ChooseProvider(*contraction, Site());
     const std::string refusals = absl::StrJoin(choice.refusals, "; ");
     if (choice.provider == nullptr) return absl::UnimplementedError(absl::StrCat("no provider for ", op.name(), ": ", refusals));
@@ -206,7 +188,7 @@ class Compilation {
                         .reason = absl::StrCat(std::string(choice.provider->name), refusals.empty() ? "" : "; not ", refusals),
                         .source = SourceOf(op)});
     if (choice.provider->lower != nullptr) return choice.provider->lower(op, views);
-    return PlanCpuLaunches(op, views, target_, options_.excess_precision);
+    return target_->Plan(op, views, options_.excess_precision);
   }
 
   // By a pass of somebody's own pipeline, or a faulty one: the plans may be of instructions that are gone.
@@ -234,24 +216,6 @@ class Compilation {
     return absl::OkStatus();
   }
 
-  // Share t, every shares->size()th kernel. A fault is injected into the first share only: one thread is lost, not each.
-  ObjectRequest Request(size_t t, std::vector<Share>* shares) {
-    ObjectRequest request{.target = target_, .name = absl::StrCat(built_.program.name, ".", t), .cancelled = &cancelled_};
-    if (t == 0) request.inject_fault = options_.inject_fault;
-    Share& share = (*shares)[t];
-    if (stages_.Wants(StageKind::kLlvm)) request.emitted_ir = &share.emitted;
-    if (stages_.Wants(StageKind::kOptimizedLlvm)) request.llvm_ir = &share.ir;
-    if (stages_.Wants(StageKind::kAssembly)) request.assembly = &share.assembly;
-    request.emit = [&, t, stride = shares->size()](llvm::Module& module) -> absl::Status {
-      for (size_t k = t; k < built_.kernels.size(); k += stride) {
-        if (cancelled_) return absl::CancelledError("interrupted");
-        TENON_RETURN_IF_ERROR(built_.kernels[k]->Emit(module, built_.program.kernels[k].symbol));
-      }
-      return absl::OkStatus();
-    };
-    return request;
-  }
-
   // The checks between passes are a phase of their own: `passes` stays comparable, and who reads the phases sees that they ran.
   void MoveVerifying() {
     double ms = 0;
@@ -268,7 +232,7 @@ class Compilation {
   Module& module_;
   const Binding& binding_;
   const CompileOptions& options_;
-  CpuTarget target_;
+  std::shared_ptr<const Target> target_;
   std::vector<std::pair<std::string, double>> phases_;
   PhaseTimer timer_{&phases_};
   std::vector<Remark> remarks_;
@@ -279,7 +243,6 @@ class Compilation {
   KernelCode code_;
   StageSink stages_;
   Pace pace_;
-  std::atomic<bool> cancelled_ = false;
 };
 
 absl::StatusOr<Program> CompileAll(Module& module, const Binding& binding, const CompileOptions& options) {
@@ -332,9 +295,11 @@ absl::Status CompileStages(std::unique_ptr<Module> module, Binding binding, cons
   }
 }
 
+CodeLoader* NativeCodeLoader() { return BuiltInTargets()[0].loader(); }
+
 std::string TargetKey(const std::string& isa) {
-  const absl::StatusOr<CpuTarget> target = MakeCpuTarget(isa);
-  return target.ok() ? target->Key() : absl::StrCat("refused: ", isa);
+  const absl::StatusOr<std::shared_ptr<const Target>> target = MakeHostTarget(isa);
+  return target.ok() ? (*target)->facts().key : absl::StrCat("refused: ", isa);
 }
 
 std::string CompilerBuildId() {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "backends/driver/stages.h"
+#include "backends/contract/stages.h"
 #include "hlo/module.h"
 #include "passes/pipeline.h"
 #include "runtime/execute/code_loader.h"
@@ -58,7 +58,7 @@ absl::StatusOr<Program> CompileToProgram(std::unique_ptr<Module> module, Binding
 // As far as the last stage that options.stages wants, and no further: shows modules that cannot be compiled to the end.
 absl::Status CompileStages(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options);
 
-// The JITLink loader of this process. Never null; thread-safe.
+// The loader of the host's code. Never null; thread-safe.
 CodeLoader* NativeCodeLoader();
 
 // What code for this `isa` ("" the host's best) may use, in full: part of cache keys, beside CompileOptions::Key().

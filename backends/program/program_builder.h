@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "backends/cpu/plan/kernel.h"
+#include "backends/contract/kernel.h"
 #include "hlo/module.h"
 #include "passes/memory/value_views.h"
 #include "passes/pass.h"

@@ -1,10 +1,11 @@
-// CodeLoader: object bytes -> function pointers. Implemented by backends/cpu with JITLink; runtime
-// knows no LLVM.
+// CodeLoader: an image of a target's code -> what can be called. Implemented by each target (backends/cpu with JITLink); runtime knows
+// no LLVM.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -174,6 +175,8 @@ struct CheckSpec {        // data-dependent errors
   std::string exception;  // "IndexError", "RuntimeError", "ZeroDivisionError"
   std::string message;    // eager's text, plus the op and its source line
 };
+// The target whose code the host itself runs, on its own memory.
+inline constexpr std::string_view kHostTarget = "cpu";
 struct KernelSpec {
   std::string symbol;         // in the code image
   std::string plan;           // printed KernelPlan

@@ -9,7 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "backends/contract/provider.h"
-#include "backends/cpu/emit/codegen.h"
+#include "backends/driver/targets.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "hlo/tolerance.h"
@@ -55,17 +55,22 @@ bool Refuses(const std::string& target, const Instruction& fusion) {
 }
 
 // The machine of the cases: AVX2, whatever this one is.
+const Target& Avx2() {
+  static const auto* target = new std::shared_ptr<const Target>(*MakeHostTarget("avx2", /*compile_only=*/true));
+  return **target;
+}
+
 void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans) {
   if (text.starts_with("max_fusion_instructions=")) {
     context->target.max_fusion_instructions = context->target.max_loop_instructions = std::stoll(text.substr(text.find('=') + 1));
   } else {
     ASSERT_TRUE(text.empty() || text == "convolutions" || text == "packs" || text.starts_with("refuses=")) << text;
   }
-  ContractionSite site{.host_functions = kPlainFunctions};
-  if (text == "packs") context->packs = [](const Instruction& op) { return Packs(op, {}); };
+  ContractionSite site{.target = &Avx2(), .host_functions = kPlainFunctions};
+  if (text == "packs") context->packs = [](const Instruction& op) { return Packs(op, {.target = &Avx2()}); };
   if (text == "convolutions" || text == "packs") {
     site.host_functions |= Bit(HostFunction::kConvolution);
-    context->can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !TakenByLibrary(op, site); };
+    context->can_generate = [site](const Instruction& op) { return Avx2().CanGenerate(op) && !TakenByLibrary(op, site); };
   }
   context->library_takes = [site](const Instruction& op) { return TakenByLibrary(op, site); };
   context->folds_bias = [site](const Instruction& op, const Instruction& epilogue) { return BiasToFold(op, epilogue, site); };
@@ -73,7 +78,7 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
     if (op.opcode() == Opcode::kFusion && Refuses(text, op)) return absl::UnimplementedError("the case refuses it");
     const Instruction* contraction = ContractionOf(op);
     if (contraction != nullptr && TakenByLibrary(*contraction, site)) return ChooseProvider(*contraction, site).provider->lower(op, views);
-    return PlanCpuLaunches(op, views, *MakeCpuTarget("avx2", /*compile_only=*/true), /*excess_precision=*/true);
+    return Avx2().Plan(op, views, /*excess_precision=*/true);
   };
   context->launch_plans = plans;
 }

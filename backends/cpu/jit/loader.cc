@@ -8,8 +8,8 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu.h"
 #include "backends/cpu/jit/jit.h"
-#include "backends/driver/compile.h"
 #include "hlo/check.h"
 #include "llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
@@ -116,7 +116,7 @@ std::vector<std::pair<std::string, void*>> ResolvedImports() {
   return resolved;
 }
 
-CodeLoader* NativeCodeLoader() {
+CodeLoader* CpuLoader() {
   static auto* loader = new OrcLoader;
   return loader;
 }

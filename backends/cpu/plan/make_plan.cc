@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/emit/elementwise.h"
 #include "backends/codegen/fused/region.h"
-#include "backends/codegen/fused/wide_sums.h"
+#include "backends/cpu/plan/wide_sums.h"
 #include "backends/codegen/index/contraction_index.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
