@@ -1,7 +1,9 @@
 // The contract between the compile driver (backends/driver/compile) and the code generator of a target: one fusion in, one kernel out.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,13 @@ struct KernelRequest {
   std::vector<OperandLayout> results;   // per leaf of the result
 };
 
+// How a device launches a kernel (LaunchShape).
+struct LaunchDims {
+  std::array<Dim, 3> grid = {1, 1, 1};
+  std::array<int32_t, 3> block = {1, 1, 1};
+  int64_t shared_bytes = 0;
+};
+
 // What the runtime must know to launch it (runtime/program/program.h KernelStep, KernelSpec).
 struct KernelInfo {
   std::string plan_text;            // of the target's plan
@@ -32,6 +41,7 @@ struct KernelInfo {
   Dim begin = 0, end = 1;           // splittable outer range
   int64_t grain = 1;
   int64_t scratch_bytes = 0;        // per thread
+  std::optional<LaunchDims> launch;  // a device's; in place of begin, end, grain and scratch_bytes
   double estimated_ns = 0;          // whole kernel, one thread, static sizes (else 0)
   int64_t bytes = 0, flops = 0;
 };

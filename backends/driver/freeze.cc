@@ -15,9 +15,9 @@ std::optional<Frozen> Freeze(Module& module, Binding& binding, absl::Span<const 
     still.push_back(constant || (absl::c_linear_search(inputs, p.index) && !binding.inputs[static_cast<size_t>(p.index)].mutated));
   }
   if (module.entry()->parameters().size() != still.size()) return std::nullopt;  // tuples: none of PyTorch's
-  const absl::StatusOr<std::shared_ptr<const Target>> target = MakeHostTarget(options.isa);
-  if (!target.ok()) return std::nullopt;  // the compile says why
-  const ContractionSite site{.target = target->get(), .host_functions = options.host_functions,
+  const auto targets = TargetsOf(options.targets, options.isa);
+  if (!targets.ok()) return std::nullopt;  // the compile says why
+  const ContractionSite site{.target = targets->front().get(), .host_functions = options.host_functions,
                              .excess_precision = options.excess_precision, .wanted = options.provider};
   FrozenSplit split = SplitFrozen(module, still, [&](const Instruction& op) { return Packs(op, site); });
   if (split.once == nullptr) return std::nullopt;

@@ -25,4 +25,9 @@ absl::Span<const BuiltInTarget> BuiltInTargets();
 absl::StatusOr<std::shared_ptr<const Target>> MakeHostTarget(std::string_view isa, bool compile_only = false);
 std::vector<std::string> HostVariants();
 
+// A compile's set of targets: `given`, and first the host's, MakeHostTarget(isa) if none of `given` is. InvalidArgument: two of one name or
+// one memory space, a space that there cannot be.
+absl::StatusOr<std::vector<std::shared_ptr<const Target>>> TargetsOf(absl::Span<const std::shared_ptr<const Target>> given,
+                                                                     std::string_view isa);
+
 }  // namespace tenon

@@ -18,6 +18,7 @@
 #include "llvm/ExecutionEngine/Orc/SelfExecutorProcessControl.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "runtime/fork.h"
+#include "runtime/program/program.h"
 
 namespace tenon {
 namespace {
@@ -73,6 +74,7 @@ class OrcCode : public LoadedCode {
 
 class OrcLoader : public CodeLoader {
  public:
+  std::string_view target() const override { return kHostTarget; }
   absl::StatusOr<std::unique_ptr<LoadedCode>> Load(std::span<const uint8_t> image,
                                                    std::span<const std::string> symbols) override {
     ForkSection section;
