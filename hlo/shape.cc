@@ -1,7 +1,10 @@
 #include "hlo/shape.h"
 
 #include <algorithm>
+#include <string_view>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -55,6 +58,40 @@ void Shape::set_layout(absl::Span<const int64_t> minor_to_major) {
   TENON_CHECK(IsPermutation(minor_to_major, rank()),
               absl::StrCat("layout {", absl::StrJoin(minor_to_major, ","), "} of ", ToString()));
   layout_.emplace(minor_to_major.begin(), minor_to_major.end());
+}
+
+namespace {
+
+struct Place {
+  size_t begin = std::string::npos, end = std::string::npos;
+};
+// "S(" ... ")" of a suffix: a word of its own, not the end of another one.
+Place FindSpace(std::string_view suffix) {
+  for (size_t at = suffix.find("S("); at != std::string_view::npos; at = suffix.find("S(", at + 1)) {
+    const bool word = at == 0 || !absl::ascii_isalnum(static_cast<unsigned char>(suffix[at - 1]));
+    const size_t close = suffix.find(')', at);
+    if (word && close != std::string_view::npos) return {at, close + 1};
+  }
+  return {};
+}
+
+}  // namespace
+
+int64_t Shape::SpaceInSuffix() const {
+  const Place place = FindSpace(layout_suffix_);
+  int64_t space = 0;
+  const bool found = place.begin != std::string::npos;
+  return found && absl::SimpleAtoi(layout_suffix_.substr(place.begin + 2, place.end - place.begin - 3), &space) && space > 0 ? space : 0;
+}
+
+void Shape::set_memory_space(int64_t space) {
+  TENON_CHECK(is_array() && space >= 0, absl::StrCat("memory space ", space, " of ", ToString()));
+  if (const Place place = FindSpace(layout_suffix_); place.begin != std::string::npos) {
+    layout_suffix_.erase(place.begin, place.end - place.begin);
+  }
+  if (space == 0) return;
+  if (!layout_) set_layout(RowMajor(rank()));
+  absl::StrAppend(&layout_suffix_, "S(", space, ")");
 }
 
 void Shape::clear_layout() {

@@ -2,7 +2,7 @@
 //
 // A layout is a permutation `minor_to_major` (minor_to_major[0] is the dimension that varies fastest), XLA's meaning.
 // Without a layout an array is row-major ({n-1,...,0}). Whatever XLA prints behind ':' in a layout (tiles, memory
-// space, ...) is kept verbatim in `layout_suffix` and otherwise ignored.
+// space, ...) is kept verbatim in `layout_suffix`; but for the memory space S(n) it means nothing.
 #pragma once
 
 #include <optional>
@@ -58,6 +58,10 @@ class Shape {
   void clear_layout();
   std::string& layout_suffix() { return layout_suffix_; }
   const std::string& layout_suffix() const { return layout_suffix_; }
+  // The n of S(n) in layout_suffix, as XLA writes memory spaces; 0 where there is none. Of arrays.
+  int64_t memory_space() const { return layout_suffix_.empty() ? 0 : SpaceInSuffix(); }
+  // 0 takes S(n) away; another space gives an array without a layout the row-major one.
+  void set_memory_space(int64_t space);
 
   Dim num_elements() const;                 // arrays; 1 for a scalar
   int64_t num_elements_constant() const { return num_elements().constant(); }
@@ -80,6 +84,8 @@ class Shape {
   std::string ToString(bool with_layout = false) const;  // "f32[2,3]{1,0}", "(f32[], s32[4])"
 
  private:
+  int64_t SpaceInSuffix() const;
+
   PrimitiveType type_;
   DimVector dims_;
   absl::InlinedVector<bool, 6> dynamic_;

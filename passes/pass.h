@@ -20,6 +20,7 @@
 namespace tenon {
 
 class ValueViews;
+struct Spaces;
 
 // What the passes may know of the machine. Filled in by the backend.
 struct TargetInfo {
@@ -72,6 +73,8 @@ struct PassContext {
   // Null: nothing is planned.
   std::function<absl::StatusOr<LaunchPlan>(const Instruction& op, const ValueViews& views)> plan_launches;
   LaunchPlans* launch_plans = nullptr;  // the plans made; not null where plan_launches isn't
+  // Memory spaces of devices, and what they run (passes/spaces/spaces.h). Null: there is the host's memory only.
+  Spaces* spaces = nullptr;
   int64_t max_folded_elements = 1 << 16;
   void Note(std::string_view pass, std::string_view kind, const Instruction& at, std::string reason,
             std::vector<std::pair<std::string, double>> numbers = {}) const;

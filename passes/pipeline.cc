@@ -35,10 +35,12 @@ const std::vector<std::string>& DefaultPipeline() {
       "split-reductions",
       "split-scatters",
       "insert-copies",
+      "assign-spaces",
       "fold-bias",
       "fuse",
       "fold-bias",
       "dce",
+      "settle-spaces",
       "lower-kernels",
       "schedule",
   };

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define TENON_ABI_VERSION 4
+#define TENON_ABI_VERSION 5
 #define TENON_API __attribute__((visibility("default")))
 
 /* ---- data
@@ -115,6 +115,21 @@ typedef struct TenonHost {
   int (*tracing)(void* context);
   void* (*range_begin)(void* context, const char* name);
   void (*range_end)(void* context, void* range);
+  /* Memory spaces (docs/architecture/targets.md): a bit for each that this host has; bit 0, the host's own memory, is always set. A
+   * program that wants another one is refused. What follows is called for spaces of devices only. */
+  uint64_t spaces;
+  /* The number of the device whose memory the space is, as its driver counts; -1: there is none now. */
+  int (*device)(void* context, int32_t space);
+  /* As allocate, in that space and for work on that stream; deallocate_in: behind the work that the stream was given before. */
+  void* (*allocate_in)(void* context, int32_t space, void* stream, size_t bytes);
+  void (*deallocate_in)(void* context, int32_t space, void* stream, void* memory, size_t bytes);
+  /* The stream on which this thread's work in the space is ordered now; NULL may be one. Asked once a run. */
+  void* (*stream)(void* context, int32_t space);
+  /* event_record: an event behind all that the stream was given; NULL: that work is done. event_wait: what the stream is given from now
+   * on waits for the event. None of them fails. */
+  void* (*event_record)(void* context, int32_t space, void* stream);
+  void (*event_wait)(void* context, int32_t space, void* stream, void* event);
+  void (*event_release)(void* context, int32_t space, void* event);
 } TenonHost;
 
 /* ---- compiling
@@ -171,6 +186,7 @@ typedef struct TenonOutput {
   int32_t ndim;
   const int64_t* sizes; /* NULL: depends on the inputs' sizes; ask tenon_output_sizes */
   const int64_t* strides;
+  int32_t space; /* kFresh: the memory space to allocate it in; 0: the host's */
 } TenonOutput;
 TENON_API int64_t tenon_num_inputs(const TenonExecutable*); /* the graph's */
 /* Compiled with the option "frozen": what computes, from the same inputs, of which it reads the frozen ones only, the values that a run

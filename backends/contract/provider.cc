@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "backends/codegen/index/contraction_index.h"
-#include "backends/cpu/emit/codegen.h"
+#include "backends/contract/target.h"
 #include "hlo/check.h"
 #include "passes/lower/named_provider.h"
 
@@ -51,7 +51,7 @@ const Instruction* BiasAddedTo(const Instruction& contraction, const Instruction
 bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
   constexpr double kWorthwhile = 0.8;
   constexpr int64_t kShort = 16, kRows = 64;
-  if (site.matmul_share > kWorthwhile || dot.opcode() != Opcode::kDot || dot.operand_count() != 2) return false;
+  if (site.target->facts().machine.matmul_share > kWorthwhile || dot.opcode() != Opcode::kDot || dot.operand_count() != 2) return false;
   if (dot.shape().element_type() != PrimitiveType::kF32 || !dot.shape().is_static() || !GeneratedTakes(dot, site).ok()) return false;
   const int64_t terms = TermsOf(dot).value_or(0), result = dot.shape().num_elements_constant();
   int64_t batch = 1;
@@ -63,17 +63,24 @@ bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
 
 }  // namespace
 
-absl::Status CheckProviderName(std::string_view name) {
-  if (absl::c_any_of(kProviders, [&](const Provider& p) { return p.name == name; })) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown provider \"", std::string(name), "\"; known: ",
-      absl::StrJoin(kProviders, ", ", [](std::string* out, const Provider& p) { absl::StrAppend(out, std::string(p.name)); })));
+absl::Span<const Provider> HostProviders() { return kProviders; }
+
+absl::Status CheckProviderName(std::string_view name, absl::Span<const std::shared_ptr<const Target>> targets) {
+  std::vector<std::string> known;
+  for (const std::shared_ptr<const Target>& target : targets) {
+    for (const Provider& p : target->facts().providers) {
+      if (p.name == name) return absl::OkStatus();
+      if (!absl::c_linear_search(known, p.name)) known.emplace_back(p.name);
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown provider \"", std::string(name), "\"; known: ", absl::StrJoin(known, ", ")));
 }
 
 Choice ChooseProvider(const Instruction& contraction, const ContractionSite& site) {
   Choice choice;
   const std::string named = NamedProvider(contraction);
-  for (const Provider& p : kProviders) {
+  for (const Provider& p : site.target->facts().providers) {
     const bool wanted = p.name == (named.empty() ? site.wanted : named);
     if (!wanted && choice.provider != nullptr) continue;
     if (!wanted && p.lower == LowerMatmul && BeatsMatmul(contraction, site)) {
@@ -138,10 +145,10 @@ absl::Status HostHas(HostFunction function, const Instruction& contraction, cons
 }
 
 // Sums of halves too: expand-contractions has them kept in f32.
-absl::Status GeneratedTakes(const Instruction& contraction, const ContractionSite&) {
+absl::Status GeneratedTakes(const Instruction& contraction, const ContractionSite& site) {
   const PrimitiveType type = contraction.shape().element_type();
   const bool half = OfOneType(contraction) && (type == PrimitiveType::kF16 || type == PrimitiveType::kBF16);
-  return half || CpuCanGenerate(contraction) ? absl::OkStatus() : absl::UnimplementedError("no kernel for its types");
+  return half || site.target->CanGenerate(contraction) ? absl::OkStatus() : absl::UnimplementedError("no kernel for its types");
 }
 
 bool Packs(const Instruction& op, const ContractionSite& site) {

@@ -4,11 +4,13 @@
 // another one that does is asked for by name. Adding one: docs/architecture/contractions.md.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "passes/lower/launch_plan.h"
 #include "passes/memory/value_views.h"
 #include "runtime/host/functions.h"
@@ -28,12 +30,14 @@ class PlannedCall : public TargetPlan {
   std::string reason;  // FrameworkStep::reason
 };
 
+class Target;
+
 // What providers know of where a contraction will run.
 struct ContractionSite {
+  const Target* target = nullptr;  // never null; borrowed. Its table of providers is asked
   uint64_t host_functions = 0;  // TenonHost::functions
   bool excess_precision = true;
   std::string wanted;  // a provider's name; "": the first that takes it
-  double matmul_share = 1;  // MachineModel's
 };
 
 struct Provider {
@@ -46,8 +50,11 @@ struct Provider {
   absl::StatusOr<LaunchPlan> (*lower)(const Instruction& op, const ValueViews& views);
 };
 
-// InvalidArgument: no provider of that name.
-absl::Status CheckProviderName(std::string_view name);
+// The host's functions and `generated`: the providers of a target whose memory is the host's.
+absl::Span<const Provider> HostProviders();
+
+// InvalidArgument: none of the targets has a provider of that name.
+absl::Status CheckProviderName(std::string_view name, absl::Span<const std::shared_ptr<const Target>> targets);
 
 struct Choice {
   const Provider* provider = nullptr;  // null: nobody takes it

@@ -1,18 +1,16 @@
 #include "backends/driver/compile.h"
 
-#include <atomic>
 #include <chrono>
 #include <new>
 #include <thread>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "backends/contract/provider.h"
-#include "backends/cpu/emit/codegen.h"
-#include "backends/cpu/jit/jit.h"
-#include "backends/cpu/plan/kernel.h"
-#include "backends/cpu/plan/packing.h"
+#include "backends/contract/target.h"
 #include "backends/driver/faulty_pass.h"
+#include "backends/driver/targets.h"
 #include "backends/program/program_builder.h"
 #include "backends/report/module_report.h"
 #include "hlo/check.h"
@@ -21,6 +19,7 @@
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "passes/fusion/fused_form.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/build_id.h"
 #include "runtime/fork.h"
 #include "runtime/host/pace.h"
@@ -44,10 +43,8 @@ class PhaseTimer {
 
 int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-TargetInfo InfoOfTarget(const CpuTarget& target, const CompileOptions& options) {
-  TargetInfo info;
-  info.name = absl::StrCat("cpu-", target.isa);
-  info.vector_bytes = target.vector_bytes;
+TargetInfo InfoOfTarget(const Target& target, const CompileOptions& options) {
+  TargetInfo info = target.facts().info;
   info.threads = options.threads > 0 ? options.threads : Cores();
   return info;
 }
@@ -71,8 +68,9 @@ class Compilation {
 
   absl::Status Setup() {
     ForkSection section;
-    TENON_ASSIGN_OR_RETURN(target_, MakeCpuTarget(options_.isa));
-    if (!options_.provider.empty()) TENON_RETURN_IF_ERROR(CheckProviderName(options_.provider));
+    TENON_ASSIGN_OR_RETURN(targets_, TargetsOf(options_.targets, options_.isa));
+    TENON_RETURN_IF_ERROR(FindSpaces());
+    if (!options_.provider.empty()) TENON_RETURN_IF_ERROR(CheckProviderName(options_.provider, targets_));
     if (module_.instruction_count() > kMaxInstructions) {
       return absl::ResourceExhaustedError(absl::StrCat("module ", module_.name(), " has ", module_.instruction_count(),
                                                        " instructions; the CPU backend compiles at most ", kMaxInstructions));
@@ -80,7 +78,7 @@ class Compilation {
     if (options_.verify_passes) TENON_RETURN_IF_ERROR(Verify(module_));
     timer_.Done("setup");
     if (reports()) {
-      report_.Input(module_, InfoOfTarget(target_, options_));
+      report_.Input(module_, InfoOfTarget(*main_, options_));
       timer_.Done("report");
     }
     return absl::OkStatus();
@@ -117,8 +115,11 @@ class Compilation {
     TENON_RETURN_IF_ERROR(AskUser());
     ForkSection section;
     TENON_RETURN_IF_ERROR(CheckFusedForm(module_));
+    if (has_devices() && !spaces_.assigned) {
+      return absl::FailedPreconditionError("a compile with a device needs the pass assign-spaces, which these passes leave out");
+    }
     if (plans_.empty()) TENON_RETURN_IF_ERROR(PlanKernels());
-    TENON_ASSIGN_OR_RETURN(built_, BuildProgram(module_, binding_, plans_, &remarks_));
+    TENON_ASSIGN_OR_RETURN(built_, BuildProgram(module_, binding_, plans_, targets_, &remarks_));
     if (stages_.Wants(StageKind::kPlans)) Show(StageKind::kPlans, "plans.txt", PlansOf(built_));
     if (stages_.Wants(StageKind::kBuffers)) Show(StageKind::kBuffers, "buffers.txt", built_.buffer_plan);
     if (stages_.Wants(StageKind::kProgram)) Show(StageKind::kProgram, "program.txt", built_.program.ToString());
@@ -126,25 +127,24 @@ class Compilation {
     return absl::OkStatus();
   }
 
-  // Shares of the kernels, one LLVM module and one thread each.
+  // Each target emits its own.
   absl::Status Kernels() {
-    const int kernels = static_cast<int>(built_.kernels.size());
-    if (kernels == 0) return absl::OkStatus();
-    const int wanted = options_.compile_threads > 0 ? options_.compile_threads : std::min(3, Cores());
-    std::vector<Share> shares(std::clamp(kernels / 2, 1, wanted));
-    std::vector<ObjectRequest> requests;
-    for (size_t t = 0; t < shares.size(); ++t) requests.push_back(Request(t, &shares));
-    const auto objects = CompileToObjects(requests, [&] { cancelled_ = cancelled_ || !AskUser().ok(); });
-    for (size_t t = 0; t < shares.size(); ++t) {
-      if (!shares[t].emitted.empty()) Show(StageKind::kLlvm, absl::StrCat("llvm.", t, ".emitted.ll"), std::move(shares[t].emitted));
-      if (!shares[t].ir.empty()) Show(StageKind::kOptimizedLlvm, absl::StrCat("llvm.", t, ".ll"), std::move(shares[t].ir));
-      if (!shares[t].assembly.empty()) Show(StageKind::kAssembly, absl::StrCat("llvm.", t, ".s"), std::move(shares[t].assembly));
+    for (size_t image = 0; image < built_.program.code.size(); ++image) {
+      std::vector<std::shared_ptr<const PlannedKernel>> kernels;
+      std::vector<std::string> symbols;
+      for (size_t k = 0; k < built_.kernels.size(); ++k) {
+        if (built_.program.kernels[k].code != static_cast<int32_t>(image)) continue;
+        kernels.push_back(built_.kernels[k]);
+        symbols.push_back(built_.program.kernels[k].symbol);
+      }
+      if (kernels.empty()) continue;
+      EmitRequest request{.name = built_.program.name, .kernels = kernels, .symbols = symbols,
+                          .threads = options_.compile_threads > 0 ? options_.compile_threads : std::min(3, Cores()),
+                          .inject_fault = options_.inject_fault, .stages = &stages_, .cancelled = [this] { return !AskUser().ok(); }};
+      CodeImage& code = built_.program.code[image];
+      TENON_ASSIGN_OR_RETURN(code.object, TargetOfSpace(code.space).Emit(request));
     }
-    for (const auto& object : objects) {
-      TENON_RETURN_IF_ERROR(object.status());
-      AppendObject(&built_.program.object, *object);
-    }
-    timer_.Done("llvm");
+    if (!built_.kernels.empty()) timer_.Done("llvm");
     return absl::OkStatus();
   }
 
@@ -166,51 +166,102 @@ class Compilation {
   }
 
  private:
-  struct Share {
-    std::string emitted, ir, assembly;
-  };
+  bool has_devices() const { return !spaces_.devices.empty(); }
+
+  // What lies where by the binding, and who works there.
+  absl::Status FindSpaces() {
+    host_ = main_ = targets_.front().get();
+    for (const Binding::Input& in : binding_.inputs) TENON_RETURN_IF_ERROR(Uses(in.space, "input", in.name));
+    for (const Binding::Output& out : binding_.outputs) TENON_RETURN_IF_ERROR(Uses(out.space, "an output", ""));
+    for (size_t t = 1; t < targets_.size(); ++t) spaces_.devices.push_back(targets_[t]->facts().space);
+    for (const Binding::Parameter& p : binding_.parameters) {
+      const bool input = p.kind == Binding::Parameter::Kind::kInput;
+      spaces_.parameters.push_back(input ? binding_.inputs[static_cast<size_t>(p.index)].space : 0);
+    }
+    spaces_.runs = [this](const Instruction& op, int64_t space) {
+      const Target& target = TargetOfSpace(space);
+      return ContractionOf(op) != nullptr ? ChooseProvider(op, SiteOf(target)).provider != nullptr : target.CanGenerate(op);
+    };
+    return absl::OkStatus();
+  }
+
+  absl::Status Uses(int64_t space, std::string_view what, std::string_view name) {
+    const Target* target = FindTarget(space);
+    if (target == nullptr) {
+      const std::string known = absl::StrJoin(targets_, ", ", [](std::string* out, const auto& t) {
+        absl::StrAppend(out, t->facts().space, " (", t->facts().name, ")");
+      });
+      return absl::InvalidArgumentError(absl::StrCat(module_.name(), ": ", std::string(what), name.empty() ? "" : " ", std::string(name),
+                                                     " lies in memory space ", space, "; the compile's targets have ", known));
+    }
+    if (main_ == host_) main_ = target;
+    return absl::OkStatus();
+  }
+
+  const Target* FindTarget(int64_t space) const {
+    for (const auto& target : targets_) {
+      if (target->facts().space == space) return target.get();
+    }
+    return nullptr;
+  }
+  const Target& TargetOfSpace(int64_t space) const {
+    const Target* target = FindTarget(space);
+    TENON_CHECK(target != nullptr, absl::StrCat("memory space ", space));
+    return *target;
+  }
+
+  // Whose it is to compute this; before that is decided, whose answers passes go by.
+  const Target& TargetOf(const Instruction& op) const {
+    if (!has_devices()) return *host_;
+    return spaces_.assigned ? TargetOfSpace(SpaceOf(op.shape())) : *main_;
+  }
+
+  bool IsTaken(const Instruction& op) const { return TakenByLibrary(op, SiteOf(TargetOf(op))); }
 
   PassContext Context() {
     PassContext context;
-    context.target = InfoOfTarget(target_, options_);
+    context.target = InfoOfTarget(*main_, options_);
+    if (has_devices()) context.spaces = &spaces_;
     context.excess_precision = options_.excess_precision;
     context.remarks = &remarks_;
     context.evaluate = options_.evaluate;
-    const ContractionSite site = Site();
-    context.library_takes = [site](const Instruction& op) { return TakenByLibrary(op, site); };
-    context.can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !TakenByLibrary(op, site); };
-    context.packs = [site](const Instruction& op) { return Packs(op, site); };
+    context.library_takes = [this](const Instruction& op) { return IsTaken(op); };
+    context.can_generate = [this](const Instruction& op) { return TargetOf(op).CanGenerate(op) && !IsTaken(op); };
+    context.packs = [this](const Instruction& op) { return Packs(op, SiteOf(TargetOf(op))); };
     context.packs_where_it_lies = [this](const Instruction& op, absl::Span<const Dim> strides) {
-      return PacksWhereItLies(op, strides, target_.vector_bytes);
+      return TargetOf(op).PacksWhereItLies(op, strides);
     };
-    context.folds_bias = [site](const Instruction& op, const Instruction& epilogue) { return BiasToFold(op, epilogue, site); };
-    context.any_order = CpuReducesInAnyOrder;
+    context.folds_bias = [this](const Instruction& op, const Instruction& epilogue) {
+      return BiasToFold(op, epilogue, SiteOf(TargetOf(op)));
+    };
+    context.any_order = [this](const Instruction& reduce) { return TargetOf(reduce).ReducesInAnyOrder(reduce); };
     context.own_strides = OwnStridesOf(module_, binding_);
     context.plan_launches = [this](const Instruction& op, const ValueViews& views) { return PlanLaunches(op, views); };
     context.launch_plans = &plans_;
     return context;
   }
 
-  ContractionSite Site() const {
-    return {.host_functions = options_.host_functions, .excess_precision = options_.excess_precision, .wanted = options_.provider,
-            .matmul_share = target_.machine.matmul_share};
+  ContractionSite SiteOf(const Target& target) const {
+    return {.target = &target, .host_functions = options_.host_functions, .excess_precision = options_.excess_precision,
+            .wanted = options_.provider};
   }
 
   // Contractions by their providers, all else as kernels.
   absl::StatusOr<LaunchPlan> PlanLaunches(const Instruction& op, const ValueViews& views) {
     const Instruction* contraction = ContractionOf(op);
     if (contraction == nullptr && op.opcode() != Opcode::kFusion) {
-      return absl::UnimplementedError(absl::StrCat("no CPU code for ", op.ToString()));
+      return absl::UnimplementedError(absl::StrCat("no code for ", op.ToString()));
     }
-    if (contraction == nullptr) return PlanCpuLaunches(op, views, target_, options_.excess_precision);
-    const Choice choice = ChooseProvider(*contraction, Site());
+    const Target& target = TargetOf(op);
+    if (contraction == nullptr) return target.Plan(op, views, options_.excess_precision);
+    const Choice choice = ChooseProvider(*contraction, SiteOf(target));
     const std::string refusals = absl::StrJoin(choice.refusals, "; ");
     if (choice.provider == nullptr) return absl::UnimplementedError(absl::StrCat("no provider for ", op.name(), ": ", refusals));
     remarks_.push_back({.pass = "lower-kernels", .instruction = op.name(), .kind = "provider",
                         .reason = absl::StrCat(std::string(choice.provider->name), refusals.empty() ? "" : "; not ", refusals),
                         .source = SourceOf(op)});
     if (choice.provider->lower != nullptr) return choice.provider->lower(op, views);
-    return PlanCpuLaunches(op, views, target_, options_.excess_precision);
+    return target.Plan(op, views, options_.excess_precision);
   }
 
   // By a pass of somebody's own pipeline, or a faulty one: the plans may be of instructions that are gone.
@@ -238,24 +289,6 @@ class Compilation {
     return absl::OkStatus();
   }
 
-  // Share t, every shares->size()th kernel. A fault is injected into the first share only: one thread is lost, not each.
-  ObjectRequest Request(size_t t, std::vector<Share>* shares) {
-    ObjectRequest request{.target = target_, .name = absl::StrCat(built_.program.name, ".", t), .cancelled = &cancelled_};
-    if (t == 0) request.inject_fault = options_.inject_fault;
-    Share& share = (*shares)[t];
-    if (stages_.Wants(StageKind::kLlvm)) request.emitted_ir = &share.emitted;
-    if (stages_.Wants(StageKind::kOptimizedLlvm)) request.llvm_ir = &share.ir;
-    if (stages_.Wants(StageKind::kAssembly)) request.assembly = &share.assembly;
-    request.emit = [&, t, stride = shares->size()](llvm::Module& module) -> absl::Status {
-      for (size_t k = t; k < built_.kernels.size(); k += stride) {
-        if (cancelled_) return absl::CancelledError("interrupted");
-        TENON_RETURN_IF_ERROR(built_.kernels[k]->Emit(module, built_.program.kernels[k].symbol));
-      }
-      return absl::OkStatus();
-    };
-    return request;
-  }
-
   // The checks between passes are a phase of their own: `passes` stays comparable, and who reads the phases sees that they ran.
   void MoveVerifying() {
     double ms = 0;
@@ -272,7 +305,9 @@ class Compilation {
   Module& module_;
   const Binding& binding_;
   const CompileOptions& options_;
-  CpuTarget target_;
+  std::vector<std::shared_ptr<const Target>> targets_;  // the host's first
+  const Target *host_ = nullptr, *main_ = nullptr;
+  Spaces spaces_;
   std::vector<std::pair<std::string, double>> phases_;
   PhaseTimer timer_{&phases_};
   std::vector<Remark> remarks_;
@@ -283,7 +318,6 @@ class Compilation {
   KernelCode code_;
   StageSink stages_;
   Pace pace_;
-  std::atomic<bool> cancelled_ = false;
 };
 
 absl::StatusOr<Program> CompileAll(Module& module, const Binding& binding, const CompileOptions& options) {
@@ -336,9 +370,20 @@ absl::Status CompileStages(std::unique_ptr<Module> module, Binding binding, cons
   }
 }
 
-std::string TargetKey(const std::string& isa) {
-  const absl::StatusOr<CpuTarget> target = MakeCpuTarget(isa);
-  return target.ok() ? target->Key() : absl::StrCat("refused: ", isa);
+CodeLoaders LoadersOf(const CompileOptions& options) {
+  std::vector<CodeLoader*> loaders;
+  for (const BuiltInTarget& built_in : BuiltInTargets()) loaders.push_back(built_in.loader());
+  for (const auto& target : options.targets) loaders.push_back(target->loader());
+  return CodeLoaders(std::move(loaders));
+}
+
+std::string TargetKey(const CompileOptions& options) {
+  const auto targets = TargetsOf(options.targets, options.isa);
+  if (!targets.ok()) return absl::StrCat("refused: ", std::string(targets.status().message()));
+  return absl::StrJoin(*targets, ";", [](std::string* out, const auto& target) {
+    const TargetFacts& facts = target->facts();
+    absl::StrAppend(out, facts.name, "@", facts.space, ":", facts.key);
+  });
 }
 
 std::string CompilerBuildId() {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "backends/driver/stages.h"
+#include "backends/contract/stages.h"
 #include "hlo/module.h"
 #include "passes/pipeline.h"
 #include "runtime/execute/code_loader.h"
@@ -17,7 +17,12 @@
 
 namespace tenon {
 
+class Target;
+
 struct CompileOptions {
+  // What code is made for (backends/contract/target.h). One works on the host's memory: if none here does, the CPU of `isa`. Not part of
+  // Key(): TargetKey tells them.
+  std::vector<std::shared_ptr<const Target>> targets;
   std::string isa;                 // "" host's best; "avx512", "avx2", "sse4"
   bool excess_precision = true;
   std::vector<std::string> passes, disable_passes;
@@ -58,11 +63,11 @@ absl::StatusOr<Program> CompileToProgram(std::unique_ptr<Module> module, Binding
 // As far as the last stage that options.stages wants, and no further: shows modules that cannot be compiled to the end.
 absl::Status CompileStages(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options);
 
-// The JITLink loader of this process. Never null; thread-safe.
-CodeLoader* NativeCodeLoader();
+// The loaders of programs that are compiled with these options.
+CodeLoaders LoadersOf(const CompileOptions& options);
 
-// What code for this `isa` ("" the host's best) may use, in full: part of cache keys, beside CompileOptions::Key().
-std::string TargetKey(const std::string& isa);
+// What code of these targets may use, in full: part of cache keys, beside CompileOptions::Key().
+std::string TargetKey(const CompileOptions& options);
 
 // Version of everything that generated code depends on: the linker's build ids of this library and of LLVM.
 std::string CompilerBuildId();

@@ -3,6 +3,7 @@
 #include "absl/algorithm/container.h"
 #include "backends/codegen/fused/fused_kernel.h"
 #include "backends/contract/provider.h"
+#include "backends/driver/targets.h"
 #include "passes/freeze/split_frozen.h"
 
 namespace tenon {
@@ -14,8 +15,10 @@ std::optional<Frozen> Freeze(Module& module, Binding& binding, absl::Span<const 
     still.push_back(constant || (absl::c_linear_search(inputs, p.index) && !binding.inputs[static_cast<size_t>(p.index)].mutated));
   }
   if (module.entry()->parameters().size() != still.size()) return std::nullopt;  // tuples: none of PyTorch's
-  const ContractionSite site{.host_functions = options.host_functions, .excess_precision = options.excess_precision,
-                             .wanted = options.provider};
+  const auto targets = TargetsOf(options.targets, options.isa);
+  if (!targets.ok()) return std::nullopt;  // the compile says why
+  const ContractionSite site{.target = targets->front().get(), .host_functions = options.host_functions,
+                             .excess_precision = options.excess_precision, .wanted = options.provider};
   FrozenSplit split = SplitFrozen(module, still, [&](const Instruction& op) { return Packs(op, site); });
   if (split.once == nullptr) return std::nullopt;
   Frozen frozen{.once = std::move(split.once), .once_binding = {.parameters = binding.parameters, .inputs = binding.inputs},

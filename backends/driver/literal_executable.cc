@@ -209,6 +209,9 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
   }
   const auto start = Clock::now();
   Binding binding = BindingOf(*resolved);
+  const bool away = absl::c_any_of(binding.inputs, [](const Binding::Input& in) { return in.space != 0; }) ||
+                    absl::c_any_of(binding.outputs, [](const Binding::Output& out) { return out.space != 0; });
+  if (away) return absl::UnimplementedError("a parameter or result lies in a device's memory; literals lie in the host's");
   TENON_ASSIGN_OR_RETURN(Program program, CompileToProgram(std::move(resolved), std::move(binding), options));
   for (Region& region : program.regions) {
     for (Step& step : region.steps) {
@@ -217,7 +220,7 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
     }
   }
   TENON_ASSIGN_OR_RETURN(made->executable_,
-                         Executable::Create(std::move(program), NativeCodeLoader(), host != nullptr ? host : PlainHost()));
+                         Executable::Create(std::move(program), LoadersOf(options), host != nullptr ? host : PlainHost()));
   made->compile_ms_ = Since(start);
   return made;
 }

@@ -20,10 +20,12 @@ namespace tenon {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Module& module, const Binding& binding, const LaunchPlans& plans, std::vector<Remark>* remarks)
+  ProgramBuilder(const Module& module, const Binding& binding, const LaunchPlans& plans,
+                 absl::Span<const std::shared_ptr<const Target>> targets, std::vector<Remark>* remarks)
       : module_(module),
         binding_(binding),
         plans_(plans),
+        targets_(targets),
         remarks_(remarks),
         dims_(&built_.program) {}
   ProgramBuilder(const ProgramBuilder&) = delete;
@@ -64,7 +66,9 @@ class ProgramBuilder {
   absl::Status EmitKernel(const Instruction& op, const LaunchPlan& plan, std::shared_ptr<const PlannedKernel> planned);
   absl::Status EmitCall(const Instruction& op, const LaunchPlan& plan, const PlannedCall& planned);
   View ErrorWord();
-  int32_t KernelIndex(std::shared_ptr<const PlannedKernel> planned);
+  int32_t ImageOf(int64_t space);
+  int32_t KernelIndex(std::shared_ptr<const PlannedKernel> planned, int64_t space);
+  absl::StatusOr<LaunchShape> LaunchOf(const LaunchDims& dims);
   absl::Status EmitFrameworkCall(const Instruction& op);
 
   // ---- library.cc
@@ -89,6 +93,7 @@ class ProgramBuilder {
   const Module& module_;
   const Binding& binding_;
   const LaunchPlans& plans_;
+  const absl::Span<const std::shared_ptr<const Target>> targets_;
   std::vector<Remark>* remarks_;  // may be null
   BuiltProgram built_;
   DimSlots dims_;
@@ -97,7 +102,7 @@ class ProgramBuilder {
   absl::flat_hash_map<int64_t, int64_t> direct_;          // root leaf -> graph output written in place
   absl::flat_hash_map<int64_t, int64_t> update_;          // root leaf -> parameter leaf of the input that it is written back to
   absl::flat_hash_map<BufferKey, int32_t> update_value_;  // what is made in an input's memory -> its value
-  absl::flat_hash_map<std::string, int32_t> kernel_of_;   // fingerprint -> kernel
+  absl::flat_hash_map<std::pair<int64_t, std::string>, int32_t> kernel_of_;  // space, fingerprint -> kernel
   BufferPlan plan_;
   int32_t error_value_ = -1;
 };

@@ -57,6 +57,7 @@ void ProgramBuilder::FindDirectOutputs() {
     Dim elements = 1;
     for (Dim d : view.dims) elements *= d;
     bool same = KnownEqual(view.offset, 0) && KnownEqual(elements, leaf.num_elements());
+    same = same && (targets_.size() == 1 ? 0 : leaf.memory_space()) == out.space;
     for (size_t d = 0; d < view.dims.size() && same; ++d) {
       same = KnownOne(view.dims[d]) || KnownEqual(view.strides[d], out.strides[d]);
     }
@@ -122,11 +123,18 @@ absl::Status ProgramBuilder::Plan() {
   };
   options.plans = &plans_;
   options.views = &views_;
+  options.spaces = targets_.size() > 1;
   TENON_ASSIGN_OR_RETURN(plan_, PlanBuffers(module_, options));
   built_.buffer_plan = plan_.ToString();
   TENON_ASSIGN_OR_RETURN(program().arena_bytes, dims_.Ref(plan_.arena_bytes));
+  for (const auto& [space, bytes] : plan_.device_arenas) {
+    TENON_ASSIGN_OR_RETURN(const SizeRef size, dims_.Ref(bytes));
+    program().device_arenas.push_back({.space = static_cast<int32_t>(space), .bytes = size});
+  }
   for (const Allocation& a : plan_.allocations) {
     TENON_ASSIGN_OR_RETURN(Value value, ValueOf(a));
+    value.space = static_cast<int32_t>(a.space);
+    if (a.space != 0) ImageOf(a.space);
     program().values.push_back(value);
   }
   return AddUpdateValues();

@@ -10,7 +10,8 @@ absl::Status ProgramBuilder::EmitOutputs() {
   absl::flat_hash_set<int64_t> slots_given;
   for (int64_t k = 0; k < static_cast<int64_t>(binding_.outputs.size()); ++k) {
     const Binding::Output& out = binding_.outputs[k];
-    OutputSpec spec{.kind = out.kind, .index = out.index, .dtype = out.dtype};
+    OutputSpec spec{.kind = out.kind, .index = out.index, .dtype = out.dtype, .space = out.space};
+    if (out.space != 0) ImageOf(out.space);
     TENON_ASSIGN_OR_RETURN(spec.dims, dims_.Refs(out.sizes));
     TENON_ASSIGN_OR_RETURN(spec.strides, dims_.Refs(out.strides));
     TENON_ASSIGN_OR_RETURN(spec.size, dims_.Ref(out.symint));
@@ -29,7 +30,8 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   const BufferKey key = RootLeaf(out.root_index);
   const StridedView& view = views_.at(key);
   const Value& value = program().values[plan_.of.at(view.buffer)];
-  if (value.kind == ValueKind::kSlot && view.buffer == key && SameStrides(view, out) && slots_given->insert(value.index).second) {
+  const bool given = value.kind == ValueKind::kSlot && out.space == 0 && view.buffer == key && SameStrides(view, out);
+  if (given && slots_given->insert(value.index).second) {
     spec->kind = OutputKind::kSlot;
     spec->index = value.index;
     return absl::OkStatus();
@@ -42,7 +44,7 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   copy.to = {.value = static_cast<int32_t>(program().values.size()), .dtype = out.dtype, .dims = copy.from.dims};
   TENON_ASSIGN_OR_RETURN(copy.to.strides, dims_.Refs(to.strides));
   TENON_ASSIGN_OR_RETURN(SizeRef bytes, dims_.Ref(StorageBytes(out)));
-  program().values.push_back({.kind = ValueKind::kOutput, .index = k, .bytes = bytes});
+  program().values.push_back({.kind = ValueKind::kOutput, .index = k, .bytes = bytes, .space = out.space});
   Step step = NewStep(*key.instruction);
   step.name = absl::StrCat("output ", k);
   Note(step, "copied", "its consumer or the caller needs other strides");
@@ -108,7 +110,7 @@ int32_t ProgramBuilder::InputValue(int64_t input) {
   for (size_t v = 0; v < program().values.size(); ++v) {
     if (program().values[v].kind == ValueKind::kInput && program().values[v].index == input) return static_cast<int32_t>(v);
   }
-  program().values.push_back({.kind = ValueKind::kInput, .index = input, .bytes = 0});
+  program().values.push_back({.kind = ValueKind::kInput, .index = input, .bytes = 0, .space = binding_.inputs[input].space});
   return static_cast<int32_t>(program().values.size()) - 1;
 }
 

@@ -5,8 +5,8 @@
 namespace tenon {
 
 absl::StatusOr<BuiltProgram> BuildProgram(const Module& module, const Binding& binding, const LaunchPlans& plans,
-                                          std::vector<Remark>* remarks) {
-  return ProgramBuilder(module, binding, plans, remarks).Build();
+                                          absl::Span<const std::shared_ptr<const Target>> targets, std::vector<Remark>* remarks) {
+  return ProgramBuilder(module, binding, plans, targets, remarks).Build();
 }
 
 }  // namespace tenon

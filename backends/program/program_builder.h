@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "backends/cpu/plan/kernel.h"
+#include "backends/contract/target.h"
 #include "hlo/module.h"
 #include "passes/memory/value_views.h"
 #include "passes/pass.h"
@@ -27,7 +27,8 @@ struct BuiltProgram {
 // Strides of the values that the caller gives and of framework calls' results (PassContext::own_strides). Borrows the binding.
 ValueViews::OwnStrides OwnStridesOf(const Module& module, const Binding& binding);
 
+// `targets`: the host's first. Of several, shapes say in whose memory values lie (passes/spaces/spaces.h).
 absl::StatusOr<BuiltProgram> BuildProgram(const Module& module, const Binding& binding, const LaunchPlans& plans,
-                                          std::vector<Remark>* remarks);
+                                          absl::Span<const std::shared_ptr<const Target>> targets, std::vector<Remark>* remarks);
 
 }  // namespace tenon

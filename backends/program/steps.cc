@@ -4,6 +4,7 @@
 #include "backends/program/framework_config.h"
 #include "hlo/check.h"
 #include "passes/expand/control_flow.h"
+#include "passes/spaces/spaces.h"
 
 namespace tenon {
 
@@ -110,7 +111,10 @@ absl::Status ProgramBuilder::EmitKernel(const Instruction& op, const LaunchPlan&
   TENON_ASSIGN_OR_RETURN(kernel.end, dims_.Ref(info.end));
   kernel.literals = info.literals;
   kernel.grain = info.grain;
-  kernel.kernel = KernelIndex(std::move(planned));
+  if (info.launch) {
+    TENON_ASSIGN_OR_RETURN(kernel.launch, LaunchOf(*info.launch));
+  }
+  kernel.kernel = KernelIndex(std::move(planned), targets_.size() == 1 ? 0 : SpaceOf(op.shape()));
   Step step = NewStep(op);
   step.body = std::move(kernel);
   step.effect = info.has_error_word ? Effect::kError : Effect::kPure;
@@ -135,13 +139,35 @@ View ProgramBuilder::ErrorWord() {
   return {.value = error_value_, .dtype = PrimitiveType::kS64};
 }
 
-int32_t ProgramBuilder::KernelIndex(std::shared_ptr<const PlannedKernel> planned) {
-  auto [it, fresh] = kernel_of_.try_emplace(planned->fingerprint(), static_cast<int32_t>(built_.kernels.size()));
+absl::StatusOr<LaunchShape> ProgramBuilder::LaunchOf(const LaunchDims& dims) {
+  LaunchShape launch{.block = dims.block, .shared_bytes = dims.shared_bytes};
+  for (size_t d = 0; d < dims.grid.size(); ++d) {
+    TENON_ASSIGN_OR_RETURN(launch.grid[d], dims_.Ref(dims.grid[d]));
+  }
+  return launch;
+}
+
+// The image of the target that works on a space.
+int32_t ProgramBuilder::ImageOf(int64_t space) {
+  std::vector<CodeImage>& code = program().code;
+  for (size_t i = 0; i < code.size(); ++i) {
+    if (code[i].space == space) return static_cast<int32_t>(i);
+  }
+  for (const std::shared_ptr<const Target>& target : targets_) {
+    if (target->facts().space == space) code.push_back({.target = target->facts().name, .space = target->facts().space});
+  }
+  TENON_CHECK(!code.empty() && code.back().space == space, absl::StrCat("no target works on memory space ", space));
+  return static_cast<int32_t>(code.size()) - 1;
+}
+
+int32_t ProgramBuilder::KernelIndex(std::shared_ptr<const PlannedKernel> planned, int64_t space) {
+  auto [it, fresh] = kernel_of_.try_emplace({space, planned->fingerprint()}, static_cast<int32_t>(built_.kernels.size()));
   if (fresh) {
     program().kernels.push_back({.symbol = absl::StrCat("k", it->second),
                                  .plan = planned->info().plan_text,
                                  .scratch_bytes = planned->info().scratch_bytes,
-                                 .fingerprint = planned->fingerprint()});
+                                 .fingerprint = planned->fingerprint(),
+                                 .code = ImageOf(space)});
     built_.kernels.push_back(std::move(planned));
   }
   return it->second;

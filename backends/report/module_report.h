@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "backends/driver/stages.h"
+#include "backends/contract/stages.h"
 #include "hlo/json.h"
 #include "hlo/module.h"
 #include "passes/pipeline.h"

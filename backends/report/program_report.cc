@@ -78,7 +78,7 @@ class ProgramWriter {
     for (const auto& [region, step] : order_) json["order"].push_back({region, step});
     json["values"] = Values();
     json["memory"] = {{"arena", p_.arena_bytes >= 0 ? Json(p_.arena_bytes) : Json(nullptr)},
-                      {"code", p_.object.size()}};
+                      {"code", p_.code_bytes()}};
     json["compile_ms"] = Json::array();
     for (const auto& [phase, ms] : p_.compile_ms) json["compile_ms"].push_back({phase, ms});
     json["remarks"] = Remarks();
@@ -211,8 +211,15 @@ class ProgramWriter {
     if (!access.regions.empty()) row["regions"] = access.regions;
     if (const auto* kernel = std::get_if<KernelStep>(&step.body)) {
       row["kernel"] = kernel->kernel;
-      row["range"] = {Size(kernel->begin), Size(kernel->end)};
-      row["grain"] = kernel->grain;
+      if (kernel->launch) {
+        const std::array<SizeRef, 3>& grid = kernel->launch->grid;
+        const std::array<int32_t, 3>& block = kernel->launch->block;
+        row["grid"] = {Size(grid[0]), Size(grid[1]), Size(grid[2])};
+        row["block"] = {block[0], block[1], block[2]};
+      } else {
+        row["range"] = {Size(kernel->begin), Size(kernel->end)};
+        row["grain"] = kernel->grain;
+      }
     } else if (const auto* call = std::get_if<FrameworkStep>(&step.body)) {
       row["op"] = call->overload;
       row["reason"] = call->reason;
@@ -235,6 +242,7 @@ class ProgramWriter {
                         {"first", lives_[v].first},
                         {"last", lives_[v].last}};
       if (value.kind == ValueKind::kArena) row["offset"] = Size(value.offset);
+      if (value.space != 0) row["space"] = value.space;
       json.push_back(std::move(row));
     }
     return json;

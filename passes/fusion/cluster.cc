@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
+#include "passes/spaces/spaces.h"
 #include "passes/wide_sum.h"
 
 namespace tenon {
@@ -164,6 +165,7 @@ absl::Span<Cluster* const> Clusters::homes(const Instruction* op) const {
 }
 
 bool Clusters::Fusible(const Instruction& op) const {
+  if (context_.spaces != nullptr && ChangesSpace(op)) return false;  // what it joins would be of two targets
   switch (op.family()) {
     case Family::kElementwise:
     case Family::kMovement:

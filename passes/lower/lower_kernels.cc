@@ -9,6 +9,7 @@
 #include "passes/lower/launch_plan.h"
 #include "passes/memory/value_views.h"
 #include "passes/pass.h"
+#include "passes/spaces/spaces.h"
 
 namespace tenon {
 namespace {
@@ -84,10 +85,43 @@ std::vector<Instruction*> Planned(const Module& module) {
   return planned;
 }
 
+// A fusion that a device refuses is split; what it refuses of that is the host's. Copies between the spaces change what lies where, so all
+// is planned again.
+absl::StatusOr<bool> LowerForDevices(Module& module, PassContext& context) {
+  for (bool changed = false;; changed = true) {
+    context.launch_plans->clear();
+    std::vector<std::pair<Instruction*, absl::Status>> refused;
+    {
+      const ValueViews views(module, context.own_strides);
+      for (Instruction* op : Planned(module)) {
+        absl::StatusOr<LaunchPlan> plan = context.plan_launches(*op, views);
+        if (plan.ok()) (*context.launch_plans)[op] = *std::move(plan);
+        else refused.emplace_back(op, plan.status());
+      }
+    }
+    if (refused.empty()) return changed;
+    for (const auto& [op, why] : refused) {
+      if (op->opcode() == Opcode::kFusion && !IsSingle(*op)) {
+        context.Note("lower-kernels", "split", *op, std::string(why.message()));
+        const int64_t space = SpaceOf(op->shape());  // of what lay nowhere in particular, too
+        for (Instruction* single : Split(op, context)) MoveTo(single, space);
+      } else if (SpaceOf(op->shape()) != 0) {
+        context.Note("lower-kernels", "host", *op, std::string(why.message()));
+        MoveTo(op, 0);
+      } else {
+        return why;
+      }
+    }
+    module.RemoveUnreachableComputations();
+    SettleSpaces(module);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<bool> LowerKernels(Module& module, PassContext& context) {
   if (!context.plan_launches) return false;
+  if (context.spaces != nullptr) return LowerForDevices(module, context);
   LaunchPlans& plans = *context.launch_plans;
   plans.clear();
   std::vector<Instruction*> singles;

@@ -10,6 +10,7 @@
 #include "passes/memory/moves.h"
 #include "passes/memory/pack_arena.h"
 #include "passes/memory/value_views.h"
+#include "passes/spaces/spaces.h"
 
 namespace tenon {
 namespace {
@@ -59,7 +60,7 @@ class Planner {
     for (int64_t leaf = 0; leaf < static_cast<int64_t>(leaves.size()); ++leaf) {
       const BufferKey key{&op, leaf};
       if (!views_.Has(key) || !(views_.at(key).buffer == key)) continue;
-      Allocation a{.bytes = leaves[leaf].byte_size()};
+      Allocation a{.bytes = leaves[leaf].byte_size(), .space = options_.spaces ? leaves[leaf].memory_space() : 0};
       if (op.opcode() == Opcode::kParameter) {
         a.kind = Kind::kParameter;
         a.index = FirstLeaf(op) + leaf;
@@ -151,8 +152,9 @@ class Planner {
     }
   }
 
-  // Of the values it reads: for want of memory all may that call a library.
+  // Of the values it reads: for want of memory all may that call a library. Launches and copies of a device may.
   bool MayFail(const Instruction& op) const {
+    if (options_.spaces && (SpaceOf(op.shape()) != 0 || (op.operand_count() > 0 && SpaceOf(op.operand(0)->shape()) != 0))) return true;
     switch (op.opcode()) {
       case Opcode::kFusion: return op.HasSideEffect();
       case Opcode::kDot:
@@ -197,6 +199,7 @@ class Planner {
     const int32_t into = BufferOf(old), from = BufferOf(made);
     const BufferKey owner = views_.at(made).buffer;
     if (plan_.allocations[from].kind != Kind::kArena || plan_.allocations[into].buffers != 1 || !SamePlaces(made, old)) return;
+    if (plan_.allocations[into].space != 0) return;
     if (owner.instruction->opcode() != Opcode::kFusion || owner.instruction->parent() != module_.entry()) return;
     if (live_.position(owner.instruction) <= last_failure || !MergeIfApart(into, from)) return;
     plan_.updates.emplace_back(owner, parameter);
@@ -265,7 +268,7 @@ class Planner {
 
   bool MergeIfApart(int32_t into, int32_t from) {
     Allocation &a = plan_.allocations[into], &b = plan_.allocations[from];
-    if (!KnownEqual(a.bytes, b.bytes)) return false;
+    if (!KnownEqual(a.bytes, b.bytes) || a.space != b.space) return false;
     auto may_take_over = [this, into, from](int32_t dying, int32_t born, int64_t at) {
       return live_.position(owners_[born].instruction) == at && MayTakeOver(dying, born, into, from);
     };
@@ -359,7 +362,8 @@ class Planner {
   void Order(std::vector<BufferMove> moves, int64_t position, std::vector<BufferMove>* order) {
     auto temporary = [&](const BufferMove& move) {
       const int64_t bytes_of = plan_.of.at(move.to);
-      plan_.allocations.push_back({.bytes = plan_.allocations[bytes_of].bytes, .first = position, .last = position});
+      const Allocation& like = plan_.allocations[bytes_of];
+      plan_.allocations.push_back({.bytes = like.bytes, .first = position, .last = position, .space = like.space});
       return static_cast<int32_t>(plan_.allocations.size()) - 1;
     };
     auto where = [this](BufferKey leaf) { return plan_.of.at(views_.at(leaf).buffer); };
@@ -424,12 +428,13 @@ std::string BufferPlan::ToString() const {
     absl::StrAppend(&names[a], names[a].empty() ? "" : " ", LeafName(key));
   }
   std::string text = absl::StrCat("arena ", arena_bytes.ToString(), " bytes, live at most ", peak_live_bytes.ToString(), "\n");
+  for (const auto& [space, bytes] : device_arenas) absl::StrAppend(&text, "arena in space ", space, " ", bytes.ToString(), " bytes\n");
   for (size_t i = 0; i < allocations.size(); ++i) {
     const Allocation& a = allocations[i];
     const std::string index = a.kind == Allocation::Kind::kArena ? "" : absl::StrCat("#", a.index);
     absl::StrAppend(&text, Right(absl::StrCat(i), 4), " ", Left(kKinds[static_cast<int>(a.kind)], 9), " ", Left(index, 10), " ");
     absl::StrAppend(&text, Right(a.offset.ToString(), 12), " + ", Left(a.bytes.ToString(), 12), " [", a.first, ", ", a.last, "] ",
-                    names[i], "\n");
+                    names[i], a.space == 0 ? "" : absl::StrCat(" in space ", a.space), "\n");
   }
   for (const Instruction* op : control) {
     if (auto it = initial_moves.find(op); it != initial_moves.end()) {

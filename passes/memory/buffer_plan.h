@@ -41,6 +41,7 @@ struct Allocation {
   Dim offset = 0, bytes = 0;  // kArena
   int64_t first = 0, last = 0;  // positions in LiveRanges, inclusive; -1: merged into another
   int64_t buffers = 1;          // how many owners of a buffer share it
+  int64_t space = 0;            // the memory it lies in; only allocations of one space share any
 };
 
 // A copy that the plan asks for: `from` (or a temporary) into the whole buffer of `to` (or into a temporary, which takes the dims of
@@ -59,7 +60,8 @@ struct BufferPlan {
   // Buffers that lie in the memory of a parameter, whose last reader writes them: owner, leaf of the entry's parameters. No step that may
   // fail (checks, calls of framework and library, control flow) comes after one of the writers.
   std::vector<std::pair<BufferKey, int64_t>> updates;
-  Dim arena_bytes = 0;
+  Dim arena_bytes = 0;  // of the host's memory
+  std::vector<std::pair<int64_t, Dim>> device_arenas;  // space, bytes
   Dim peak_live_bytes = 0;   // lower bound: max over the schedule of live bytes
   std::string ToString() const;  // table: instruction, kind, offset, bytes, live range; the moves of each region
 };
@@ -78,6 +80,7 @@ struct BufferPlanOptions {
   // the same shape). Null: none.
   const LaunchPlans* plans = nullptr;
   const ValueViews* views = nullptr;  // null: by the layouts alone
+  bool spaces = false;  // shapes say which memory values lie in (passes/spaces/spaces.h); else all lie in the host's
   bool in_place = true;
 };
 // Wants a scheduled module in which each region has one caller (pass flatten-control-flow).

@@ -1,6 +1,7 @@
 #include "passes/memory/pack_arena.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 namespace tenon {
@@ -12,19 +13,22 @@ Dim AlignUp(Dim bytes) { return CeilDiv(bytes, kAlignment) * kAlignment; }
 
 class Packer {
  public:
-  Packer(BufferPlan* plan, int64_t length) : plan_(plan), length_(length) {}
+  Packer(BufferPlan* plan, int64_t length, int64_t space) : plan_(plan), length_(length), space_(space) {}
 
   // Best fit by decreasing size into gaps of what is live at the same time (the offset calculation of Pisarchyk & Lee 2020).
-  void Run() {
+  // Its size.
+  Dim Run() {
     std::vector<int32_t> arena;
     for (int32_t a = 0; a < static_cast<int32_t>(plan_->allocations.size()); ++a) {
-      if (plan_->allocations[a].kind == Allocation::Kind::kArena && plan_->allocations[a].first >= 0) arena.push_back(a);
+      const Allocation& x = plan_->allocations[a];
+      if (x.kind == Allocation::Kind::kArena && x.first >= 0 && x.space == space_) arena.push_back(a);
     }
     FindPeak(arena);
     const bool all_constant = std::all_of(arena.begin(), arena.end(), [&](int32_t a) { return plan_->allocations[a].bytes.is_constant(); });
     if (!all_constant) return StackSymbolic(arena);
     // Neither order is always the better: the smaller arena is kept. Many buffers: the first order only.
-    std::vector<int64_t> best;
+    const std::vector<int32_t> packed = arena;
+    std::vector<int64_t> best;  // by `packed`
     int64_t best_end = INT64_MAX;
     for (const bool by_birth : {false, true}) {
       SortForPacking(by_birth, &arena);
@@ -32,13 +36,14 @@ class Packer {
       if (end < best_end) {
         best_end = end;
         best.clear();
-        for (const Allocation& a : plan_->allocations) best.push_back(a.offset.constant());
+        for (int32_t a : packed) best.push_back(plan_->allocations[a].offset.constant());
       }
-      if (best_end == AlignUp(plan_->peak_live_bytes).constant() || arena.size() > kMaxTwiceSorted) break;
+      if (best_end == AlignUp(peak_).constant() || arena.size() > kMaxTwiceSorted) break;
     }
-    for (size_t a = 0; a < best.size(); ++a) plan_->allocations[a].offset = best[a];
-    plan_->arena_bytes = arena.empty() ? 0 : best_end;
+    for (size_t a = 0; a < best.size(); ++a) plan_->allocations[packed[a]].offset = best[a];
+    return arena.empty() ? 0 : best_end;
   }
+  Dim peak() const { return peak_; }
 
  private:
   // Large before small; or by birth, large before small among those born together.
@@ -82,7 +87,8 @@ class Packer {
   }
 
   // Symbolic sizes: one after the other; reuse only between equal sizes whose lives don't meet.
-  void StackSymbolic(const std::vector<int32_t>& arena) {
+  Dim StackSymbolic(const std::vector<int32_t>& arena) {
+    Dim end = 0;
     std::vector<std::vector<int32_t>> shelves;
     for (int32_t a : arena) {
       Allocation& wanted = plan_->allocations[a];
@@ -99,10 +105,11 @@ class Packer {
         break;
       }
       if (found) continue;
-      wanted.offset = plan_->arena_bytes;
-      plan_->arena_bytes += AlignUp(wanted.bytes);
+      wanted.offset = end;
+      end += AlignUp(wanted.bytes);
       shelves.push_back({a});
     }
+    return end;
   }
 
   void FindPeak(const std::vector<int32_t>& arena) {
@@ -115,15 +122,25 @@ class Packer {
     }
     int64_t live = 0, peak = 0;
     for (int64_t d : delta) peak = std::max(peak, live += d);
-    plan_->peak_live_bytes = peak;
+    peak_ = peak;
   }
 
   BufferPlan* plan_;
-  const int64_t length_;
+  const int64_t length_, space_;
+  Dim peak_ = 0;  // of live bytes
 };
 
 }  // namespace
 
-void PackArena(BufferPlan* plan, int64_t length) { Packer(plan, length).Run(); }
+void PackArena(BufferPlan* plan, int64_t length) {
+  Packer host(plan, length, 0);
+  plan->arena_bytes = host.Run();
+  plan->peak_live_bytes = host.peak();
+  std::set<int64_t> devices;
+  for (const Allocation& a : plan->allocations) {
+    if (a.space != 0) devices.insert(a.space);
+  }
+  for (int64_t space : devices) plan->device_arenas.emplace_back(space, Packer(plan, length, space).Run());
+}
 
 }  // namespace tenon

@@ -13,7 +13,8 @@ bool IsScalarBroadcast(const Instruction* op) { return Is(op, Opcode::kBroadcast
 // An op that leaves its operand as it is. (Fits() in simplify.cc refuses if the layouts differ.)
 Instruction* Identity(Instruction* op, Builder&, const PassContext&) {
   switch (op->opcode()) {
-    case Opcode::kCopy: return op->operand(0);
+    case Opcode::kCopy:  // one that names a memory space brings its operand there
+      return op->shape().memory_space() == op->operand(0)->shape().memory_space() ? op->operand(0) : nullptr;
     case Opcode::kReshape: return Shape::SameDims(op->shape(), op->operand(0)->shape()) ? op->operand(0) : nullptr;
     case Opcode::kBroadcast:
     case Opcode::kTranspose: {

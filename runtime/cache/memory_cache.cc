@@ -24,7 +24,7 @@ Registry& TheRegistry() {
 // What an entry keeps while nobody runs it: its code (the object and, loaded, about as much again), literals and texts.
 int64_t SizeOf(const CacheKey& key, const Executable& executable) {
   const Program& p = executable.program();
-  size_t bytes = key.text().size() + 2 * p.object.size() + p.report.size();
+  size_t bytes = key.text().size() + 2 * static_cast<size_t>(p.code_bytes()) + p.report.size();
   for (const std::string& remark : p.remarks) bytes += remark.size();
   for (const KernelSpec& k : p.kernels) bytes += k.symbol.size() + k.plan.size() + k.fingerprint.size();
   for (const Region& region : p.regions) bytes += region.steps.size() * sizeof(Step);

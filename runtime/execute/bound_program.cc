@@ -21,7 +21,7 @@ bool SameMeta(const View& view, PrimitiveType dtype, const std::vector<SizeRef>&
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BoundProgram>> BoundProgram::Create(
-    Program program, CodeLoader* loader, const TenonHost* host,
+    Program program, const CodeLoaders& loaders, const TenonHost* host,
     std::vector<TenonTensor> framework_constants) {
   TENON_RETURN_IF_ERROR(program.Validate());
   std::unique_ptr<BoundProgram> bound(new BoundProgram(std::move(program), host));
@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<BoundProgram>> BoundProgram::Create(
           "program ", bound->program.name, ": an output is constant ", out.index, " of ", given));
     }
   }
-  TENON_RETURN_IF_ERROR(bound->Bind(loader));
+  TENON_RETURN_IF_ERROR(bound->Bind(loaders));
   return bound;
 }
 
@@ -49,8 +49,9 @@ BoundProgram::~BoundProgram() {
   }
 }
 
-absl::Status BoundProgram::Bind(CodeLoader* loader) {
-  TENON_RETURN_IF_ERROR(LoadCode(loader));
+absl::Status BoundProgram::Bind(const CodeLoaders& loaders) {
+  TENON_RETURN_IF_ERROR(LoadCode(loaders));
+  TENON_RETURN_IF_ERROR(BindDevices());
   BindValues();
   framework_inputs.resize(program.inputs.size());
   FindSlotMetas();
@@ -67,21 +68,61 @@ absl::Status BoundProgram::Bind(CodeLoader* loader) {
   return absl::OkStatus();
 }
 
-absl::Status BoundProgram::LoadCode(CodeLoader* loader) {
-  if (program.kernels.empty()) return absl::OkStatus();
-  if (loader == nullptr)
-    return absl::InvalidArgumentError("a program with kernels, but no code loader");
-  std::vector<std::string> symbols;
-  for (const KernelSpec& k : program.kernels) symbols.push_back(k.symbol);
-  TENON_ASSIGN_OR_RETURN(code_, loader->Load(program.object, symbols));
-  TENON_CHECK(code_->functions().size() == symbols.size(), "the loader lost a kernel");
+absl::Status BoundProgram::LoadCode(const CodeLoaders& loaders) {
+  std::vector<std::vector<std::string>> symbols(program.code.size());
+  for (const KernelSpec& k : program.kernels) {
+    symbol_.push_back(static_cast<int32_t>(symbols[k.code].size()));
+    symbols[k.code].push_back(k.symbol);
+  }
+  for (size_t i = 0; i < program.code.size(); ++i) {
+    const CodeImage& image = program.code[i];
+    CodeLoader* loader = loaders.Find(image.target);
+    if (loader == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("program ", program.name, " has code of target ", image.target, ", of which there is no code loader"));
+    }
+    code_.emplace_back();
+    if (!symbols[i].empty()) {
+      TENON_ASSIGN_OR_RETURN(code_.back(), loader->Load(image.object, symbols[i]));
+      TENON_CHECK(image.space != 0 || code_.back()->functions().size() == symbols[i].size(), "the loader lost a kernel");
+    }
+    if (image.space != 0) devices.push_back({.space = image.space, .device = loader->device()});
+  }
   return absl::OkStatus();
+}
+
+absl::Status BoundProgram::BindDevices() {
+  for (BoundDevice& d : devices) {
+    if ((host->spaces >> d.space & 1) == 0) {
+      return absl::FailedPreconditionError(absl::StrCat("program ", program.name, " wants memory space ", d.space,
+                                                        ", which this host does not have (its spaces, a bit each: ", host->spaces, ")"));
+    }
+    if (d.device == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("program ", program.name, ": nothing copies to and from memory space ", d.space));
+    }
+    if (host->device(host->context, d.space) < 0) {
+      return absl::UnavailableError(absl::StrCat("program ", program.name, ": the host has no device of memory space ", d.space, " now"));
+    }
+    for (const Program::DeviceArena& arena : program.device_arenas) {
+      if (arena.space == d.space) d.arena_bytes = arena.bytes;
+    }
+    static_arena &= d.arena_bytes >= 0;
+  }
+  return absl::OkStatus();
+}
+
+// Validate has seen that there is one.
+int32_t BoundProgram::DeviceOf(int32_t space) const {
+  for (size_t d = 0; d < devices.size(); ++d) {
+    if (devices[d].space == space) return static_cast<int32_t>(d);
+  }
+  TENON_CHECK(false, absl::StrCat("memory space ", space));
 }
 
 void BoundProgram::BindValues() {
   slot_values.resize(program.num_slots);
   has_dims = !program.dim_program.empty();
-  static_arena = program.arena_bytes >= 0;
+  static_arena &= program.arena_bytes >= 0;
   for (int32_t v = 0; v < static_cast<int32_t>(program.values.size()); ++v) {
     const Value& value = program.values[v];
     const int32_t index = static_cast<int32_t>(value.index);
@@ -101,7 +142,7 @@ void BoundProgram::BindValues() {
         update_values.push_back({v, index});
         break;
       case ValueKind::kArena:
-        arena_values.push_back(v);
+        (value.space == 0 ? arena_values : devices[DeviceOf(value.space)].arena_values).push_back(v);
         static_arena &= value.offset >= 0;
         break;
       case ValueKind::kConstant: {
@@ -221,15 +262,28 @@ absl::Status BoundProgram::BindStep(const Step& step, std::vector<BoundStep>* ou
   if (const auto* kernel = std::get_if<KernelStep>(&step.body)) {
     bound.index = static_cast<int32_t>(kernels.size());
     BindKernel(*kernel);
+    if (kernel->launch) {
+      const int32_t code = program.kernels[kernel->kernel].code;
+      bound.kind = BoundStep::Kind::kLaunch;
+      launches.push_back({code_[code].get(), symbol_[kernel->kernel], DeviceOf(program.code[code].space), bound.index});
+      bound.index = static_cast<int32_t>(launches.size()) - 1;
+    }
   } else if (const auto* call = std::get_if<FrameworkStep>(&step.body)) {
     bound.kind = BoundStep::Kind::kCall;
     bound.index = static_cast<int32_t>(calls.size());
     TENON_RETURN_IF_ERROR(BindCall(step, *call));
   } else if (const auto* copy = std::get_if<CopyStep>(&step.body)) {
-    bound.kind = BoundStep::Kind::kCopy;
-    bound.index = static_cast<int32_t>(copies.size());
-    const bool update = copy->from.value >= 0 && program.values[copy->from.value].kind == ValueKind::kUpdate;
-    copies.push_back({Bind(copy->from), Bind(copy->to), update});
+    const int32_t from = program.values[copy->from.value].space, to = program.values[copy->to.value].space;
+    const bool update = program.values[copy->from.value].kind == ValueKind::kUpdate;
+    if (from == 0 && to == 0) {
+      bound.kind = BoundStep::Kind::kCopy;
+      bound.index = static_cast<int32_t>(copies.size());
+      copies.push_back({Bind(copy->from), Bind(copy->to), update});
+    } else {
+      bound.kind = BoundStep::Kind::kTransfer;
+      bound.index = static_cast<int32_t>(transfers.size());
+      transfers.push_back({{Bind(copy->from), Bind(copy->to), update}, DeviceOf(std::max(from, to)), from, to});
+    }
   } else if (const auto* library = std::get_if<LibraryStep>(&step.body)) {
     bound.kind = BoundStep::Kind::kLibrary;
     bound.index = static_cast<int32_t>(libraries.size());
@@ -259,7 +313,7 @@ void BoundProgram::BindGroups(size_t region) {
 
 void BoundProgram::BindKernel(const KernelStep& step) {
   BoundKernel k;
-  k.function = code_->functions()[step.kernel];
+  if (!step.launch) k.function = code_[program.kernels[step.kernel].code]->functions()[symbol_[step.kernel]];
   k.step = &step;
   for (const View& v : step.operands) k.operands.push_back(Bind(v));
   k.args.assign(step.args.begin(), step.args.end());

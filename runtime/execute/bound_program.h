@@ -52,6 +52,28 @@ struct BoundCopy {
   bool update = false;  // `from` is an update, of which nothing is to be copied if it was made in the input's memory
 };
 
+// A launch: a BoundKernel's operands and args, and where it goes.
+struct BoundLaunch {
+  const LoadedCode* code = nullptr;
+  int32_t symbol = 0;  // KernelLaunch::kernel
+  int32_t device = 0;  // index into BoundProgram::devices
+  int32_t kernel = 0;  // index into BoundProgram::kernels
+};
+
+// A copy within a device's memory, or between that and the host's.
+struct BoundTransfer {
+  BoundCopy copy;
+  int32_t device = 0;
+  int32_t from_space = 0, to_space = 0;
+};
+
+struct BoundDevice {
+  int32_t space = 0;
+  Device* device = nullptr;
+  SizeRef arena_bytes = 0;
+  std::vector<int32_t> arena_values;
+};
+
 struct BoundLibrary {
   const library::Function* function = nullptr;
   library::Signature signature;
@@ -61,7 +83,7 @@ struct BoundLibrary {
 
 // The nth step of a region, by kind; `index` into the array of that kind.
 struct BoundStep {
-  enum class Kind : uint8_t { kKernel, kCall, kCopy, kLibrary, kWhile, kConditional } kind;
+  enum class Kind : uint8_t { kKernel, kCall, kCopy, kLibrary, kWhile, kConditional, kLaunch, kTransfer } kind;
   int32_t index = 0;
   int32_t counter = 0;  // number of the step among all regions' in order: index into RunCounters::steps
   const Step* step = nullptr;
@@ -73,7 +95,7 @@ class BoundProgram {
   // `host` must outlive the result. Errors: an operator that the host doesn't know, code that
   // doesn't load.
   static absl::StatusOr<std::unique_ptr<BoundProgram>> Create(
-      Program program, CodeLoader* loader, const TenonHost* host,
+      Program program, const CodeLoaders& loaders, const TenonHost* host,
       std::vector<TenonTensor> framework_constants);
   ~BoundProgram();
   BoundProgram(const BoundProgram&) = delete;
@@ -86,6 +108,9 @@ class BoundProgram {
   std::vector<BoundCall> calls;
   std::vector<BoundCopy> copies;
   std::vector<BoundLibrary> libraries;
+  std::vector<BoundLaunch> launches;
+  std::vector<BoundTransfer> transfers;
+  std::vector<BoundDevice> devices;
   std::vector<LaunchGroup> groups;
   std::vector<BoundView> predicates;  // of While and Conditional steps, by BoundStep::index
   // Values by where their address comes from.
@@ -97,7 +122,7 @@ class BoundProgram {
   // read, and the slots.
   std::vector<int32_t> late_inputs, late_constants, late_slots;
   bool calls_after_updates = false;
-  std::vector<int32_t> arena_values;
+  std::vector<int32_t> arena_values;  // of the host's memory
   std::vector<std::vector<int32_t>> slot_values;        // per slot
   std::vector<std::pair<int32_t, void*>> fixed_values;  // constants
   int64_t num_steps = 0, num_caches = 0, num_metas = 0, max_operands = 0, max_results = 0, max_args = 0,
@@ -111,8 +136,9 @@ class BoundProgram {
 
  private:
   BoundProgram(Program p, const TenonHost* h) : program(std::move(p)), host(h) {}
-  absl::Status Bind(CodeLoader* loader);
-  absl::Status LoadCode(CodeLoader* loader);
+  absl::Status Bind(const CodeLoaders& loaders);
+  absl::Status LoadCode(const CodeLoaders& loaders);
+  absl::Status BindDevices();
   void BindValues();
   void FindSlotMetas();
   void FindLateReads();
@@ -121,11 +147,13 @@ class BoundProgram {
   void BindGroups(size_t region);
   absl::Status BindStep(const Step& step, std::vector<BoundStep>* out);
   void BindKernel(const KernelStep& step);
+  int32_t DeviceOf(int32_t space) const;  // index into devices
   void BindLibrary(const LibraryStep& step);
   absl::Status BindCall(const Step& owner, const FrameworkStep& step);
   absl::StatusOr<void*> PrepareOp(const FrameworkStep& step);
 
-  std::unique_ptr<LoadedCode> code_;
+  std::vector<std::unique_ptr<LoadedCode>> code_;  // by Program::code; null: without kernels
+  std::vector<int32_t> symbol_;                     // by kernel: its place among those of its image
   std::vector<const View*> slot_meta_;  // per slot: what the only step that fills it promised
 };
 

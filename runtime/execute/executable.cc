@@ -28,11 +28,11 @@ Executable::Executable(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Executable::~Executable() = default;
 
 absl::StatusOr<std::shared_ptr<Executable>> Executable::Create(
-    Program program, CodeLoader* loader, const TenonHost* host,
+    Program program, const CodeLoaders& loaders, const TenonHost* host,
     std::vector<TenonTensor> framework_constants) {
   TENON_ASSIGN_OR_RETURN(
       std::unique_ptr<BoundProgram> bound,
-      BoundProgram::Create(std::move(program), loader, host, std::move(framework_constants)));
+      BoundProgram::Create(std::move(program), loaders, host, std::move(framework_constants)));
   return std::shared_ptr<Executable>(new Executable(std::make_unique<Impl>(std::move(bound))));
 }
 

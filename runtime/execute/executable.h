@@ -26,7 +26,7 @@ class Executable {
   // Validates, loads the code, prepares framework operators, resolves constants. `host` must
   // outlive the executable. `framework_constants`: memory behind ConstantSpec::kFramework.
   static absl::StatusOr<std::shared_ptr<Executable>> Create(
-      Program program, CodeLoader* loader, const TenonHost* host,
+      Program program, const CodeLoaders& loaders, const TenonHost* host,
       std::vector<TenonTensor> framework_constants = {});
   ~Executable();
 

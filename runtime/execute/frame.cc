@@ -8,20 +8,25 @@
 
 namespace tenon {
 
-absl::Status HostBuffer::Reserve(int64_t bytes, const char* what) {
-  if (bytes <= size_ && !exact_) return absl::OkStatus();
+absl::Status HostBuffer::Reserve(int64_t bytes, const char* what, void* stream) {
+  if (bytes <= size_ && !exact_ && stream == stream_) return absl::OkStatus();
   Free();  // first: the old and the new one needn't fit side by side
-  data_ = static_cast<char*>(host_->allocate(host_->context, static_cast<size_t>(bytes)));
+  const auto wanted = static_cast<size_t>(bytes);
+  data_ = static_cast<char*>(space_ == 0 ? host_->allocate(host_->context, wanted)
+                                         : host_->allocate_in(host_->context, space_, stream, wanted));
   if (data_ == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("out of memory: wanted ", bytes, " bytes for ", what));
+    return absl::ResourceExhaustedError(absl::StrCat("out of memory: wanted ", bytes, " bytes for ", what,
+                                                     space_ == 0 ? "" : absl::StrCat(" in memory space ", space_)));
   }
+  stream_ = stream;
   size_ = bytes;
   return absl::OkStatus();
 }
 
 void HostBuffer::Free() {
-  if (data_ != nullptr) host_->deallocate(host_->context, data_, static_cast<size_t>(size_));
+  const auto bytes = static_cast<size_t>(size_);
+  if (data_ != nullptr && space_ == 0) host_->deallocate(host_->context, data_, bytes);
+  if (data_ != nullptr && space_ != 0) host_->deallocate_in(host_->context, space_, stream_, data_, bytes);
   data_ = nullptr;
   size_ = 0;
 }
@@ -44,6 +49,13 @@ Frame::Frame(const BoundProgram* b)
   if (GuardOfEnvironment() != MemoryGuard::kOff) {
     for (size_t i = 0; i < bound.arena_values.size(); ++i) apart.push_back(std::make_unique<HostBuffer>(bound.host));
   }
+  for (const BoundDevice& d : bound.devices) {
+    devices.push_back(std::make_unique<OnDevice>(bound.host, d.space));
+    if (GuardOfEnvironment() == MemoryGuard::kOff) continue;
+    for (size_t i = 0; i < d.arena_values.size(); ++i) {
+      devices.back()->apart.push_back(std::make_unique<HostBuffer>(bound.host, d.space));
+    }
+  }
   for (const auto& [value, address] : bound.fixed_values) base[value] = static_cast<char*>(address);
   for (size_t v = 0; v < base.size(); ++v) {
     if (bound.program.values[v].kind == ValueKind::kErrorWord)
@@ -55,6 +67,9 @@ Frame::~Frame() {
   for (void* wrapper : caches) {
     if (wrapper != nullptr) bound.host->cache_release(bound.host->context, wrapper);
   }
+  for (size_t d = 0; d < devices.size(); ++d) {
+    if (devices[d]->done != nullptr) bound.host->event_release(bound.host->context, bound.devices[d].space, devices[d]->done);
+  }
 }
 
 absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
@@ -65,6 +80,7 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
   library_state = {};
   if (bound.has_dims) TENON_RETURN_IF_ERROR(EvaluateDims(bound.program.dim_program, in, &dims));
   TENON_RETURN_IF_ERROR(PlaceArena());
+  if (!devices.empty()) TENON_RETURN_IF_ERROR(PlaceDevices());
   for (const auto& [value, index] : bound.input_values)
     base[value] = static_cast<char*>(in[index].data);
   for (const auto& [value, index] : bound.output_values)
@@ -101,6 +117,31 @@ absl::Status Frame::PlaceArena() {
   return absl::OkStatus();
 }
 
+// The arena may still be in use by the frame's last call, on another stream perhaps.
+absl::Status Frame::PlaceDevices() {
+  const TenonHost* host = bound.host;
+  for (size_t k = 0; k < devices.size(); ++k) {
+    const BoundDevice& d = bound.devices[k];
+    OnDevice& here = *devices[k];
+    here.stream = host->stream(host->context, d.space);
+    if (void* done = std::exchange(here.done, nullptr)) {
+      host->event_wait(host->context, d.space, here.stream, done);
+      host->event_release(host->context, d.space, done);
+    }
+    for (size_t i = 0; i < here.apart.size(); ++i) {
+      const Value& value = bound.program.values[d.arena_values[i]];
+      TENON_RETURN_IF_ERROR(here.apart[i]->Reserve(Resolve(value.bytes, dims), "an intermediate result", here.stream));
+      base[d.arena_values[i]] = here.apart[i]->data();
+    }
+    if (!here.apart.empty() || d.arena_values.empty()) continue;
+    const int64_t bytes = Resolve(d.arena_bytes, dims);
+    if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("the arena's size in memory space ", d.space, " comes out as ", bytes));
+    TENON_RETURN_IF_ERROR(here.arena.Reserve(bytes, "intermediate results", here.stream));
+    for (int32_t value : d.arena_values) base[value] = here.arena.data() + Resolve(bound.program.values[value].offset, dims);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Frame::PlaceApart() {
   for (size_t i = 0; i < apart.size(); ++i) {
     const int32_t value = bound.arena_values[i];
@@ -127,6 +168,10 @@ void Frame::ResolveMetas() {
     Resolve1(c.from);
     Resolve1(c.to);
   }
+  for (const BoundTransfer& t : bound.transfers) {
+    Resolve1(t.copy.from);
+    Resolve1(t.copy.to);
+  }
 }
 
 void Frame::Resolve1(const BoundView& v) {
@@ -143,6 +188,10 @@ void Frame::End() {
       if (std::exchange(owned[i], 0))
         bound.host->tensor_release(bound.host->context, inputs[i].tensor);
     }
+  }
+  for (size_t d = 0; d < devices.size(); ++d) {
+    if (devices[d]->done != nullptr) bound.host->event_release(bound.host->context, bound.devices[d].space, devices[d]->done);
+    devices[d]->done = bound.host->event_record(bound.host->context, bound.devices[d].space, devices[d]->stream);
   }
   owned = nullptr;
   inputs = nullptr;

@@ -15,22 +15,24 @@
 
 namespace tenon {
 
-// Memory from the host: freed with the object, grown by Reserve. Under TENON_GUARD (guarded_memory.h) each Reserve takes memory of
-// exactly the size that is asked for.
+// Memory from the host, in one space: freed with the object, grown by Reserve. Under TENON_GUARD (guarded_memory.h) each Reserve takes
+// memory of exactly the size that is asked for.
 class HostBuffer {
  public:
-  explicit HostBuffer(const TenonHost* host) : host_(host) {}
+  explicit HostBuffer(const TenonHost* host, int32_t space = 0) : host_(host), space_(space) {}
   ~HostBuffer() { Free(); }
   HostBuffer(const HostBuffer&) = delete;
   // Contents are lost when it grows. Error: kResourceExhausted, "out of memory: wanted N bytes for
-  // `what`".
-  absl::Status Reserve(int64_t bytes, const char* what);
+  // `what`". `stream`: of a device's memory, that it will be used on.
+  absl::Status Reserve(int64_t bytes, const char* what, void* stream = nullptr);
   void Free();
   char* data() const { return data_; }
   int64_t size() const { return size_; }
 
  private:
   const TenonHost* host_;
+  const int32_t space_;
+  void* stream_ = nullptr;
   const bool exact_ = GuardOfEnvironment() != MemoryGuard::kOff;
   char* data_ = nullptr;
   int64_t size_ = 0;
@@ -55,7 +57,7 @@ class Frame {
   void ReleaseSlot(int32_t slot);
   // At least pieces * BoundKernel::scratch_bytes.
   absl::Status ReserveScratch(int64_t bytes) { return scratch.Reserve(bytes, "scratch of a step"); }
-  int64_t bytes() const { return arena.size() + scratch.size(); }
+  int64_t bytes() const { return arena.size() + scratch.size(); }  // of the host's memory
   // Is it the address of an intermediate result?
   bool InArena(const char* p) const;
 
@@ -70,6 +72,15 @@ class Frame {
   std::vector<GroupedKernel> grouped;  // of the launch group being run; never grows in a run
   std::vector<TenonTensor> operands, results;  // of the framework call being made
   HostBuffer arena, scratch;
+  // Of a device (BoundProgram::devices).
+  struct OnDevice {
+    HostBuffer arena;
+    std::vector<std::unique_ptr<HostBuffer>> apart;  // as `apart` below
+    void* stream = nullptr;  // of this call
+    void* done = nullptr;    // an event of the host's, behind what the last call did; null: nothing to wait for
+    OnDevice(const TenonHost* host, int32_t space) : arena(host, space) {}
+  };
+  std::vector<std::unique_ptr<OnDevice>> devices;
   // A run has come to its end: its calls gave what was expected of them. Before that inputs are not written in place where a call follows,
   // so that the run can be done again otherwise.
   bool proven = false;
@@ -88,6 +99,7 @@ class Frame {
 
  private:
   absl::Status PlaceArena();
+  absl::Status PlaceDevices();
   absl::Status PlaceApart();
   absl::Status PlaceUpdates();
   void ResolveMetas();

@@ -33,7 +33,7 @@ class Member {
  public:
   Member(const Program& program, const Step& step) : program_(program) {
     const auto* kernel = std::get_if<KernelStep>(&step.body);
-    if (kernel == nullptr || (step.effect != Effect::kPure && step.effect != Effect::kMutates)) return;
+    if (kernel == nullptr || kernel->launch || (step.effect != Effect::kPure && step.effect != Effect::kMutates)) return;
     if (!IsStatic(kernel->args) || kernel->begin < 0 || kernel->end <= kernel->begin) return;
     work_ = WorkOf(*kernel);
     if (work_ > kLargestMember) return;

@@ -64,7 +64,7 @@ Json Steps(const BoundProgram& bound) {
 std::atomic<bool> profiling{false};
 
 Json DescribeStep(const BoundProgram& bound, const BoundStep& s) {
-  static constexpr const char* kKinds[] = {"kernel", "call", "copy", "library", "while", "conditional"};
+  static constexpr const char* kKinds[] = {"kernel", "call", "copy", "library", "while", "conditional", "launch", "transfer"};
   const StepWork work = WorkOf(*s.step);
   Json row = {{"kind", kKinds[static_cast<int>(s.kind)]}, {"name", s.step->name},
               {"source", s.step->source},                 {"bytes", work.bytes},
@@ -76,8 +76,8 @@ Json DescribeStep(const BoundProgram& bound, const BoundStep& s) {
     row["rule"] = call.rule == ResultRule::kOut     ? "out"
                   : call.rule == ResultRule::kOwned ? "owned"
                                                     : "view";
-  } else if (s.kind == BoundStep::Kind::kKernel) {
-    row["kernel"] = bound.kernels[s.index].step->kernel;
+  } else if (const auto* kernel = std::get_if<KernelStep>(&s.step->body)) {
+    row["kernel"] = kernel->kernel;
   } else if (s.kind == BoundStep::Kind::kLibrary) {
     row["op"] = bound.libraries[s.index].signature.function;
   }
@@ -103,10 +103,10 @@ std::string RunCounters::Json(const BoundProgram& bound, bool reset) {
         row["op"] = call.overload;
         row["reason"] = call.reason;
         step_rows.push_back(std::move(row));
-      } else if (s.kind == BoundStep::Kind::kKernel) {
-        row["kernel"] = bound.kernels[s.index].step->kernel;
+      } else if (const auto* kernel = std::get_if<KernelStep>(&s.step->body)) {
+        row["kernel"] = kernel->kernel;
         kernel_rows.push_back(std::move(row));
-      } else if (s.kind == BoundStep::Kind::kCopy) {
+      } else if (std::holds_alternative<CopyStep>(s.step->body)) {
         copy_rows.push_back(std::move(row));
       } else if (s.kind == BoundStep::Kind::kLibrary) {
         row["op"] = bound.libraries[s.index].signature.function;
@@ -205,6 +205,7 @@ std::string InfoJson(const BoundProgram& bound) {
                               {"plan", k.plan},
                               {"scratch_bytes", k.scratch_bytes},
                               {"fingerprint", k.fingerprint}});
+    if (p.code[k.code].space != 0) out["kernels"].back()["target"] = p.code[k.code].target;
   }
   out["steps"] = Steps(bound);
   out["launch_groups"] = Json::array();
@@ -215,7 +216,10 @@ std::string InfoJson(const BoundProgram& bound) {
                    {"outputs", outputs},
                    {"constants", constants},
                    {"planned", arena + outputs + constants}};
-  out["code_bytes"] = p.object.size();
+  for (const Program::DeviceArena& a : p.device_arenas) {
+    out["memory"]["devices"].push_back({{"space", a.space}, {"arena", a.bytes >= 0 ? Json(a.bytes) : Json(nullptr)}});
+  }
+  out["code_bytes"] = p.code_bytes();
   out["compile_ms"] = Json::object();
   for (const auto& [phase, ms] : p.compile_ms)
     out["compile_ms"][phase] = out["compile_ms"].value(phase, 0.0) + ms;

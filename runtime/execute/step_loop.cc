@@ -139,6 +139,10 @@ class Loop {
         return While(std::get<WhileStep>(step.step->body), b_.predicates[step.index]);
       case BoundStep::Kind::kConditional:
         return Conditional(std::get<ConditionalStep>(step.step->body), b_.predicates[step.index]);
+      case BoundStep::Kind::kLaunch:
+        return Launch(b_.launches[step.index], *step.step);
+      case BoundStep::Kind::kTransfer:
+        return Transfer(b_.transfers[step.index], *step.step);
     }
     return true;
   }
@@ -191,6 +195,37 @@ class Loop {
     host_.parallel_for(host_.context, 0, pieces, 1, Pieces::Run, &work);
     if (trace_ != nullptr) trace_->AddPieces(counter);
     return true;
+  }
+
+  bool Launch(const BoundLaunch& l, const Step& step) {
+    const BoundKernel& k = b_.kernels[l.kernel];
+    void** pointers = f_.pointers.data();
+    for (size_t i = 0; i < k.operands.size(); ++i) pointers[i] = k.operands[i].value < 0 ? nullptr : f_.Address(k.operands[i]);
+    std::copy(k.args.begin(), k.args.end(), f_.args.begin());
+    for (size_t i = 0; i < k.step->args.size(); ++i) f_.args[i] = Resolve(k.step->args[i], f_.dims);
+    const LaunchShape& shape = *k.step->launch;
+    KernelLaunch launch{.kernel = l.symbol, .pointers = pointers, .args = f_.args.data(), .block = shape.block,
+                        .shared_bytes = shape.shared_bytes, .stream = f_.devices[l.device]->stream};
+    for (size_t d = 0; d < launch.grid.size(); ++d) launch.grid[d] = Resolve(shape.grid[d], f_.dims);
+    if (launch.grid[0] <= 0 || launch.grid[1] <= 0 || launch.grid[2] <= 0) return true;
+    return Done(l.code->Launch(launch), step);
+  }
+
+  bool Transfer(const BoundTransfer& t, const Step& step) {
+    const BoundView &from = t.copy.from, &to = t.copy.to;
+    if (t.copy.update && f_.Address(from) == f_.Address(to)) return true;
+    if (IsEmptySlot(from)) return EmptySlot("a copy");
+    return Done(b_.devices[t.device].device->Copy({.to = f_.Address(to), .from = f_.Address(from), .to_space = t.to_space,
+                                                   .from_space = t.from_space, .to_strides = Strides(to), .from_strides = Strides(from),
+                                                   .dims = Dims(to), .ndim = static_cast<int32_t>(to.view->dims.size()),
+                                                   .width = ByteWidth(to.view->dtype), .stream = f_.devices[t.device]->stream}),
+                step);
+  }
+
+  bool Done(const absl::Status& status, const Step& step) {
+    if (status.ok()) return true;
+    kind_ = status.code();
+    return Fail(TENON_ERROR, absl::StrCat(step.name, ": ", status.message()));
   }
 
   bool Group(const LaunchGroup& group, const BoundStep* steps) {

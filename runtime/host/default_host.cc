@@ -3,6 +3,7 @@
 
 #include "runtime/guarded_memory.h"
 #include "runtime/host/host.h"
+#include "runtime/host/host_space.h"
 #include "runtime/host/thread_pool.h"
 
 namespace tenon {
@@ -60,6 +61,14 @@ const TenonHost* DefaultHost() {
       .tracing = NeverTracing,
       .range_begin = NoRange,
       .range_end = EndNoRange,
+      .spaces = host_space::kSpaces,
+      .device = host_space::Device,
+      .allocate_in = host_space::Allocate,
+      .deallocate_in = host_space::Deallocate,
+      .stream = host_space::Stream,
+      .event_record = host_space::Record,
+      .event_wait = host_space::Wait,
+      .event_release = host_space::Release,
   };
   return &host;
 }

@@ -39,7 +39,8 @@ ProfiledProgram Describe(const BoundProgram& bound, const RunCounters& counters)
       const StepWork work = WorkOf(*step.step);
       ProfiledStep row{.described = DescribeStep(bound, step), .region = static_cast<int32_t>(r), .bytes = work.bytes, .flops = work.flops,
                        .f64 = work.f64, .control = IsControl(step)};
-      if (step.kind == BoundStep::Kind::kKernel) row.described["op"] = bound.program.kernels[bound.kernels[step.index].step->kernel].symbol;
+      const auto* kernel = std::get_if<KernelStep>(&step.step->body);
+      if (kernel != nullptr) row.described["op"] = bound.program.kernels[kernel->kernel].symbol;
       program.steps.push_back(std::move(row));
     }
   }

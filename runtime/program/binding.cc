@@ -16,6 +16,7 @@ Binding BindingOf(const Module& module) {
         parameter.strides.assign(strides.begin(), strides.end());
         input.sizes = parameter.sizes;
         input.strides = parameter.strides;
+        input.space = static_cast<int32_t>(leaf.memory_space());
       } else {
         input.kind = InputSpec::Kind::kNone;  // a token: nothing is brought
       }
@@ -34,6 +35,7 @@ Binding BindingOf(const Module& module) {
     const DimVector strides = leaf.strides();
     output.sizes.assign(leaf.dims().begin(), leaf.dims().end());
     output.strides.assign(strides.begin(), strides.end());
+    output.space = static_cast<int32_t>(leaf.memory_space());
     binding.outputs.push_back(std::move(output));
   }
   return binding;

@@ -29,6 +29,7 @@ struct Binding {
     Dim symint = 0;              // kSymInt
     std::string name;
     bool mutated = false;
+    int32_t space = 0;           // the memory that it lies in
   };
   std::vector<Input> inputs;
 
@@ -39,6 +40,7 @@ struct Binding {
     PrimitiveType dtype = PrimitiveType::kF32;
     std::vector<Dim> sizes, strides;  // exact. A dim with stride 0 and size > 1 has size 1 in the root element.
     Dim symint = 0;
+    int32_t space = 0;           // kFresh, kSlot: the memory that the caller wants it in
   };
   std::vector<Output> outputs;
 
@@ -50,7 +52,8 @@ struct Binding {
   std::vector<CheckSpec> checks;
 };
 
-// Plain HLO: the leaves of the parameters are the inputs, those of the root the outputs, dense by their layouts. A token is an input
+// Plain HLO: the leaves of the parameters are the inputs, those of the root the outputs, dense by their layouts, in the memory
+// spaces that these say (S(n)). A token is an input
 // of kind kNone, or an output of kind kNone.
 Binding BindingOf(const Module& module);
 

@@ -52,6 +52,9 @@ std::string ToText(const DimOp& op) {
   }
 }
 
+// Nothing of the host's memory, where all lies as a rule.
+std::string InSpace(int32_t space) { return space == 0 ? "" : absl::StrCat(" in space ", space); }
+
 std::string ToText(const InputSpec& in) {
   switch (in.kind) {
     case InputSpec::Kind::kSymInt:
@@ -63,13 +66,13 @@ std::string ToText(const InputSpec& in) {
     case InputSpec::Kind::kTensor:
       break;
   }
-  return absl::StrCat(Meta(in.dtype, in.dims, in.strides), in.mutated ? " mutated" : "");
+  return absl::StrCat(Meta(in.dtype, in.dims, in.strides), in.mutated ? " mutated" : "", InSpace(in.space));
 }
 
 std::string ToText(const OutputSpec& out) {
   switch (out.kind) {
     case OutputKind::kFresh:
-      return absl::StrCat("fresh ", Meta(out.dtype, out.dims, out.strides));
+      return absl::StrCat("fresh ", Meta(out.dtype, out.dims, out.strides), InSpace(out.space));
     case OutputKind::kSlot:
       return absl::StrCat("slot ", out.index);
     case OutputKind::kInput:
@@ -84,7 +87,7 @@ std::string ToText(const OutputSpec& out) {
   return "";
 }
 
-std::string ToText(const Value& value) {
+std::string KindText(const Value& value) {
   switch (value.kind) {
     case ValueKind::kInput:
       return absl::StrCat("input ", value.index);
@@ -104,10 +107,18 @@ std::string ToText(const Value& value) {
   return "";
 }
 
+std::string ToText(const Value& value) { return absl::StrCat(KindText(value), InSpace(value.space)); }
+
+std::string ToText(const LaunchShape& l) {
+  return absl::StrCat(" grid (", Size(l.grid[0]), ", ", Size(l.grid[1]), ", ", Size(l.grid[2]), ") block (", absl::StrJoin(l.block, ", "),
+                      ") shared ", l.shared_bytes, " stream ", l.stream);
+}
+
 std::string Body(const Program& p, const KernelStep& s) {
-  std::string text = absl::StrCat("kernel ", p.kernels[s.kernel].symbol, "(", ToText(s.operands),
-                                  ") writes ", s.num_results, " range [", Size(s.begin), ", ",
-                                  Size(s.end), ") grain ", s.grain);
+  std::string text = absl::StrCat(s.launch ? "launch " : "kernel ", p.kernels[s.kernel].symbol, "(", ToText(s.operands),
+                                  ") writes ", s.num_results);
+  if (s.launch) absl::StrAppend(&text, ToText(*s.launch));
+  else absl::StrAppend(&text, " range [", Size(s.begin), ", ", Size(s.end), ") grain ", s.grain);
   if (!s.args.empty()) absl::StrAppend(&text, " args (", Sizes(s.args), ")");
   if (!s.literals.empty())
     absl::StrAppend(&text, " literals (", absl::StrJoin(s.literals, ", "), ")");
@@ -161,6 +172,12 @@ void Section(std::string* out, const char* name, const V& rows) {
 
 }  // namespace
 
+int64_t Program::code_bytes() const {
+  int64_t bytes = 0;
+  for (const CodeImage& image : code) bytes += static_cast<int64_t>(image.object.size());
+  return bytes;
+}
+
 std::string Program::ToString() const {
   std::string out = absl::StrCat(
       "program \"", name, "\" ", tier == Tier::kNative ? "native" : "eager",
@@ -182,13 +199,15 @@ std::string Program::ToString() const {
   }
   Section(&out, "v", values);
   for (size_t k = 0; k < kernels.size(); ++k) {
+    const std::string& target = code[kernels[k].code].target;
     absl::StrAppend(&out, "  k", k, " = ", kernels[k].symbol, " scratch ", kernels[k].scratch_bytes,
-                    "\n");
+                    target == kHostTarget ? "" : absl::StrCat(" of target ", target), "\n");
   }
   for (size_t k = 0; k < checks.size(); ++k) {
     absl::StrAppend(&out, "  check", k, " = ", checks[k].exception, ": ", checks[k].message, "\n");
   }
   absl::StrAppend(&out, "  arena ", Size(arena_bytes), " bytes, ", num_slots, " slots\n");
+  for (const DeviceArena& a : device_arenas) absl::StrAppend(&out, "  arena", InSpace(a.space), " ", Size(a.bytes), " bytes\n");
   for (size_t r = 0; r < regions.size(); ++r) {
     absl::StrAppend(&out, "  region r", r, " ", regions[r].name,
                     static_cast<int32_t>(r) == commit_region ? " (commit)" : "", " {\n");

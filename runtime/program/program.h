@@ -7,8 +7,11 @@
 // dim program, which is evaluated once per call from the inputs' sizes.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -59,11 +62,14 @@ enum class ValueKind : uint8_t {
                // memory, so that the commit region's copy finds nothing to do; memory of the frame where the caller's
                // inputs overlap (runtime/execute/update_overlap.h), and in a first run if calls follow (Frame::proven)
 };
+// Memory spaces are 0 to 63: TenonHost::spaces has a bit for each.
+inline constexpr int32_t kMaxSpaces = 64;
 struct Value {
   ValueKind kind = ValueKind::kArena;
   int64_t index = 0;
   SizeRef offset = 0;  // bytes, kArena
   SizeRef bytes = 0;
+  int32_t space = 0;   // the memory it lies in: 0 the host's, else a device's (CodeImage::space); then of kind kInput, kArena or kOutput
 };
 struct View {
   int32_t value = -1;  // -1: absent (an optional operand that is None)
@@ -76,7 +82,14 @@ struct View {
 // -------------------------------------------------------------------------------------------------------
 enum class Effect : uint8_t { kPure, kRandom, kMutates, kHostRead, kError };
 
-// kernel(pointers, args, begin, end, scratch): see runtime/kernel_abi.h.
+// How a device runs a kernel: grid blocks of block threads. What a block is to do with its index is the kernel's own business.
+struct LaunchShape {
+  std::array<SizeRef, 3> grid = {1, 1, 1};   // 0 blocks: nothing is launched
+  std::array<int32_t, 3> block = {1, 1, 1};  // 1 or more each
+  int64_t shared_bytes = 0;                  // of each block's threads
+  int32_t stream = 0;                        // 0: the host's current one; there is no other yet
+};
+// kernel(pointers, args, begin, end, scratch): see runtime/kernel_abi.h. Of a device (KernelSpec::code): a launch of it.
 struct KernelStep {
   int32_t kernel = -1;  // index into Program::kernels
   std::vector<View>
@@ -86,6 +99,7 @@ struct KernelStep {
   std::vector<uint64_t> literals;  // bits of scalar literals, appended to args
   SizeRef begin = 0, end = 1;      // the outer iteration range that may be split over threads
   int64_t grain = 1;               // smallest piece of that range worth a thread
+  std::optional<LaunchShape> launch;  // of a device's kernels, and of no other; begin, end and grain mean nothing then
 };
 enum class ResultRule : uint8_t {
   kOut,    // an out= overload: writes into `results`' memory
@@ -105,9 +119,10 @@ struct FrameworkStep {
                               // naming the op); value -1: not used
   std::string reason;  // why this is a framework step: "library: dot", "no lowering", ...
 };
+// Same dims and dtype. An end in a device's memory makes it that device's copy; the other is in the same memory or in the host's.
 struct CopyStep {
   View from, to;
-};  // same dims and dtype
+};
 // A library function (hlo/library/call.h) on dense row-major views of static sizes. Results overlap nothing else of the step.
 struct LibraryStep {
   std::string function;
@@ -148,6 +163,7 @@ struct InputSpec {
       strides;  // what was compiled for; symbolic dims are slots defined by this very input
   std::string name;
   bool mutated = false;
+  int32_t space = 0;  // the memory that the caller's tensor lies in
 };
 enum class OutputKind : uint8_t {
   kFresh,     // allocated by the host before the run with dims and strides below
@@ -163,6 +179,7 @@ struct OutputSpec {
   PrimitiveType dtype = PrimitiveType::kF32;
   std::vector<SizeRef> dims, strides;
   SizeRef size = 0;
+  int32_t space = 0;  // kFresh: the memory that the caller allocates it in
 };
 struct ConstantSpec {
   enum class Kind : uint8_t { kLiteral, kFramework } kind = Kind::kLiteral;
@@ -175,11 +192,20 @@ struct CheckSpec {        // data-dependent errors
   std::string exception;  // "IndexError", "RuntimeError", "ZeroDivisionError"
   std::string message;    // eager's text, plus the op and its source line
 };
+// The target whose code the host itself runs, on its own memory.
+inline constexpr std::string_view kHostTarget = "cpu";
+// What a target made of its kernels. A device that only has values of the program has one too, without kernels and empty.
+struct CodeImage {
+  std::string target{kHostTarget};  // CodeLoader::target
+  int32_t space = 0;                // the memory that it works on
+  std::vector<uint8_t> object;
+};
 struct KernelSpec {
   std::string symbol;         // in the code image
   std::string plan;           // printed KernelPlan
   int64_t scratch_bytes = 0;  // per thread
   std::string fingerprint;    // structural hash; equal kernels are emitted once
+  int32_t code = 0;           // index into Program::code: whose it is
 };
 
 struct Program {
@@ -192,12 +218,17 @@ struct Program {
   std::vector<ConstantSpec> constants;
   std::vector<Value> values;
   int32_t num_slots = 0;
-  SizeRef arena_bytes = 0;
+  SizeRef arena_bytes = 0;  // of the host's memory
+  struct DeviceArena {
+    int32_t space = 0;
+    SizeRef bytes = 0;
+  };
+  std::vector<DeviceArena> device_arenas;  // at most one a space
   std::vector<Region> regions;  // regions[0] is the main one
   int32_t commit_region = -1;   // runs after the error word was checked: writes to mutated inputs
   std::vector<CheckSpec> checks;
   std::vector<KernelSpec> kernels;
-  std::vector<uint8_t> object;  // one relocatable object with all kernels; empty if none
+  std::vector<CodeImage> code;  // at most one a target, and one a space; empty: no kernels and no devices
   std::vector<std::pair<std::string, double>> compile_ms;  // by phase
   std::vector<std::string> remarks;  // one JSON object each (Remark of passes/pass.h)
   std::string report;  // JSON of backends/report/module_report.h; empty unless asked for
@@ -205,6 +236,7 @@ struct Program {
   // Every index in range, every view inside its value where static, slots released once, ...:
   // refuses corrupt cache entries and catches our own bugs.
   absl::Status Validate() const;
+  int64_t code_bytes() const;
   std::string ToString() const;
 };
 

@@ -5,6 +5,8 @@
 //   - static views of the arena, of fresh outputs, of literals and of the error word lie inside
 //   them;
 //   - library steps name a function that is known and takes their attributes and dense views;
+//   - nothing touches memory of another space than its own: kernels and launches their target's, all else the host's, copies that of one
+//   device and the host's (docs/architecture/targets.md);
 //   - inputs are updated in place only by kernels of the main region after which nothing can fail (but for want of memory), and the
 //   commit region copies each update home;
 //   - in a region no slot or input is used after its release, and none is released twice.
@@ -28,14 +30,12 @@ class Validator {
 
   absl::Status Run() {
     TENON_RETURN_IF_ERROR(DimProgram());
+    TENON_RETURN_IF_ERROR(Code());
     TENON_RETURN_IF_ERROR(Signature());
     TENON_RETURN_IF_ERROR(Values());
     if (p_.regions.empty()) return Error("no region");
     if (p_.commit_region >= Count(p_.regions) || p_.commit_region < -1 || p_.commit_region == 0) {
       return Error("commit region ", p_.commit_region, " of ", p_.regions.size());
-    }
-    if (p_.kernels.empty() != p_.object.empty()) {
-      return Error(p_.kernels.size(), " kernels with ", p_.object.size(), " bytes of code");
     }
     state_.assign(p_.regions.size(), 0);
     for (int32_t r = 0; r < Count(p_.regions); ++r) TENON_RETURN_IF_ERROR(VisitRegion(r));
@@ -90,9 +90,44 @@ class Validator {
     return absl::OkStatus();
   }
 
+  absl::Status Code() {
+    where_ = "code: ";
+    std::vector<int64_t> kernels(p_.code.size(), 0);
+    for (const KernelSpec& k : p_.kernels) {
+      TENON_RETURN_IF_ERROR(Index("image", k.code, Count(p_.code)));
+      ++kernels[static_cast<size_t>(k.code)];
+    }
+    absl::flat_hash_set<std::string> targets;
+    for (size_t i = 0; i < p_.code.size(); ++i) {
+      const CodeImage& image = p_.code[i];
+      const bool none = image.space != 0 && kernels[i] == 0 && image.object.empty();  // a device of values alone
+      if (!none && (kernels[i] == 0 || image.object.empty())) {
+        return Error(kernels[i], " kernels with ", image.object.size(), " bytes of code");
+      }
+      if (image.space < 0 || image.space >= kMaxSpaces) return Error("target ", image.target, " in memory space ", image.space);
+      if (!targets.insert(image.target).second) return Error("target ", image.target, " twice");
+      if (!spaces_.insert(image.space).second) return Error("two targets in memory space ", image.space);
+    }
+    where_ = "arenas: ";
+    spaces_.insert(0);
+    absl::flat_hash_set<int32_t> arenas;
+    for (const Program::DeviceArena& a : p_.device_arenas) {
+      TENON_RETURN_IF_ERROR(Refs({a.bytes}));
+      if (a.space == 0 || !spaces_.contains(a.space)) return Error("memory space ", a.space, " is no device's");
+      if (!arenas.insert(a.space).second) return Error("memory space ", a.space, " twice");
+    }
+    where_.clear();
+    return absl::OkStatus();
+  }
+  absl::Status Space(std::string_view what, int32_t space) const {
+    if (spaces_.contains(space)) return absl::OkStatus();
+    return Error(std::string(what), " in memory space ", space, ", which no target of the program has");
+  }
+
   absl::Status Signature() {
     where_ = "inputs: ";
     for (const InputSpec& in : p_.inputs) {
+      TENON_RETURN_IF_ERROR(Space(in.name, in.space));
       TENON_RETURN_IF_ERROR(Refs(in.dims));
       TENON_RETURN_IF_ERROR(Refs(in.strides));
       if (in.dims.size() != in.strides.size())
@@ -100,6 +135,8 @@ class Validator {
     }
     where_ = "outputs: ";
     for (const OutputSpec& out : p_.outputs) {
+      TENON_RETURN_IF_ERROR(Space("an output", out.space));
+      if (out.space != 0 && out.kind != OutputKind::kFresh) return Error("an output in memory space ", out.space, " that is not fresh");
       TENON_RETURN_IF_ERROR(Refs(out.dims));
       TENON_RETURN_IF_ERROR(Refs(out.strides));
       TENON_RETURN_IF_ERROR(Ref(out.size, Count(p_.dim_program)));
@@ -120,26 +157,31 @@ class Validator {
       where_ = absl::StrCat("value ", v, ": ");
       const Value& value = p_.values[v];
       TENON_RETURN_IF_ERROR(Refs({value.offset, value.bytes}));
+      TENON_RETURN_IF_ERROR(Space("it is", value.space));
+      int32_t space = 0;  // that it must have
       switch (value.kind) {
         case ValueKind::kInput:
           TENON_RETURN_IF_ERROR(Index("input", value.index, Count(p_.inputs)));
+          space = p_.inputs[value.index].space;
           break;
         case ValueKind::kConstant:
           TENON_RETURN_IF_ERROR(Index("constant", value.index, Count(p_.constants)));
           break;
-        case ValueKind::kArena:
-          if (value.offset >= 0 && value.bytes >= 0 && p_.arena_bytes >= 0 &&
-              (value.offset > p_.arena_bytes || value.bytes > p_.arena_bytes - value.offset)) {
-            return Error("[", value.offset, ", +", value.bytes, ") of an arena of ", p_.arena_bytes,
-                         " bytes");
+        case ValueKind::kArena: {
+          space = value.space;
+          const SizeRef arena = ArenaBytes(space);
+          if (value.offset >= 0 && value.bytes >= 0 && arena >= 0 && (value.offset > arena || value.bytes > arena - value.offset)) {
+            return Error("[", value.offset, ", +", value.bytes, ") of an arena of ", arena, " bytes");
           }
           if (value.offset > 0 && value.offset % 64 != 0)
             return Error("offset ", value.offset, " is not aligned to 64");
           break;
+        }
         case ValueKind::kOutput:
           TENON_RETURN_IF_ERROR(Index("output", value.index, Count(p_.outputs)));
           if (p_.outputs[value.index].kind != OutputKind::kFresh)
             return Error("output ", value.index, " has no memory");
+          space = p_.outputs[value.index].space;
           break;
         case ValueKind::kSlot:
           TENON_RETURN_IF_ERROR(Index("slot", value.index, p_.num_slots));
@@ -149,11 +191,21 @@ class Validator {
         case ValueKind::kUpdate:
           TENON_RETURN_IF_ERROR(Index("input", value.index, Count(p_.inputs)));
           if (p_.inputs[value.index].kind != InputSpec::Kind::kTensor) return Error("input ", value.index, " is no tensor");
+          if (p_.inputs[value.index].space != 0) return Error("an update of an input in memory space ", p_.inputs[value.index].space);
           break;
       }
+      if (value.space != space) return Error("it is in memory space ", value.space, ", and what it stands for in ", space);
     }
     where_.clear();
     return absl::OkStatus();
+  }
+
+  SizeRef ArenaBytes(int32_t space) const {
+    if (space == 0) return p_.arena_bytes;
+    for (const Program::DeviceArena& a : p_.device_arenas) {
+      if (a.space == space) return a.bytes;
+    }
+    return 0;
   }
 
   // Bytes of the memory behind a value where the program knows them; -1: it does not.
@@ -217,6 +269,16 @@ class Validator {
     return absl::OkStatus();
   }
 
+  int32_t SpaceOf(const View& view) const { return view.value < 0 ? 0 : p_.values[view.value].space; }
+  // What works on one space touches values of that space alone.
+  absl::Status CheckSpaces(const std::vector<View>& views, int32_t space) const {
+    for (const View& v : views) {
+      if (v.value < 0 || SpaceOf(v) == space) continue;
+      return Error("value ", v.value, " lies in memory space ", SpaceOf(v), ", and the step works on ", space);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckArgs(const std::vector<FrameworkArg>& args, int64_t operands) const {
     for (const FrameworkArg& arg : args) {
       if (arg.is_tensor()) TENON_RETURN_IF_ERROR(Index("tensor argument", arg.i, operands));
@@ -233,10 +295,25 @@ class Validator {
     if (step.num_results < 0 || step.num_results > Count(step.operands))
       return Error(step.num_results, " results");
     if (step.grain < 1) return Error("grain ", step.grain);
+    const CodeImage& image = p_.code[p_.kernels[step.kernel].code];
+    TENON_RETURN_IF_ERROR(CheckSpaces(step.operands, image.space));
+    if (step.launch.has_value() != (image.space != 0)) {
+      return Error(step.launch ? "a launch of a kernel of the host" : "a device's kernel without a launch");
+    }
+    return step.launch ? Launch(*step.launch) : absl::OkStatus();
+  }
+  absl::Status Launch(const LaunchShape& launch) const {
+    TENON_RETURN_IF_ERROR(Refs({launch.grid[0], launch.grid[1], launch.grid[2]}));
+    for (int32_t threads : launch.block) {
+      if (threads < 1) return Error("blocks of ", threads, " threads along a side");
+    }
+    if (launch.shared_bytes < 0) return Error(launch.shared_bytes, " bytes of shared memory");
+    if (launch.stream != 0) return Error("stream ", launch.stream, ": there is only the host's current one, 0");
     return absl::OkStatus();
   }
   absl::Status Body(const FrameworkStep& step) {
     TENON_RETURN_IF_ERROR(CheckViews(step.operands));
+    TENON_RETURN_IF_ERROR(CheckSpaces(step.operands, 0));
     TENON_RETURN_IF_ERROR(CheckArgs(step.args, Count(step.operands)));
     for (const View& result : step.results) {
       if (result.value == -1) continue;
@@ -250,18 +327,23 @@ class Validator {
       if (step.rule == ResultRule::kOut && slot) return Error("an out= result in a slot");
       if (slot) released_slots_.erase(value.index);
     }
-    return CheckViews(step.results);
+    TENON_RETURN_IF_ERROR(CheckViews(step.results));
+    return CheckSpaces(step.results, 0);
   }
   absl::Status Body(const CopyStep& step) {
     TENON_RETURN_IF_ERROR(CheckViews({step.from, step.to}));
     if (step.from.value < 0 || step.to.value < 0) return Error("a copy of nothing");
     if (step.from.dims != step.to.dims || step.from.dtype != step.to.dtype)
       return Error("a copy between different shapes or dtypes");
+    const int32_t from = SpaceOf(step.from), to = SpaceOf(step.to);
+    if (from != 0 && to != 0 && from != to) return Error("a copy from memory space ", from, " to ", to, ", not by way of the host's");
     return absl::OkStatus();
   }
   absl::Status Body(const LibraryStep& step) {
     TENON_RETURN_IF_ERROR(CheckViews(step.operands));
     TENON_RETURN_IF_ERROR(CheckViews(step.results));
+    TENON_RETURN_IF_ERROR(CheckSpaces(step.operands, 0));
+    TENON_RETURN_IF_ERROR(CheckSpaces(step.results, 0));
     if (absl::Status s = CheckLibraryStep(step); !s.ok()) return absl::Status(s.code(), absl::StrCat(Where(), s.message()));
     for (const View& v : step.results) {
       const ValueKind kind = p_.values[v.value].kind;
@@ -275,6 +357,7 @@ class Validator {
     if (step.predicate.value < 0 || step.predicate.dtype != PrimitiveType::kPred)
       return Error("a loop needs a predicate");
     TENON_RETURN_IF_ERROR(CheckView(step.predicate));
+    TENON_RETURN_IF_ERROR(CheckSpaces({step.predicate}, 0));
     callees_ = {step.condition, step.body};
     return absl::OkStatus();
   }
@@ -286,6 +369,7 @@ class Validator {
     if (step.index.value < 0 || (!pred && step.index.dtype != PrimitiveType::kS32))
       return Error("a branch needs a pred or s32");
     TENON_RETURN_IF_ERROR(CheckView(step.index));
+    TENON_RETURN_IF_ERROR(CheckSpaces({step.index}, 0));
     callees_ = step.branches;
     return absl::OkStatus();
   }
@@ -355,9 +439,10 @@ class Validator {
         writing = true;
         if (step.effect != Effect::kMutates) return Error("updates an input and does not say so");
       }
-      if (!writing || std::holds_alternative<CopyStep>(step.body)) continue;
+      const auto* copy = std::get_if<CopyStep>(&step.body);
+      if (!writing || (copy != nullptr && SpaceOf(copy->from) == 0 && SpaceOf(copy->to) == 0)) continue;
       if (const auto* call = std::get_if<FrameworkStep>(&step.body); call != nullptr && call->total) continue;
-      if (kernel == nullptr) return Error("may fail after an input was updated");
+      if (kernel == nullptr || kernel->launch) return Error("may fail after an input was updated");
       for (const View& view : kernel->operands) {
         if (IsOf(ValueKind::kErrorWord, view)) return Error("checks something after an input was updated");
       }
@@ -370,6 +455,7 @@ class Validator {
   std::vector<int> state_;  // per region: 0 new, 1 being visited, 2 done
   std::vector<int32_t> callees_;
   absl::flat_hash_set<int32_t> released_slots_, released_inputs_;
+  absl::flat_hash_set<int32_t> spaces_;  // of the program's targets, and the host's
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "backends/contract/provider.h"
 #include "backends/cpu/plan/target.h"
 #include "backends/driver/literal_executable.h"
+#include "backends/driver/targets.h"
 #include "hlo/builder.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
@@ -374,7 +375,8 @@ TEST(RandomContractions, FrozenOnesEqualTheEvaluator) {
     const std::string text = Print(module), isa = isas[i % isas.size()];
     std::vector<bool> frozen(args.size(), true);
     frozen[0] = r.OneIn(5);
-    const ContractionSite site{.host_functions = kPlainFunctions};
+    const auto target = *MakeHostTarget("");
+    const ContractionSite site{.target = target.get(), .host_functions = kPlainFunctions};
     FrozenSplit split = SplitFrozen(module, frozen, [&](const Instruction& op) { return Packs(op, site); });
     ASSERT_TRUE(Verify(module).ok()) << Verify(module) << text << Print(module);
     packed += split.packed > 0;

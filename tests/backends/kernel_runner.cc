@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu.h"
 #include "backends/cpu/emit/codegen.h"
 #include "backends/cpu/jit/jit.h"
 #include "backends/driver/compile.h"
@@ -117,7 +118,7 @@ absl::StatusOr<KernelRunner> KernelRunner::Make(const KernelRequest& request,
   AppendObject(&image, r.object_);
   const std::vector<std::string> symbols = {"kernel"};
   TENON_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCode> code,
-                         NativeCodeLoader()->Load(image, symbols));
+                         CpuLoader()->Load(image, symbols));
   r.code_ = std::move(code);
   return r;
 }

@@ -37,7 +37,7 @@ class KernelRunner {
   static absl::StatusOr<KernelRunner> Make(const KernelRequest& request,
                                            const RunnerOptions& options);
 
-  const PlannedKernel& kernel() const { return *kernel_; }
+  const CpuPlannedKernel& kernel() const { return *kernel_; }
   const std::string& llvm_ir() const { return llvm_ir_; }
   const std::string& assembly() const { return assembly_; }
   const std::vector<uint8_t>& object() const { return object_; }
@@ -65,7 +65,7 @@ class KernelRunner {
                        Memory* memory) const;
 
   KernelRequest request_;
-  std::unique_ptr<PlannedKernel> kernel_;
+  std::unique_ptr<CpuPlannedKernel> kernel_;
   std::shared_ptr<LoadedCode> code_;
   std::vector<uint8_t> object_;
   std::string llvm_ir_, assembly_;

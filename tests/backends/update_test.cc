@@ -175,7 +175,7 @@ TEST(Update, OfAPartWhereInputsOverlap) {
     absl::StatusOr<Program> program = Compiled(body);
     ASSERT_TRUE(program.ok()) << program.status();
     EXPECT_NE(Updater(body), "");
-    const auto executable = Executable::Create(*std::move(program), NativeCodeLoader(), PlainHost());
+    const auto executable = Executable::Create(*std::move(program), LoadersOf({}), PlainHost());
     ASSERT_TRUE(executable.ok()) << executable.status();
     for (const int64_t shift : {8, 1, 8, 4}) {
       std::vector<float> flat(16), want(16);

@@ -232,6 +232,27 @@ TEST(Text, ShapesAlone) {
   EXPECT_FALSE(ParseShape("f32[-1]", &dims).ok());
 }
 
+TEST(Text, MemorySpaces) {
+  DimTable dims;
+  const std::pair<const char*, int64_t> shapes[] = {{"f32[2]", 0},           {"f32[2]{0}", 0},
+                                                    {"f32[2]{0:S(1)}", 1},   {"f32[2]{0:T(8,128)S(5)}", 5},
+                                                    {"f32[2]{0:TS(3)}", 0},  {"f32[2]{0:S(3)T(4)}", 3},
+                                                    {"f32[]{:S(2)}", 2},     {"f32[2]{0:S(99999999999999999999)}", 0}};
+  for (const auto& [text, space] : shapes) {
+    auto shape = ParseShape(text, &dims);
+    ASSERT_TRUE(shape.ok()) << text << shape.status();
+    EXPECT_EQ(shape->memory_space(), space) << text;
+    shape->set_memory_space(7);
+    EXPECT_EQ(shape->memory_space(), 7) << text;
+    const auto again = ParseShape(shape->ToString(true), &dims);
+    ASSERT_TRUE(again.ok()) << shape->ToString(true) << again.status();
+    EXPECT_EQ(again->memory_space(), 7) << shape->ToString(true);
+    shape->set_memory_space(0);
+    EXPECT_EQ(shape->memory_space(), 0) << text;
+  }
+  EXPECT_EQ(ParseShape("f32[2]{0:T(8,128)S(5)}", &dims)->ToString(true), "f32[2]{0:T(8,128)S(5)}");
+}
+
 std::string Repeat(std::string_view s, int n) {
   std::string out;
   for (int i = 0; i < n; ++i) out += s;

@@ -9,13 +9,14 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "backends/contract/provider.h"
-#include "backends/cpu/emit/codegen.h"
+#include "backends/driver/targets.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "hlo/tolerance.h"
 #include "passes/expand/control_flow.h"
 #include "passes/memory/buffer_plan.h"
 #include "passes/pipeline.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/host/functions.h"
 #include "tests/hlo/text_files.h"
 #include "tests/passes/pass_case.h"
@@ -55,17 +56,22 @@ bool Refuses(const std::string& target, const Instruction& fusion) {
 }
 
 // The machine of the cases: AVX2, whatever this one is.
+const Target& Avx2() {
+  static const auto* target = new std::shared_ptr<const Target>(*MakeHostTarget("avx2", /*compile_only=*/true));
+  return **target;
+}
+
 void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans) {
   if (text.starts_with("max_fusion_instructions=")) {
     context->target.max_fusion_instructions = context->target.max_loop_instructions = std::stoll(text.substr(text.find('=') + 1));
   } else {
-    ASSERT_TRUE(text.empty() || text == "convolutions" || text == "packs" || text.starts_with("refuses=")) << text;
+    ASSERT_TRUE(text.empty() || text == "convolutions" || text == "packs" || text == "device" || text.starts_with("refuses=")) << text;
   }
-  ContractionSite site{.host_functions = kPlainFunctions};
-  if (text == "packs") context->packs = [](const Instruction& op) { return Packs(op, {}); };
+  ContractionSite site{.target = &Avx2(), .host_functions = kPlainFunctions};
+  if (text == "packs") context->packs = [](const Instruction& op) { return Packs(op, {.target = &Avx2()}); };
   if (text == "convolutions" || text == "packs") {
     site.host_functions |= Bit(HostFunction::kConvolution);
-    context->can_generate = [site](const Instruction& op) { return CpuCanGenerate(op) && !TakenByLibrary(op, site); };
+    context->can_generate = [site](const Instruction& op) { return Avx2().CanGenerate(op) && !TakenByLibrary(op, site); };
   }
   context->library_takes = [site](const Instruction& op) { return TakenByLibrary(op, site); };
   context->folds_bias = [site](const Instruction& op, const Instruction& epilogue) { return BiasToFold(op, epilogue, site); };
@@ -73,9 +79,18 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
     if (op.opcode() == Opcode::kFusion && Refuses(text, op)) return absl::UnimplementedError("the case refuses it");
     const Instruction* contraction = ContractionOf(op);
     if (contraction != nullptr && TakenByLibrary(*contraction, site)) return ChooseProvider(*contraction, site).provider->lower(op, views);
-    return PlanCpuLaunches(op, views, *MakeCpuTarget("avx2", /*compile_only=*/true), /*excess_precision=*/true);
+    return Avx2().Plan(op, views, /*excess_precision=*/true);
   };
   context->launch_plans = plans;
+}
+
+// A device that has code for everything but sine, in whose memory lie the parameters that say so.
+Spaces DeviceOf(const Module& module) {
+  Spaces spaces{.devices = {1}, .runs = [](const Instruction& op, int64_t) { return op.opcode() != Opcode::kSine; }};
+  for (const Instruction* p : module.entry()->parameters()) {
+    for (const Shape& leaf : FlattenShape(p->shape())) spaces.parameters.push_back(leaf.is_array() ? leaf.memory_space() : 0);
+  }
+  return spaces;
 }
 
 // A line for each fusion: "y: result 0 over operand 1, result 1 a copy of operand 2".
@@ -97,8 +112,9 @@ std::string LaunchesText(const Module& module, const LaunchPlans& plans) {
   return text;
 }
 
-std::string PlanText(const Module& module, const LaunchPlans& plans) {
+std::string PlanText(const Module& module, const LaunchPlans& plans, bool spaces) {
   BufferPlanOptions options;
+  options.spaces = spaces;
   options.in_slot = [](const Instruction& op, int64_t) { return op.opcode() == Opcode::kCustomCall; };
   options.direct_output = [](int64_t) { return true; };
   options.plans = &plans;
@@ -140,7 +156,8 @@ std::string Shown(const PassCase& c, Module& module, PassContext& context, const
   if (c.print == "module") return Print(module);
   const absl::Status planned = RunPipeline(module, context, {.passes = {"lower-kernels"}}).status();
   if (!planned.ok()) return planned.ToString();
-  return c.print == "plan" ? PlanText(module, *context.launch_plans) : LaunchesText(module, *context.launch_plans);
+  const LaunchPlans& plans = *context.launch_plans;
+  return c.print == "plan" ? PlanText(module, plans, context.spaces != nullptr) : LaunchesText(module, plans);
 }
 
 void RunCase(PassCase& c) {
@@ -154,6 +171,8 @@ void RunCase(PassCase& c) {
   context.evaluate = [](const Instruction& op, absl::Span<const Literal> operands) { return EvaluateInstruction(op, operands); };
   LaunchPlans plans;
   SetTarget(c.target, &context, &plans);
+  Spaces spaces = DeviceOf(**module);
+  if (c.target == "device") context.spaces = &spaces;
   PipelineOptions options{.verify = true};
   if (c.run != "default") options.passes = absl::StrSplit(c.run, ',');
   const absl::StatusOr<bool> changed = RunPipeline(**module, context, options);

@@ -60,6 +60,7 @@ class Loaded final : public LoadedCode {
 
 class Loader final : public CodeLoader {
  public:
+  std::string_view target() const override { return kHostTarget; }
   absl::StatusOr<std::unique_ptr<LoadedCode>> Load(std::span<const uint8_t>,
                                                    std::span<const std::string> symbols) override {
     static const std::map<std::string, KernelFn> known = {
@@ -215,7 +216,8 @@ int32_t AddOutput(Program& p, PrimitiveType dtype, std::vector<int64_t> dims) {
 }
 int32_t AddKernel(Program& p, const std::string& symbol, int64_t scratch_bytes) {
   p.kernels.push_back({.symbol = symbol, .scratch_bytes = scratch_bytes});
-  p.object = {1};
+  if (p.code.empty()) p.code.push_back({});
+  p.code[0].object = {1};
   return static_cast<int32_t>(p.kernels.size()) - 1;
 }
 Step KernelCall(int32_t kernel, std::vector<View> operands, int64_t range, int64_t grain) {

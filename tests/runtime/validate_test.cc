@@ -84,7 +84,7 @@ const Case kCases[] = {
        p.regions[0].steps.push_back({.body = WhileStep{1, 1, MakeView(0, kF, {})}, .name = "w"});
      },
      "needs a predicate"},
-    {"code", [](Program& p) { p.object.clear(); }, "0 bytes of code"},
+    {"code", [](Program& p) { p.code[0].object.clear(); }, "0 bytes of code"},
     {"output slot",
      [](Program& p) { p.outputs.push_back({.kind = OutputKind::kSlot, .index = 3}); },
      "slot 3 of 1"},

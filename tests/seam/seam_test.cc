@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -193,6 +194,7 @@ TenonHost MakeHost() {
   TenonHost host = {};
   host.size = sizeof(TenonHost);
   host.version = TENON_ABI_VERSION;
+  host.spaces = 1;
   host.allocate = [](void*, size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64); };
   host.deallocate = [](void*, void* memory, size_t) { std::free(memory); };
   host.parallel_for = [](void*, int64_t begin, int64_t end, int64_t, void (*fn)(void*, int64_t, int64_t), void* arg) {
@@ -406,6 +408,22 @@ TEST_F(Seam, CompilesAndReleases) {
     tenon_cache_clear();
     return compile(R"({"compile_threads":1})")();
   }, 100);
+}
+
+// An extension built against another tenon_c.h is told so, not called.
+TEST_F(Seam, HostsOfAnotherVersion) {
+  const auto error_of = [](const TenonHost& host) {
+    char* error = nullptr;
+    const ExecutablePtr e(tenon_compile(kGraph, std::strlen(kGraph), "{}", 2, nullptr, 0, &host, &error));
+    EXPECT_EQ(e, nullptr);
+    return Taken(error);
+  };
+  TenonHost old = *Host();
+  old.version = TENON_ABI_VERSION - 1;
+  EXPECT_NE(error_of(old).find("the host speaks version 4 of tenon_c.h, this library 5: rebuild the extension"), std::string::npos);
+  TenonHost shorter = *Host();
+  shorter.size = offsetof(TenonHost, spaces);
+  EXPECT_NE(error_of(shorter).find("rebuild the extension"), std::string::npos);
 }
 
 TEST_F(Seam, WrongRequests) {

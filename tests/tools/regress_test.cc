@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "backends/cpu/plan/target.h"
+#include "backends/driver/targets.h"
 #include "tools/lab/judge/miscompare.h"
 #include "tools/lab/regress.h"
 
@@ -44,7 +44,7 @@ TEST_P(Regress, StaysRight) {
   ASSERT_TRUE(c.ok()) << c.status();
   const absl::StatusOr<Expectation> expected = Expect(*c->module, c->arguments);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  for (const std::string& isa : HostIsas()) {
+  for (const std::string& isa : HostVariants()) {
     for (int threads : {1, 3}) {
       const RunOptions run{.isa = isa, .threads = threads, .verify_passes = true};
       const Verdict v = Judge(*c->module, c->arguments, *expected, run);

@@ -10,7 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "backends/cpu/plan/target.h"
+#include "backends/driver/targets.h"
 #include "hlo/text/text.h"
 #include "tools/hlo-fuzz/fuzz.h"
 #include "tools/hlo-fuzz/plants.h"
@@ -128,9 +128,9 @@ std::string ParseFlags(int argc, char** argv, Flags* f) {
     if (!SetFlag(flag.first, flag.second, f)) return absl::StrCat("cannot use ", argv[i]);
   }
   if (std::string unknown = UnknownNames(f->fuzz.generator); !unknown.empty()) return unknown;
-  if (f->fuzz.isas.empty()) f->fuzz.isas = HostIsas();
+  if (f->fuzz.isas.empty()) f->fuzz.isas = HostVariants();
   for (const std::string& isa : f->fuzz.isas) {
-    if (auto target = MakeCpuTarget(isa); !target.ok()) return std::string(target.status().message());
+    if (auto target = MakeHostTarget(isa); !target.ok()) return std::string(target.status().message());
   }
   return "";
 }

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "backends/cpu/plan/target.h"
+#include "backends/driver/targets.h"
 #include "backends/report/document.h"
 #include "runtime/host/plain_host.h"
 #include "runtime/host/thread_pool.h"
@@ -42,8 +42,8 @@ double Quantile(const std::vector<double>& sorted, double q) {
 }
 
 std::string IsaOf(const Options& o) {
-  const absl::StatusOr<CpuTarget> target = MakeCpuTarget(o.compile.isa);
-  return target.ok() ? target->isa : o.compile.isa;
+  const absl::StatusOr<std::shared_ptr<const Target>> target = MakeHostTarget(o.compile.isa);
+  return target.ok() ? (*target)->facts().variant : o.compile.isa;
 }
 
 absl::Status Bench(LiteralExecutable::Session& session, const LiteralExecutable& executable, const Options& o,

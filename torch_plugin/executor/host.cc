@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/host/host_space.h"
 #include "torch_plugin/executor/gil.h"
 #include "torch_plugin/executor/host_function.h"
 #include "torch_plugin/executor/log.h"
@@ -84,6 +85,14 @@ const TenonHost* Host() {
       .tracing = Tracing,
       .range_begin = BeginRange,
       .range_end = EndRange,
+      .spaces = host_space::kSpaces,
+      .device = host_space::Device,
+      .allocate_in = host_space::Allocate,
+      .deallocate_in = host_space::Deallocate,
+      .stream = host_space::Stream,
+      .event_record = host_space::Record,
+      .event_wait = host_space::Wait,
+      .event_release = host_space::Release,
   };
   return &host;
 }

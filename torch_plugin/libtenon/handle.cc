@@ -6,6 +6,7 @@ TenonExecutable::TenonExecutable(std::shared_ptr<tenon::Executable> e)
     : executable(std::move(e)), counters(executable->NewCounters()) {
   for (const tenon::OutputSpec& spec : executable->program().outputs) {
     TenonOutput out = {};
+    out.space = spec.space;
     out.kind = static_cast<int32_t>(spec.kind);
     out.dtype = static_cast<int32_t>(spec.dtype);
     out.index = spec.index;

@@ -46,12 +46,12 @@ std::string BindingText(const Binding& binding) {
   }
   for (const Binding::Input& in : binding.inputs) {
     absl::StrAppend(&text, "i", static_cast<int>(in.kind), ":", static_cast<int>(in.dtype), "[",
-                    Join(in.sizes), "]{", Join(in.strides), "}", in.symint.ToString(), in.mutated, ";");
+                    Join(in.sizes), "]{", Join(in.strides), "}", in.symint.ToString(), in.mutated, "@", in.space, ";");
   }
   for (const Binding::Output& out : binding.outputs) {
     absl::StrAppend(&text, "o", static_cast<int>(out.kind), ":", out.index, ":", out.root_index, ":",
                     static_cast<int>(out.dtype), "[", Join(out.sizes), "]{", Join(out.strides), "}",
-                    out.symint.ToString(), ";");
+                    out.symint.ToString(), "@", out.space, ";");
   }
   for (const Binding::Mutation& m : binding.mutations) {
     absl::StrAppend(&text, "m", m.input, ":", m.root_index, ";");
@@ -66,7 +66,7 @@ std::string BindingText(const Binding& binding) {
 CacheKey KeyOf(const Module& module, const Binding& binding, const NativeCompile& request) {
   CacheKey key;
   key.Add("build", absl::StrCat(BuildId(), " ", CompilerBuildId()));
-  key.Add("target", TargetKey(request.options.compile.isa));
+  key.Add("target", TargetKey(request.options.compile));
   key.Add("options", request.options.compile.Key());
   key.Add("binding", Digest(BindingText(binding)));
   key.Add("constants", Digest(ConstantDigests(module)));
@@ -117,8 +117,7 @@ absl::StatusOr<std::shared_ptr<Executable>> NativeCompile::CompileOne(aten::Lowe
     program.name = name;
     program.compile_ms.emplace_back("lower", lower_ms);
     program.remarks.insert(program.remarks.begin(), lowered.remarks.begin(), lowered.remarks.end());
-    CodeLoader* loader = program.kernels.empty() ? nullptr : NativeCodeLoader();
-    return Executable::Create(std::move(program), loader, host, constants);
+    return Executable::Create(std::move(program), LoadersOf(options.compile), host, constants);
   };
   return shared ? MemoryCache::Global().GetOrCompile(key, compile) : compile();
 }

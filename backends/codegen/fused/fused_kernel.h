@@ -7,9 +7,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "backends/codegen/fused/plan_loop.h"
 #include "backends/codegen/index/index_map.h"
-#include "backends/cpu/plan/kernel.h"
-#include "backends/cpu/plan/kernel_plan.h"
+#include "backends/contract/kernel.h"
 
 namespace tenon {
 

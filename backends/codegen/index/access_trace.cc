@@ -1,7 +1,7 @@
 // TraceAccesses: walks the fusion symbolically, as the emitter does, and notes every memory offset.
-#include "absl/container/flat_hash_set.h"
+#include "backends/codegen/index/access_trace.h"
+
 #include "backends/codegen/index/contraction_index.h"
-#include "backends/cpu/plan/make_plan.h"
 
 namespace tenon {
 namespace {

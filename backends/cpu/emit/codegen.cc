@@ -24,7 +24,7 @@ bool IsEmpty(const FusedKernel& f) {
   return f.checks.empty();
 }
 
-class CpuKernel : public PlannedKernel {
+class CpuKernel : public CpuPlannedKernel {
  public:
   CpuKernel(FusedKernel fused, KernelPlan plan, const CpuTarget& target, bool excess_precision)
       : fused_(std::move(fused)),
@@ -224,7 +224,7 @@ bool CpuCanGenerate(const Instruction& op) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(
+absl::StatusOr<std::unique_ptr<CpuPlannedKernel>> PlanCpuKernelWith(
     const KernelRequest& request, const CpuTarget& target, bool excess_precision,
     const std::optional<KernelPlan>& given) {
   for (const Instruction* op : request.fusion->fused_computation()->instructions()) {
@@ -244,7 +244,7 @@ absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(
   return std::make_unique<CpuKernel>(std::move(fused), std::move(plan), target, excess_precision);
 }
 
-absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernel(const KernelRequest& request,
+absl::StatusOr<std::unique_ptr<CpuPlannedKernel>> PlanCpuKernel(const KernelRequest& request,
                                                              const CpuTarget& target,
                                                              bool excess_precision) {
   return PlanCpuKernelWith(request, target, excess_precision, std::nullopt);
@@ -252,14 +252,7 @@ absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernel(const KernelRequest
 
 absl::StatusOr<LaunchPlan> PlanCpuLaunches(const Instruction& fusion, const ValueViews& views, const CpuTarget& target,
                                            bool excess_precision) {
-  auto layout = [&](BufferKey key) {
-    const StridedView& view = views.at(key);
-    return OperandLayout{.strides = {view.strides.begin(), view.strides.end()}};
-  };
-  KernelRequest request{.fusion = &fusion};
-  for (const Instruction* operand : fusion.operands()) request.operands.push_back(layout({operand, 0}));
-  const int64_t leaves = LeafCount(fusion.shape());
-  for (int64_t leaf = 0; leaf < leaves; ++leaf) request.results.push_back(layout({&fusion, leaf}));
+  const KernelRequest request = RequestOf(fusion, views);
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<const PlannedKernel> kernel, PlanCpuKernel(request, target, excess_precision));
   const KernelInfo& info = kernel->info();
   return LaunchPlan{.may_overwrite = info.may_overwrite, .copies = info.copies, .nanoseconds = info.estimated_ns, .bytes = info.bytes,

@@ -15,7 +15,7 @@ class ValueViews;
 
 // As PlanCpuKernel, with this plan instead of MakePlan's. InvalidArgument if it does not fit the
 // fusion.
-absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernelWith(
+absl::StatusOr<std::unique_ptr<CpuPlannedKernel>> PlanCpuKernelWith(
     const KernelRequest& request, const CpuTarget& target, bool excess_precision,
     const std::optional<KernelPlan>& plan);
 

@@ -2,7 +2,7 @@
 // row.
 #include <algorithm>
 
-#include "backends/codegen/fused/wide_sums.h"
+#include "backends/cpu/plan/wide_sums.h"
 #include "backends/cpu/emit/kernels.h"
 #include "hlo/check.h"
 #include "llvm/IR/Intrinsics.h"

@@ -8,8 +8,8 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "backends/cpu/cpu.h"
 #include "backends/cpu/jit/jit.h"
-#include "backends/driver/compile.h"
 #include "hlo/check.h"
 #include "llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
@@ -18,6 +18,7 @@
 #include "llvm/ExecutionEngine/Orc/SelfExecutorProcessControl.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "runtime/fork.h"
+#include "runtime/program/program.h"
 
 namespace tenon {
 namespace {
@@ -73,6 +74,7 @@ class OrcCode : public LoadedCode {
 
 class OrcLoader : public CodeLoader {
  public:
+  std::string_view target() const override { return kHostTarget; }
   absl::StatusOr<std::unique_ptr<LoadedCode>> Load(std::span<const uint8_t> image,
                                                    std::span<const std::string> symbols) override {
     ForkSection section;
@@ -116,7 +118,7 @@ std::vector<std::pair<std::string, void*>> ResolvedImports() {
   return resolved;
 }
 
-CodeLoader* NativeCodeLoader() {
+CodeLoader* CpuLoader() {
   static auto* loader = new OrcLoader;
   return loader;
 }

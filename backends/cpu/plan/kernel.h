@@ -1,14 +1,12 @@
-// The contract between the compile driver (backends/driver/compile) and a code generator: one fusion in, one kernel out.
+// The CPU's kernels: what backends/contract/kernel.h says, and how their LLVM IR is made.
 #pragma once
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/contract/kernel.h"
 #include "backends/cpu/plan/target.h"
-#include "hlo/module.h"
-#include "passes/lower/launch_plan.h"
 
 namespace llvm {
 class Module;
@@ -16,47 +14,16 @@ class Module;
 
 namespace tenon {
 
-// How a fusion operand or result lies in memory: strides in elements per dim of the parameter's / result leaf's shape.
-// Constant strides are baked into the code; symbolic ones become arguments.
-struct OperandLayout {
-  std::vector<Dim> strides;
-};
-
-struct KernelRequest {
-  const Instruction* fusion = nullptr;
-  std::vector<OperandLayout> operands;  // per fusion operand
-  std::vector<OperandLayout> results;   // per leaf of the result
-};
-
-// What the runtime must know to launch it (runtime/program/program.h KernelStep, KernelSpec).
-struct KernelInfo {
-  std::string plan_text;            // ToString(KernelPlan)
-  std::vector<LaunchPlan::Pair> may_overwrite, copies;  // as LaunchPlan says
-  bool has_error_word = false;      // one more pointer, after the results
-  std::vector<Dim> size_args;       // symbolic sizes, in order
-  std::vector<uint64_t> literals;   // bits of hoisted scalar literals, behind the sizes
-  Dim begin = 0, end = 1;           // splittable outer range
-  int64_t grain = 1;
-  int64_t scratch_bytes = 0;        // per thread
-  double estimated_ns = 0;          // whole kernel, one thread, static sizes (else 0)
-  int64_t bytes = 0, flops = 0;
-};
-
-// A kernel that is planned but not yet emitted: everything needed to hash and to emit.
-class PlannedKernel : public TargetPlan {
+class CpuPlannedKernel : public PlannedKernel {
  public:
-  virtual const KernelInfo& info() const = 0;
-  // Structural: equal fingerprints => equal code (operand strides, plan, target included; literals' values, names and
-  // metadata not). Two requests with equal fingerprints share one symbol.
-  virtual const std::string& fingerprint() const = 0;
   // Emits `void symbol(void* const*, const int64_t*, int64_t, int64_t, void*)` (runtime/kernel_abi.h) into `module`, whose data
   // layout and triple are set. Uses only symbols of runtime/imports.def. Thread-safe for different modules/contexts.
   virtual absl::Status Emit(llvm::Module& module, const std::string& symbol) const = 0;
 };
 
 // backends/cpu/emit/codegen.cc. Unimplemented: names the instruction that cannot be generated (the driver then splits or falls back).
-absl::StatusOr<std::unique_ptr<PlannedKernel>> PlanCpuKernel(const KernelRequest& request, const CpuTarget& target,
-                                                             bool excess_precision);
+absl::StatusOr<std::unique_ptr<CpuPlannedKernel>> PlanCpuKernel(const KernelRequest& request, const CpuTarget& target,
+                                                                bool excess_precision);
 // Can this instruction be part of a generated kernel at all (opcode, dtypes)? Fusion asks before fusing.
 bool CpuCanGenerate(const Instruction& instruction);
 

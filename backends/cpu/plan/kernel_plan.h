@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "backends/codegen/fused/plan_loop.h"
 #include "hlo/dim/dim.h"
 
 namespace tenon {
@@ -27,13 +28,6 @@ enum class PlanKind : uint8_t {
   kScan,              // one row at a time, or a vector of rows
 };
 std::string_view PlanKindName(PlanKind kind);
-
-struct PlanLoop {
-  std::vector<int64_t> dims;  // of the iteration shape, major to minor, iterated as one
-  Dim extent = 1;
-  bool reduced = false;
-  bool operator==(const PlanLoop&) const = default;
-};
 
 // One pass over the row (kRow) or over the rows (kColumn). Numbers are positions in the fused
 // computation's post-order.

@@ -1,5 +1,7 @@
 #include "backends/cpu/plan/machine.h"
 
+#include <string>
+
 namespace tenon {
 namespace {
 

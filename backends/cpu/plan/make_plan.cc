@@ -8,11 +8,11 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/emit/elementwise.h"
-#include "backends/codegen/fused/region.h"
 #include "backends/codegen/emit/emit_types.h"
-#include "backends/codegen/fused/wide_sums.h"
+#include "backends/codegen/fused/region.h"
 #include "backends/codegen/index/contraction_index.h"
 #include "backends/cpu/plan/packing.h"
+#include "backends/cpu/plan/wide_sums.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
 

@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "backends/codegen/fused/fused_kernel.h"
+#include "backends/codegen/index/access_trace.h"
 #include "backends/cpu/plan/kernel_plan.h"
 #include "backends/cpu/plan/target.h"
 
@@ -56,21 +56,5 @@ struct WorkEstimate {
   int64_t grain = 1;             // units that are worth a thread
 };
 WorkEstimate EstimateWork(const FusedKernel& fused, const KernelPlan& plan);
-
-// How one element of a memory operand is reached by a plan's loops; one entry per load or store.
-// For plans and tests.
-struct MemoryUse {
-  const Instruction* op = nullptr;  // parameter or root
-  Index offset = nullptr;           // linear, in elements
-  bool store = false;
-  size_t root = 0;                  // of a store: position in FusedKernel::roots
-};
-struct AccessTrace {
-  std::vector<MemoryUse> uses;
-  int divisions = 0;  // floordiv and mod nodes left in all index expressions
-  // Parameters that are read, perhaps among other reads, where no use says: by sorts and windows, in results of another shape.
-  absl::flat_hash_set<const Instruction*> elsewhere;
-};
-AccessTrace TraceAccesses(IndexSpace& space, const FusedKernel& fused, const Iteration& iteration);
 
 }  // namespace tenon

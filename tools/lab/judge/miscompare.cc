@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "backends/contract/provider.h"
 #include "backends/driver/literal_executable.h"
+#include "backends/driver/targets.h"
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/tolerance.h"
@@ -196,7 +197,10 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compiled(const Module& module
 FrozenSplit SplitOff(Module& module, const RunOptions& options) {
   std::vector<bool> frozen;
   for (size_t p = 0; p < module.entry()->parameters().size(); ++p) frozen.push_back(((options.frozen >> (p % 64)) & 1) != 0);
-  const ContractionSite site{.host_functions = kPlainFunctions, .excess_precision = options.excess_precision, .wanted = options.provider};
+  const absl::StatusOr<std::shared_ptr<const Target>> target = MakeHostTarget(options.isa);
+  TENON_CHECK(target.ok(), std::string(target.status().message()));
+  const ContractionSite site{.target = target->get(), .host_functions = kPlainFunctions, .excess_precision = options.excess_precision,
+                             .wanted = options.provider};
   return SplitFrozen(module, frozen, [&](const Instruction& op) { return Packs(op, site); });
 }
 

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "backends/codegen/fused/fused_kernel.h"
+#include "backends/cpu/plan/kernel_plan.h"
 #include "passes/wide_sum.h"
 
 namespace tenon {

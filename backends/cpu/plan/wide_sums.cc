@@ -1,4 +1,4 @@
-#include "backends/codegen/fused/wide_sums.h"
+#include "backends/cpu/plan/wide_sums.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "backends/driver/stages.h"
+#include "backends/contract/stages.h"
 
 #include <filesystem>
 #include <fstream>
