@@ -41,6 +41,7 @@ class Call {
     inputs_.resize(arguments_.size());
     owned_.resize(arguments_.size());
     for (size_t i = 0; i < arguments_.size(); ++i) Read(i);
+    if (foreign_) return Rerun(nullptr);
     c10::AutoGradMode no_grad(false);
     int code;
     char* error = nullptr;
@@ -86,7 +87,12 @@ class Call {
     }
     const bool resolved = (impl->is_conj() || impl->is_neg()) && !want.mutated;
     if (resolved) impl = Resolve(argument.Share());
-    TORCH_CHECK(IsPlain(impl), callee_.name, ": input ", i, ": compiled for a dense CPU tensor, got ", WhatItIs(impl));
+    if (!IsPlain(impl)) {  // a backward's gradients may be a transform's (vmap's): those ATen knows what to do with
+      TORCH_CHECK(callee_.backward && callee_.rerun != nullptr, callee_.name, ": input ", i, ": compiled for a dense CPU tensor, got ",
+                  WhatItIs(impl));
+      foreign_ = true;
+      return;
+    }
     in = Describe(impl);
     if (want.mutated) in.data = impl->mutable_data();  // a copy-on-write storage separates here
     owned_[i] = argument.sole() && want.movable && !careful_ && !resolved && impl->storage().nbytes() >= Callee::kMovableBytes;
@@ -234,6 +240,7 @@ class Call {
 
   Callee& callee_;
   const std::span<Argument> arguments_;
+  bool foreign_ = false;     // an input that no kernel can read
   const bool careful_;       // the run may have to be done again, so nothing is given away in it
   at::Tensor random_state_;  // of ATen's generator before a careful run that draws from it
   c10::SmallVector<at::Tensor, 1> resolved_;
@@ -247,8 +254,8 @@ class Call {
 
 bool IsPlain(const c10::TensorImpl* impl) {
   static constexpr DispatchKeySet kForeign =
-      DispatchKeySet({DispatchKey::Python, DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::Functionalize, DispatchKey::ZeroTensor,
-                      DispatchKey::Batched, DispatchKey::FuncTorchBatched, DispatchKey::BatchedNestedTensor,
+      DispatchKeySet({DispatchKey::Python, DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::Functionalize,
+                      DispatchKey::ZeroTensor, DispatchKey::Batched, DispatchKey::BatchedNestedTensor, DispatchKey::FuncTorchBatched,
                       DispatchKey::FuncTorchGradWrapper});
   return impl->is_cpu() && impl->layout() == c10::kStrided && !impl->is_nested() && !impl->key_set().has_any(kForeign);
 }

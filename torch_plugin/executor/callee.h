@@ -79,7 +79,8 @@ struct Result {
 };
 using Results = c10::SmallVector<Result, 8>;
 
-// A check of the graph failed ("IndexError: index out of range ..."): exception_name() is that of Python's exception, the message the rest.
+// A check of the graph failed ("IndexError: index out of range ..."): exception_name() is the first word, a Python exception's name; the
+// message is the rest.
 class CheckFailed : public c10::Error {
  public:
   CheckFailed(std::string exception_name, std::string message)
@@ -134,8 +135,8 @@ struct Callee {
         backward(other.backward) {}
   Callee& operator=(const Callee&) = delete;
 
-  // arguments: one per input. Any thread, without the GIL (operators and `rerun` take it where they must). Throws c10::Error naming what was
-  // wanted and what came, CheckFailed, or what an operator threw.
+  // arguments: one per input. Any thread, without the GIL (operators and `rerun` take it where they must). Throws c10::Error naming
+  // what was wanted and what came, CheckFailed, or what an operator threw.
   Results Run(std::span<Argument> arguments);
   // The same for graphs of nothing but tensors.
   std::vector<at::Tensor> Run(std::span<const at::Tensor> inputs);

@@ -282,7 +282,9 @@ PyObject* NewObject(TenonExecutable* executable, PyObject* constants, const nloh
   tenon_string_free(text);
   callee->name = "tenon graph " + info.value("name", std::string("?"));
   callee->native = info["tier"] == "native";
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(constants); ++k) callee->constants.push_back(THPVariable_Unpack(PyTuple_GET_ITEM(constants, k)));
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(constants); ++k) {
+    callee->constants.push_back(THPVariable_Unpack(PyTuple_GET_ITEM(constants, k)));
+  }
   ReadInputs(callee.get(), info);
   ReadOutputs(callee.get());
   if (TenonExecutable* once = tenon_executable_once(executable)) {
@@ -345,6 +347,8 @@ int AddExecutableType(PyObject* module) {
              ? -1
              : PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(type));
 }
+
+const CalleeCell* CellOf(PyObject* object) { return Py_TYPE(object) == type ? Cast(object)->cell : nullptr; }
 
 PyObject* CompileGraph(PyObject*, PyObject* args) {
   HANDLE_TH_ERRORS
