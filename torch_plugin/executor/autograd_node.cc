@@ -208,7 +208,7 @@ void TrainingNode::CheckVersion(const Saved& saved) const {
               AnomalyMode::is_enabled() ? "the backtrace further above shows the operation that failed to compute its gradient. The variable "
                                           "in question was changed in there or anywhere later. Good luck!"
                                         : "enable anomaly detection to find the operation that failed to compute its gradient, with "
-                                          "torch.autograd.set_detect_anomaly(True).");
+                                          "torch.autograd.set_detect_anomaly(True, check_nan=False).");
 }
 
 void TrainingNode::Unpack(bool keep, Arguments* arguments) {
