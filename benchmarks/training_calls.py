@@ -1,4 +1,4 @@
-"""What a training call costs beyond its kernels: forward and backward of linear layers, by tenon's autograd node and by AOTAutograd's wrapper.
+"""What a training call costs beyond its kernels: linear layers by tenon's autograd node and by AOTAutograd's wrapper.
 
     python benchmarks/training_calls.py [--layers 1,4,16] [--json FILE]
 

@@ -191,7 +191,8 @@ def test_outputs_that_nobody_uses(node, ran):
         first, _, positions, detached = call(torch.randn(4, 16))
         first.square().sum().backward()
         # the graph gives zeros where eager gives nothing: as AOTAutograd's wrapper
-        return positions, detached.requires_grad, positions.requires_grad, [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+        return positions, detached.requires_grad, positions.requires_grad, grads
 
     same(drive, node, _Outputs)
     ran(node, backwards=1)
@@ -235,7 +236,8 @@ def test_batched_gradients_never_reach_kernels(node, ran):
         x = torch.randn(2, 16, requires_grad=True)
         y = call(x)
         rows = torch.randn(5, *y.shape)
-        return torch.autograd.grad(y, [x, *model.parameters()], rows, is_grads_batched=True, retain_graph=True), torch.autograd.grad(y.sum(), x)
+        many = torch.autograd.grad(y, [x, *model.parameters()], rows, is_grads_batched=True, retain_graph=True)
+        return many, torch.autograd.grad(y.sum(), x)
 
     same(drive, node)
     ran(node, backwards=2, by_aten=1)
@@ -470,6 +472,18 @@ def test_a_graph_outlives_what_compiled_it(ran):
     loss.backward()
     assert all(p.grad is not None for p in model.parameters())
     ran("own", backwards=1)
+
+
+def test_graphs_that_nobody_has_are_freed(node, graphs_ran_natively):
+    def work():
+        compiled(mlp(), node)(torch.randn(4, 16)).sum().backward()
+
+    work()
+    torch._dynamo.reset()
+    gc.collect()
+    assert len(graphs_ran_natively) == 2 and not any(r.alive for r in graphs_ran_natively)
+    if node == "own":  # the counts outlive the graph
+        assert graphs_ran_natively[0].stats()["autograd"]["backwards"] == 1
 
 
 # ---- modes ----------------------------------------------------------------------------------------
@@ -791,6 +805,29 @@ def test_ddp(world, order, width, graphs, tmp_path):
                           capture_output=True, text=True, timeout=240)  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count(f"{graphs} graphs") == world, done.stdout
+
+
+@pytest.mark.by_aten(tier="eager_program")
+@pytest.mark.parametrize("how", ["by ATen", "from Python"])
+def test_programs_that_are_not_native(how, monkeypatch, node, ran):
+    from torch_tenon import compiler
+
+    def refuse(*unused):
+        raise compiler.NotExpressible("a test's")
+
+    options = {"tier": "eager_program"} if how == "by ATen" else {"fallback": "allow"}
+    if how == "from Python":
+        monkeypatch.setattr(compiler, "export", refuse)
+
+    def drive(model, call):
+        call = call if call is model else compiled(model, node, **options)
+        for _ in range(2):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=False):
+                call(torch.randn(4, 16)).square().sum().backward()
+        return gradients(model)
+
+    same(drive, node)
+    ran(node, forwards=2, backwards=2, accumulated=8)
 
 
 # ---- what goes to AOTAutograd's wrapper -----------------------------------------------------------

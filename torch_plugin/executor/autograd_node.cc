@@ -98,7 +98,8 @@ Results RunByAten(const TrainingPlan& plan, std::span<Argument> arguments) {
 variable_list RunBackward(TrainingPlan& plan, Arguments arguments, variable_list&& tangents) {
   TORCH_CHECK(!at::functorch::maybeCurrentDynamicLayer().has_value(), kTransformed);
   TORCH_CHECK(!plan.nondeterministic || !at::globalContext().deterministicAlgorithms(), kDeterministic);
-  TORCH_CHECK(tangents.size() == plan.tangents.size(), "compiled backward: wanted ", plan.tangents.size(), " gradients, got ", tangents.size());
+  TORCH_CHECK(tangents.size() == plan.tangents.size(), "compiled backward: wanted ", plan.tangents.size(), " gradients, got ",
+              tangents.size());
   TORCH_CHECK(static_cast<int64_t>(arguments.size()) == plan.saved, "compiled backward: wanted ", plan.saved, " saved tensors, got ",
               arguments.size());
   bool plain = true;
@@ -123,8 +124,8 @@ variable_list RunBackward(TrainingPlan& plan, Arguments arguments, variable_list
 }
 
 bool HasHooks(AccumulateGrad& leaf) {
-  return !leaf.tensor_pre_hooks().empty() || !leaf.pre_hooks().empty() || !leaf.post_hooks().empty() || !leaf.retains_grad_hooks().empty() ||
-         leaf.tensor_post_acc_grad_hooks() != nullptr;
+  return !leaf.tensor_pre_hooks().empty() || !leaf.pre_hooks().empty() || !leaf.post_hooks().empty() ||
+         !leaf.retains_grad_hooks().empty() || leaf.tensor_post_acc_grad_hooks() != nullptr;
 }
 
 }  // namespace
@@ -205,8 +206,8 @@ void TrainingNode::CheckVersion(const Saved& saved) const {
   TORCH_CHECK(false, "one of the variables needed for gradient computation has been modified by an inplace operation: [",
               saved.tensor.toString(), " ", saved.tensor.sizes(), "] is at version ", version, "; expected version ", saved.version,
               " instead. Hint: ",
-              AnomalyMode::is_enabled() ? "the backtrace further above shows the operation that failed to compute its gradient. The variable "
-                                          "in question was changed in there or anywhere later. Good luck!"
+              AnomalyMode::is_enabled() ? "the backtrace further above shows the operation that failed to compute its gradient. The "
+                                          "variable in question was changed in there or anywhere later. Good luck!"
                                         : "enable anomaly detection to find the operation that failed to compute its gradient, with "
                                           "torch.autograd.set_detect_anomaly(True, check_nan=False).");
 }

@@ -45,7 +45,6 @@ class Program {
 // A training graph as AOTAutograd traced and cut it. What it says of tensors holds for every call (static sizes).
 struct TrainingPlan {
   struct Input {
-    bool tensor = true;
     bool differentiable = false;  // has an edge, if the argument requires a gradient
     bool written = false;         // by the forward, for autograd to see: its version goes up
     bool accumulates = false;     // its gradient has its size and dtype, so a leaf's may be added by the node

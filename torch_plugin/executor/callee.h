@@ -1,5 +1,5 @@
 // A compiled graph as C++ calls it: tensors in, tensors out, no Python. Python's lists (run.h) and autograd's node (autograd_node.h)
-// call it; so can any program that links torch.
+// call it, and C++ programs (tensor_function.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -16,6 +16,7 @@
 #include "torch_plugin/executor/host.h"
 #include "torch_plugin/executor/run.h"
 #include "torch_plugin/executor/tensor.h"
+#include "torch_plugin/executor/tensor_function.h"
 
 namespace tenon::torch_host {
 namespace {
@@ -24,11 +25,11 @@ struct ExecutableObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* dict;
   PyObject* weakrefs;
-  CalleeCell* cell;
+  std::shared_ptr<CalleeCell>* cell;
 };
 
 ExecutableObject* Cast(PyObject* self) { return reinterpret_cast<ExecutableObject*>(self); }
-std::shared_ptr<Callee> CalleeOf(PyObject* self) { return Cast(self)->cell->load(std::memory_order_acquire); }
+std::shared_ptr<Callee> CalleeOf(PyObject* self) { return (*Cast(self)->cell)->load(std::memory_order_acquire); }
 
 PyObject* Call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   if (PyVectorcall_NARGS(nargsf) != 1 || kwnames != nullptr) {
@@ -80,13 +81,23 @@ template <typename Change>
 void Replace(PyObject* self, const Change& change) {
   auto callee = std::make_shared<Callee>(*CalleeOf(self));
   change(*callee);
-  Cast(self)->cell->store(std::move(callee), std::memory_order_release);
+  (*Cast(self)->cell)->store(std::move(callee), std::memory_order_release);
 }
 PyObject* AllowEarlyRelease(PyObject* self, PyObject*) {
   Replace(self, [](Callee& callee) {
     for (Callee::Input& in : callee.inputs) in.movable = in.tensor && !in.returned;
   });
   Py_RETURN_NONE;
+}
+
+PyObject* Function(PyObject* self, PyObject*) {
+  auto function = std::make_unique<TensorFunction>(
+      [cell = *Cast(self)->cell](std::span<const at::Tensor> inputs) { return cell->load(std::memory_order_acquire)->Run(inputs); });
+  PyObject* capsule = PyCapsule_New(function.get(), kTensorFunction, [](PyObject* dead) {
+    delete static_cast<TensorFunction*>(PyCapsule_GetPointer(dead, kTensorFunction));
+  });
+  if (capsule != nullptr) function.release();
+  return capsule;
 }
 
 bool ReadNumbers(PyObject* sequence, std::vector<int64_t>* out) {
@@ -202,6 +213,7 @@ PyMethodDef kMethods[] = {
      "None: nothing."},
     {"refresh", Refresh, METH_NOARGS, "What is computed once is computed again at the next run."},
     {"once_text", OnceText, METH_NOARGS, "The program that is run once, as text; None: there is none."},
+    {"function", Function, METH_NOARGS, "A capsule for C++ programs: torch_plugin/executor/tensor_function.h."},
     {"allow_early_release", AllowEarlyRelease, METH_NOARGS,
      "Inputs that only the given list holds may be freed at their last use."},
     {nullptr, nullptr, 0, nullptr}};
@@ -293,7 +305,7 @@ PyObject* NewObject(TenonExecutable* executable, PyObject* constants, const nloh
   THPObjectPtr self(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   Cast(self)->vectorcall = Call;
-  Cast(self)->cell = new CalleeCell(std::move(callee));  // from here on the object frees what it has
+  Cast(self)->cell = new std::shared_ptr<CalleeCell>(std::make_shared<CalleeCell>(std::move(callee)));  // from here on the object frees what it has
   // AOTAutograd: takes its inputs as one list. In the dict, since functools.wraps copies that.
   Cast(self)->dict = Py_BuildValue("{s:O}", "_boxed_call", Py_True);
   return Cast(self)->dict == nullptr ? nullptr : self.release();
@@ -348,7 +360,7 @@ int AddExecutableType(PyObject* module) {
              : PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(type));
 }
 
-const CalleeCell* CellOf(PyObject* object) { return Py_TYPE(object) == type ? Cast(object)->cell : nullptr; }
+const CalleeCell* CellOf(PyObject* object) { return Py_TYPE(object) == type ? Cast(object)->cell->get() : nullptr; }
 
 PyObject* CompileGraph(PyObject*, PyObject* args) {
   HANDLE_TH_ERRORS

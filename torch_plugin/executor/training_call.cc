@@ -48,10 +48,6 @@ bool CompiledAutograd() {
 bool Read(const TrainingPlan& plan, PyObject* const* args, Arguments* arguments) {
   arguments->resize(plan.inputs.size());
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
-    if (!plan.inputs[i].tensor) {
-      if (args[i] != Py_None) return false;
-      continue;
-    }
     if (!THPVariable_Check(args[i])) return false;
     c10::TensorImpl* impl = THPVariable_Unpack(args[i]).unsafeGetTensorImpl();
     if (!IsPlain(impl)) return false;
@@ -175,9 +171,9 @@ bool ReadNumbers(PyObject* sequence, std::vector<int64_t>* numbers) {
   });
 }
 bool ReadInput(TrainingPlan* plan, PyObject* item) {
-  int tensor, differentiable, written, accumulates;
-  if (!PyArg_ParseTuple(item, "pppp", &tensor, &differentiable, &written, &accumulates)) return false;
-  plan->inputs.push_back({tensor != 0, differentiable != 0, written != 0, accumulates != 0});
+  int differentiable, written, accumulates;
+  if (!PyArg_ParseTuple(item, "ppp", &differentiable, &written, &accumulates)) return false;
+  plan->inputs.push_back({differentiable != 0, written != 0, accumulates != 0});
   return true;
 }
 bool ReadOutput(TrainingPlan* plan, PyObject* item) {

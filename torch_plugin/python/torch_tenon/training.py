@@ -22,7 +22,7 @@ class Backward:
     def __init__(self, gm: fx.GraphModule, compile_graph: Callable[[], Compiled]):
         self._boxed_call = True  # on the instance, since functools.wraps copies that
         self.gm = gm
-        self._compile = compile_graph
+        self._compile: Callable[[], Compiled] | None = compile_graph
         self._compiled: Compiled | None = None
         self._lock = threading.Lock()
 
@@ -30,6 +30,7 @@ class Backward:
         with self._lock:
             if self._compiled is None:
                 self._compiled = self._compile()
+                self._compile = None  # and what it knows
             return self._compiled
 
     def by_aten(self, inputs: list) -> list:
@@ -59,6 +60,12 @@ class Capture:
 
     def finish(self, stock: Callable, example_inputs: Sequence[Any]) -> Callable:
         """What Dynamo is to call: `stock`, AOTAutograd's wrapper of the graph, or the node's call."""
+        try:
+            return self._finish(stock, example_inputs)
+        finally:  # AOTAutograd keeps its compilers, and so this object
+            self.forward = self.forward_gm = self.backward = self.metadata = None
+
+    def _finish(self, stock: Callable, example_inputs: Sequence[Any]) -> Callable:
         if self.forward is None:
             return stock  # no training graph
         reason = "asked for by the options" if not self.own else self._why_stock(example_inputs)
@@ -112,7 +119,7 @@ class Capture:
 
     def _training_call(self, stock: Callable):
         facts = TrainingFacts(self.metadata)
-        inputs = [node.meta.get("val") for node in self.forward_gm.graph.find_nodes(op="placeholder")]
+        inputs = [node.meta["val"] for node in self.forward_gm.graph.find_nodes(op="placeholder")]
         gradients = _returned(self.backward.gm)
         saved = len(_returned(self.forward_gm)) - facts.num_outputs
         tangents = [node.meta["val"] for node in self.backward.gm.graph.find_nodes(op="placeholder")[saved:]]
@@ -122,7 +129,7 @@ class Capture:
             make_backward=self.backward.compiled,
             aten_backward=self.backward.by_aten,
             inputs=[
-                (value is not None, facts.has_edge(k, gradient is not None), k in facts.written, _accumulates(value, gradient))
+                (facts.has_edge(k, gradient is not None), k in facts.written, _accumulates(value, gradient))
                 for k, (value, gradient) in enumerate(zip(inputs, gradients))
             ],
             outputs=[(out.argument, out.differentiable) for out in facts.outputs()],
@@ -152,7 +159,7 @@ def _unlike(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
     return ""
 
 
-def _accumulates(value: torch.Tensor | None, gradient: fx.Node | None) -> bool:
+def _accumulates(value: torch.Tensor, gradient: fx.Node | None) -> bool:
     """The gradient is as the engine would want it, unchecked."""
     made = gradient.meta.get("val") if isinstance(gradient, fx.Node) else None
-    return isinstance(value, torch.Tensor) and isinstance(made, torch.Tensor) and (made.shape, made.dtype) == (value.shape, value.dtype)
+    return isinstance(made, torch.Tensor) and (made.shape, made.dtype) == (value.shape, value.dtype)
