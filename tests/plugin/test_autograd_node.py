@@ -933,6 +933,14 @@ def test_grad_mode_on_inside_of_off(ran):
     ran("stock", reason="grad mode was off")
 
 
+def test_versions_without_a_node_have_the_wrapper(monkeypatch, ran):
+    from torch_tenon import _C
+
+    monkeypatch.setattr(_C, "AUTOGRAD_NODE", False)
+    same(lambda model, call: (call(torch.randn(4, 16)).sum().backward(), gradients(model))[1])
+    ran("stock", reason="the extension has no node for torch 2")
+
+
 def test_the_environment_chooses():
     code = """
 import torch, torch_tenon

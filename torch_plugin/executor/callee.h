@@ -1,5 +1,5 @@
 // A compiled graph as C++ calls it: tensors in, tensors out, no Python. Python's lists (run.h) and autograd's node (autograd_node.h)
-// call it, and C++ programs (tensor_function.h).
+// call it, and C++ programs (torch_plugin/executor/tensor_function.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

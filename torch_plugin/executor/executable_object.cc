@@ -305,7 +305,8 @@ PyObject* NewObject(TenonExecutable* executable, PyObject* constants, const nloh
   THPObjectPtr self(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   Cast(self)->vectorcall = Call;
-  Cast(self)->cell = new std::shared_ptr<CalleeCell>(std::make_shared<CalleeCell>(std::move(callee)));  // from here on the object frees what it has
+  // From here on the object frees what it has.
+  Cast(self)->cell = new std::shared_ptr<CalleeCell>(std::make_shared<CalleeCell>(std::move(callee)));
   // AOTAutograd: takes its inputs as one list. In the dict, since functools.wraps copies that.
   Cast(self)->dict = Py_BuildValue("{s:O}", "_boxed_call", Py_True);
   return Cast(self)->dict == nullptr ? nullptr : self.release();

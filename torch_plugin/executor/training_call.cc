@@ -73,10 +73,29 @@ at::Tensor TakeTensor(Result* result, PyObject* const* args) {
   return std::move(result->tensor);  // undefined for None
 }
 
+// The output as its caller gets it.
+PyObject* Finish(const TrainingPlan::Output& out, Result* result, PyObject* const* args, const NodePtr<TrainingNode>& node) {
+  if (out.argument >= 0) return Py_NewRef(args[out.argument]);
+  TORCH_CHECK(result->kind != Result::Kind::kArgument, "compiled forward: an output is argument ", result->number);
+  at::Tensor tensor = std::move(result->tensor);
+  if (!tensor.defined()) return Py_NewRef(Py_None);
+  if (tensor.is_view()) {  // its memory's owner is only saved: as AOTAutograd does it
+    c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset);
+    tensor = at::_unsafe_view(tensor, tensor.sizes());
+  }
+  if (out.differentiable) torch::autograd::set_history(tensor, node);
+  return THPVariable_Wrap(std::move(tensor));
+}
+
 PyObject* Forward(const std::shared_ptr<TrainingPlan>& plan, PyObject* const* args, Arguments arguments) {
   const NodePtr<TrainingNode> node = NewNode(plan, args);
   for (size_t i = 0; i < plan->inputs.size(); ++i) {
     if (plan->inputs[i].written && !arguments[i].tensor()->is_inference()) arguments[i].tensor()->bump_version();
+  }
+  // While C++ has the only other reference, every count up and down of it would take the GIL: so one is held throughout.
+  c10::SmallVector<at::Tensor, 8> held;
+  for (const Argument& argument : arguments) {
+    if (c10::raw::intrusive_ptr::use_count(argument.tensor()) == 1) held.push_back(argument.Share());
   }
   plan->counts->forwards.fetch_add(1, std::memory_order_relaxed);
   Results results;
@@ -89,24 +108,8 @@ PyObject* Forward(const std::shared_ptr<TrainingPlan>& plan, PyObject* const* ar
               " outputs, got ", results.size());
   THPObjectPtr outputs(PyTuple_New(static_cast<Py_ssize_t>(visible)));
   if (!outputs) throw python_error();
-  c10::SmallVector<at::Tensor, 8> tensors;
   for (size_t k = 0; k < visible; ++k) {
-    const TrainingPlan::Output& out = plan->outputs[k];
-    if (out.argument >= 0) {
-      tensors.emplace_back();
-      PyTuple_SET_ITEM(outputs.get(), static_cast<Py_ssize_t>(k), Py_NewRef(args[out.argument]));
-      continue;
-    }
-    TORCH_CHECK(results[k].kind != Result::Kind::kArgument, "compiled forward: output ", k, " is an input");
-    at::Tensor tensor = std::move(results[k].tensor);
-    if (tensor.defined() && tensor.is_view()) {  // its memory's owner is only saved: as AOTAutograd does it
-      c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset);
-      tensor = at::_unsafe_view(tensor, tensor.sizes());
-    }
-    results[k].tensor = tensor;
-    tensors.push_back(tensor);
-    if (out.differentiable) torch::autograd::set_history(tensor, node);
-    PyObject* object = tensor.defined() ? THPVariable_Wrap(std::move(tensor)) : Py_NewRef(Py_None);
+    PyObject* object = Finish(plan->outputs[k], &results[k], args, node);
     if (object == nullptr) throw python_error();
     PyTuple_SET_ITEM(outputs.get(), static_cast<Py_ssize_t>(k), object);
   }
