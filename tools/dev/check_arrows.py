@@ -52,13 +52,14 @@ ARROWS = {
     "tests/": WITHOUT_TORCH + ["tools/"],
     # The CPU's code generator is tested from inside.
     "tests/backends/": WITHOUT_TORCH + ["tools/", "tests/", "backends/cpu/"],
+    "tests/plugin/cpp_caller.cc": ["torch_plugin/executor/tensor_function.h"],
 }
 
 # Foreign headers -> the folders that may include them.
 FOREIGN = {
     "torch": (re.compile(r"(torch|ATen|c10|caffe2|pybind11)/|Python\.h$"),
               ("torch_plugin/executor/", "torch_plugin/device/",
-               "tests/plugin/guarding_allocator.cc",
+               "tests/plugin/guarding_allocator.cc", "tests/plugin/cpp_caller.cc",
                "benchmarks/alloc_only.cc")),  # a peer: what a call costs that only allocates
     # ulp-sweep runs the math bodies alone, with no kernel around them.
     "LLVM": (re.compile(r"llvm(-c)?/"), ("backends/", "tests/backends/", "tools/ulp-sweep/")),

@@ -2,11 +2,13 @@
 
 #include <structmember.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/object_ptr.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 
 #include "torch_plugin/executor/dtype.h"
@@ -14,6 +16,7 @@
 #include "torch_plugin/executor/host.h"
 #include "torch_plugin/executor/run.h"
 #include "torch_plugin/executor/tensor.h"
+#include "torch_plugin/executor/tensor_function.h"
 
 namespace tenon::torch_host {
 namespace {
@@ -22,17 +25,18 @@ struct ExecutableObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* dict;
   PyObject* weakrefs;
-  Callee* callee;
+  std::shared_ptr<CalleeCell>* cell;
 };
 
 ExecutableObject* Cast(PyObject* self) { return reinterpret_cast<ExecutableObject*>(self); }
+std::shared_ptr<Callee> CalleeOf(PyObject* self) { return (*Cast(self)->cell)->load(std::memory_order_acquire); }
 
 PyObject* Call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   if (PyVectorcall_NARGS(nargsf) != 1 || kwnames != nullptr) {
     PyErr_SetString(PyExc_TypeError, "an Executable takes one argument, the list of inputs");
     return nullptr;
   }
-  return RunExecutable(*Cast(self)->callee, args[0]);
+  return RunExecutable(*CalleeOf(self), args[0]);
 }
 
 PyObject* TakeText(char* text) {
@@ -41,40 +45,59 @@ PyObject* TakeText(char* text) {
   return result;
 }
 PyObject* Info(PyObject* self, PyObject*) {
-  return TakeText(tenon_executable_info(Cast(self)->callee->executable));
+  return TakeText(tenon_executable_info(CalleeOf(self)->executable.get()));
 }
 PyObject* Text(PyObject* self, PyObject*) {
-  return TakeText(tenon_executable_text(Cast(self)->callee->executable));
+  return TakeText(tenon_executable_text(CalleeOf(self)->executable.get()));
 }
 PyObject* Report(PyObject* self, PyObject*) {
-  return TakeText(tenon_executable_report(Cast(self)->callee->executable));
+  return TakeText(tenon_executable_report(CalleeOf(self)->executable.get()));
 }
 PyObject* Stats(PyObject* self, PyObject* reset) {
   const int flag = PyObject_IsTrue(reset);
   if (flag < 0) return nullptr;
-  return TakeText(tenon_executable_stats(Cast(self)->callee->executable, flag));
+  return TakeText(tenon_executable_stats(CalleeOf(self)->executable.get(), flag));
 }
 PyObject* FrozenAccount(PyObject* self, PyObject*) {
-  FrozenValues* frozen = Cast(self)->callee->frozen.get();
+  const std::shared_ptr<FrozenValues> frozen = CalleeOf(self)->frozen;
   if (frozen == nullptr) Py_RETURN_NONE;
   const FrozenValues::Account a = frozen->account();
   return Py_BuildValue("{s:L,s:L,s:L,s:L}", "values", a.values, "bytes", a.bytes, "sets", a.sets, "computed", a.computed);
 }
 PyObject* Refresh(PyObject* self, PyObject*) {
-  if (FrozenValues* frozen = Cast(self)->callee->frozen.get()) {
+  if (const std::shared_ptr<FrozenValues> frozen = CalleeOf(self)->frozen) {
     NoGil no_gil;
     frozen->Forget();
   }
   Py_RETURN_NONE;
 }
 PyObject* OnceText(PyObject* self, PyObject*) {
-  TenonExecutable* once = tenon_executable_once(Cast(self)->callee->executable);
+  TenonExecutable* once = tenon_executable_once(CalleeOf(self)->executable.get());
   if (once == nullptr) Py_RETURN_NONE;
   return TakeText(tenon_executable_text(once));
 }
+// Puts a changed copy of the callee into its place. Whatever changes the object holds the GIL, so nothing is lost between.
+template <typename Change>
+void Replace(PyObject* self, const Change& change) {
+  auto callee = std::make_shared<Callee>(*CalleeOf(self));
+  change(*callee);
+  (*Cast(self)->cell)->store(std::move(callee), std::memory_order_release);
+}
 PyObject* AllowEarlyRelease(PyObject* self, PyObject*) {
-  for (Callee::Input& in : Cast(self)->callee->inputs) in.movable = in.tensor && !in.returned;
+  Replace(self, [](Callee& callee) {
+    for (Callee::Input& in : callee.inputs) in.movable = in.tensor && !in.returned;
+  });
   Py_RETURN_NONE;
+}
+
+PyObject* Function(PyObject* self, PyObject*) {
+  auto function = std::make_unique<TensorFunction>(
+      [cell = *Cast(self)->cell](std::span<const at::Tensor> inputs) { return cell->load(std::memory_order_acquire)->Run(inputs); });
+  PyObject* capsule = PyCapsule_New(function.get(), kTensorFunction, [](PyObject* dead) {
+    delete static_cast<TensorFunction*>(PyCapsule_GetPointer(dead, kTensorFunction));
+  });
+  if (capsule != nullptr) function.release();
+  return capsule;
 }
 
 bool ReadNumbers(PyObject* sequence, std::vector<int64_t>* out) {
@@ -109,17 +132,19 @@ bool ReadRecipe(const Callee& callee, PyObject* item, Callee::Recipe* recipe) {
 }
 
 PyObject* SetRecipes(PyObject* self, PyObject* sequence) {
-  Callee& callee = *Cast(self)->callee;
+  const std::shared_ptr<Callee> callee = CalleeOf(self);
   THPObjectPtr items(PySequence_Fast(sequence, "wanted a list of recipes"));
   if (!items) return nullptr;
   std::vector<Callee::Recipe> recipes(PySequence_Fast_GET_SIZE(items.get()));
   for (size_t k = 0; k < recipes.size(); ++k) {
-    if (!ReadRecipe(callee, PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k)),
-                    &recipes[k]))
-      return nullptr;
-    if (recipes[k].of_input) callee.inputs[recipes[k].index].returned = true;
+    if (!ReadRecipe(*callee, PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k)), &recipes[k])) return nullptr;
   }
-  callee.recipes = std::move(recipes);
+  Replace(self, [&](Callee& changed) {
+    for (const Callee::Recipe& recipe : recipes) {
+      if (recipe.of_input) changed.inputs[recipe.index].returned = true;
+    }
+    changed.recipes = std::move(recipes);
+  });
   Py_RETURN_NONE;
 }
 
@@ -127,19 +152,19 @@ PyObject* SetRerun(PyObject* self, PyObject* args) {
   PyObject* callable;
   int random, backward;
   if (!PyArg_ParseTuple(args, "Opp", &callable, &random, &backward)) return nullptr;
-  Callee& callee = *Cast(self)->callee;
-  Py_XSETREF(callee.rerun, Py_NewRef(callable));
-  callee.random = random != 0;
-  callee.backward = backward != 0;
+  auto held = std::make_shared<c10::SafePyObject>(Py_NewRef(callable), getPyInterpreter());
+  Replace(self, [&](Callee& callee) {
+    callee.rerun = [held](std::span<const Argument> arguments, const char* reason) {
+      return CallRerun(held->ptr(getPyInterpreter()), arguments, reason);
+    };
+    callee.random = random != 0;
+    callee.backward = backward != 0;
+  });
   Py_RETURN_NONE;
 }
 
 int Traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Cast(self)->dict);
-  if (Cast(self)->callee != nullptr) {
-    Py_VISIT(Cast(self)->callee->constants);
-    Py_VISIT(Cast(self)->callee->rerun);
-  }
   Py_VISIT(Py_TYPE(self));
   return 0;
 }
@@ -167,16 +192,7 @@ void Dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   if (Cast(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
   Clear(self);
-  if (Callee* callee = Cast(self)->callee) {
-    {
-      NoGil no_gil;  // frees code, arenas, wrappers; other threads may be at that too, waiting for
-                     // the GIL
-      tenon_executable_release(callee->executable);
-    }
-    Py_XDECREF(callee->constants);
-    Py_XDECREF(callee->rerun);
-    delete callee;
-  }
+  delete Cast(self)->cell;
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -197,6 +213,7 @@ PyMethodDef kMethods[] = {
      "None: nothing."},
     {"refresh", Refresh, METH_NOARGS, "What is computed once is computed again at the next run."},
     {"once_text", OnceText, METH_NOARGS, "The program that is run once, as text; None: there is none."},
+    {"function", Function, METH_NOARGS, "A capsule for C++ programs: torch_plugin/executor/tensor_function.h."},
     {"allow_early_release", AllowEarlyRelease, METH_NOARGS,
      "Inputs that only the given list holds may be freed at their last use."},
     {nullptr, nullptr, 0, nullptr}};
@@ -225,8 +242,14 @@ PyType_Spec kSpec = {"torch_tenon._C.Executable", sizeof(ExecutableObject), 0,
                      kSlots};
 PyTypeObject* type = nullptr;
 
+void ReleaseExecutable(TenonExecutable* executable) {
+  if (!InterpreterIsAlive() || PyGILState_Check() == 0) return tenon_executable_release(executable);
+  NoGil no_gil;  // frees code, arenas, wrappers; other threads may be at that too, waiting for the GIL
+  tenon_executable_release(executable);
+}
+
 void ReadInputs(Callee* callee, const nlohmann::json& info) {
-  const int64_t graphs = tenon_num_inputs(callee->executable);  // without those that are computed once
+  const int64_t graphs = tenon_num_inputs(callee->executable.get());  // without those that are computed once
   for (const auto& row : info["inputs"]) {
     if (static_cast<int64_t>(callee->inputs.size()) == graphs) break;
     Callee::Input in;
@@ -241,8 +264,8 @@ void ReadInputs(Callee* callee, const nlohmann::json& info) {
 }
 
 void ReadOutputs(Callee* callee) {
-  const TenonOutput* outputs = tenon_outputs(callee->executable);
-  for (int64_t k = 0; k < tenon_num_outputs(callee->executable); ++k) {
+  const TenonOutput* outputs = tenon_outputs(callee->executable.get());
+  for (int64_t k = 0; k < tenon_num_outputs(callee->executable.get()); ++k) {
     Callee::Output out;
     out.kind = outputs[k].kind;
     out.index = outputs[k].index;
@@ -264,36 +287,29 @@ void ReadOutputs(Callee* callee) {
 }
 
 PyObject* NewObject(TenonExecutable* executable, PyObject* constants, const nlohmann::json& options) {
-  auto callee = std::make_unique<Callee>();
-  callee->executable = executable;
-  PyObject* self = type->tp_alloc(type, 0);
-  if (self == nullptr) {
-    tenon_executable_release(executable);
-    return nullptr;
+  auto callee = std::make_shared<Callee>();
+  callee->executable = std::shared_ptr<TenonExecutable>(executable, ReleaseExecutable);
+  char* text = tenon_executable_info(executable);
+  const nlohmann::json info = nlohmann::json::parse(text, nullptr, false);
+  tenon_string_free(text);
+  callee->name = "tenon graph " + info.value("name", std::string("?"));
+  callee->native = info["tier"] == "native";
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(constants); ++k) {
+    callee->constants.push_back(THPVariable_Unpack(PyTuple_GET_ITEM(constants, k)));
   }
+  ReadInputs(callee.get(), info);
+  ReadOutputs(callee.get());
+  if (TenonExecutable* once = tenon_executable_once(executable)) {
+    callee->frozen = std::make_shared<FrozenValues>(once, options.at("frozen").get<std::vector<size_t>>());
+  }
+  THPObjectPtr self(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
   Cast(self)->vectorcall = Call;
-  Cast(self)->callee = callee.release();  // from here on the object frees what it has
-  Callee& filled = *Cast(self)->callee;
-  try {
-    char* text = tenon_executable_info(executable);
-    const nlohmann::json info = nlohmann::json::parse(text, nullptr, false);
-    tenon_string_free(text);
-    filled.name = "tenon graph " + info.value("name", std::string("?"));
-    filled.native = info["tier"] == "native";
-    filled.constants = Py_NewRef(constants);
-    ReadInputs(&filled, info);
-    ReadOutputs(&filled);
-    if (TenonExecutable* once = tenon_executable_once(executable)) {
-      filled.frozen = std::make_unique<FrozenValues>(once, options.at("frozen").get<std::vector<size_t>>());
-    }
-    // AOTAutograd: takes its inputs as one list. In the dict, since functools.wraps copies that.
-    Cast(self)->dict = Py_BuildValue("{s:O}", "_boxed_call", Py_True);
-    if (Cast(self)->dict == nullptr) throw python_error();
-  } catch (...) {
-    Py_DECREF(self);
-    throw;
-  }
-  return self;
+  // From here on the object frees what it has.
+  Cast(self)->cell = new std::shared_ptr<CalleeCell>(std::make_shared<CalleeCell>(std::move(callee)));
+  // AOTAutograd: takes its inputs as one list. In the dict, since functools.wraps copies that.
+  Cast(self)->dict = Py_BuildValue("{s:O}", "_boxed_call", Py_True);
+  return Cast(self)->dict == nullptr ? nullptr : self.release();
 }
 
 PyObject* Compile(PyObject* args) {
@@ -344,6 +360,8 @@ int AddExecutableType(PyObject* module) {
              ? -1
              : PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(type));
 }
+
+const CalleeCell* CellOf(PyObject* object) { return Py_TYPE(object) == type ? Cast(object)->cell->get() : nullptr; }
 
 PyObject* CompileGraph(PyObject*, PyObject* args) {
   HANDLE_TH_ERRORS

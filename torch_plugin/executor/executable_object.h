@@ -4,10 +4,15 @@
 
 #include <torch/csrc/python_headers.h>
 
+#include "torch_plugin/executor/callee.h"
+
 namespace tenon::torch_host {
 
 // Adds the type to the module. -1: a Python error is set.
 int AddExecutableType(PyObject* module);
+
+// Where an Executable has its callee, which lives as long as the object. NULL: another kind of object.
+const CalleeCell* CellOf(PyObject* object);
 
 // compile(graph: str, options: str, constants: sequence of tensors) -> Executable. Releases the GIL
 // while it compiles.

@@ -6,6 +6,7 @@ Whatever is only nice to have (log registration) is absent rather than an error 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import logging
 
@@ -17,13 +18,18 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 __all__ = [
     "FakeTensor",
+    "TrainingFacts",
     "aot_autograd",
+    "backward_at_once",
     "decompositions_for",
     "fill_metas",
+    "forward_metadata",
     "free_unbacked_symbols",
     "frozen_inputs",
+    "hooks_are_inlined",
     "is_higher_order",
     "is_with_effects",
+    "keep_nothing_donated",
     "kept_whole",
     "logger",
     "min_cut_rematerialization_partition",
@@ -92,14 +98,107 @@ def fill_metas(gm: torch.fx.GraphModule, example_inputs) -> None:
 
 def frozen_inputs() -> tuple[int, ...]:
     """While AOTAutograd compiles an inference graph: its inputs that are parameters and buffers of modules; () where that isn't known."""
-    from torch._guards import TracingContext
-
-    context = TracingContext.try_get()
-    metadata = context.fw_metadata if context is not None else None
+    metadata = forward_metadata()
     if metadata is None:
         return ()
     mutated = set(getattr(metadata, "mutated_inp_runtime_indices", ()))
     return tuple(i for i in metadata.static_input_indices if i not in mutated)
+
+
+def forward_metadata():
+    """While AOTAutograd calls a compiler: what it knows of the graph's inputs and outputs (ViewAndMutationMeta), final once AOTAutograd
+    has returned; None where it doesn't say."""
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    return context.fw_metadata if context is not None else None
+
+
+def backward_at_once():
+    """Context: AOTAutograd gives a training graph's backward to its compiler together with the forward."""
+    return torch._functorch.config.patch(force_non_lazy_backward_lowering=True)
+
+
+def keep_nothing_donated(metadata) -> None:
+    """The backward frees nothing that somebody else holds, so AOTAutograd's wrapper needn't refuse retain_graph=True."""
+    if metadata is not None and getattr(metadata, "bw_donated_idxs", None):
+        metadata.bw_donated_idxs = []
+
+
+def hooks_are_inlined() -> bool:
+    """The saved_tensors_hooks that are in effect are graphs, which AOTAutograd has put into forward and backward."""
+    from torch._functorch._aot_autograd import utils
+
+    hooks = getattr(utils, "top_saved_tensors_hooks", None)
+    return hooks is not None and utils.saved_tensors_hooks_are_inlineable(hooks())
+
+
+@dataclasses.dataclass
+class TrainingOutput:
+    argument: int  # it is this argument; -1: the forward's
+    differentiable: bool
+
+
+class TrainingFacts:
+    """What ViewAndMutationMeta says of a training graph, in the terms of docs/architecture/autograd.md."""
+
+    def __init__(self, metadata):
+        self._metadata = metadata
+        self.num_inputs, self.num_outputs = len(metadata.input_info), len(metadata.output_info)
+        self.written = frozenset(metadata.mutated_graph_handled_indices_seen_by_autograd)
+        self.saved_unchecked = getattr(metadata, "num_tensors_saved_with_no_vc_check", 0) or 0
+        self.nondeterministic = metadata.deterministic is False
+
+    def why_stock(self) -> str:
+        """Why AOTAutograd's wrapper is needed; "": it isn't."""
+        m = self._metadata
+        for what, count in {
+            "an input that autograd sees is written, or its sizes are": m.num_mutated_inp_runtime_indices,
+            "outputs are views of one another": m.num_intermediate_bases,
+            "sizes that the backward needs": m.num_symints_saved_for_bw,
+            "opaque objects that the backward needs": getattr(m, "num_opaque_objects_saved_for_bw", 0),
+            "effects with an order": len(m.tokens),
+            "effects with an order in the backward": m.num_backward_tokens,
+            "random state as an input": m.is_rng_op_functionalized or getattr(m, "num_graphsafe_rng_states", 0),
+            "the graph changes the grad mode": m.grad_enabled_mutation is not None,
+            "outputs of dynamic sizes": m.dynamic_outputs,
+            "the backward writes an input": m.indices_of_inputs_that_requires_grad_with_mutations_in_bw,
+        }.items():
+            if count:
+                return what
+        for metas in (m.subclass_inp_meta, m.subclass_fw_graph_out_meta, m.subclass_tangent_meta):
+            if any(type(meta).__name__ != "PlainTensorMeta" for meta in metas):
+                return "tensor subclasses"
+        for index, info in enumerate(m.output_info):
+            if reason := self._why_not_output(info):
+                return f"output {index} {reason}"
+        return ""
+
+    def _why_not_output(self, info) -> str:
+        kind = info.output_type.name
+        if kind not in ("non_alias", "unsafe_view_alias", "is_input"):
+            return {"alias_of_input": "is a view of an input", "custom_function_view": "is a view made by a custom function"}.get(
+                kind, "is a view of another output"
+            )
+        if not issubclass(info.raw_type, (torch.Tensor, type(None))):
+            return f"is a {info.raw_type.__name__}"
+        return "requires gradients without a history" if info.requires_grad != self._differentiable(info) else ""
+
+    @staticmethod
+    def _differentiable(info) -> bool:
+        return getattr(info, "requires_grad_for_backward", info.requires_grad)
+
+    def outputs(self) -> list[TrainingOutput]:
+        """Where why_stock() has no reason."""
+        return [
+            TrainingOutput(info.base_idx, False) if info.output_type.name == "is_input" else
+            TrainingOutput(-1, self._differentiable(info) and issubclass(info.raw_type, torch.Tensor))
+            for info in self._metadata.output_info
+        ]  # fmt: skip
+
+    def has_edge(self, index: int, gradient: bool) -> bool:
+        """Autograd goes on to an input that gets no gradient only if it is a leaf, as with AOTAutograd's wrapper."""
+        return gradient or self._metadata.input_info[index].is_leaf
 
 
 @functools.cache

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 from typing import Any, Callable, Sequence
 
 from torch import fx
 
-from . import decompositions
-from ._torch_private import aot_autograd, frozen_inputs, kept_whole
+from . import decompositions, training
+from ._torch_private import aot_autograd, backward_at_once, frozen_inputs, kept_whole
 from .compiler import Compiled, compile_static
 from .dynamic import DynamicGraph, symbolic_inputs
 from .options import Options
@@ -24,17 +24,39 @@ def tenon(
 ) -> Callable:
     """Compiles one graph of Dynamo's, for inference or with its backward. Options: torch_tenon.options."""
     checked = Options.make(mode, options)
-    compiler = lambda kind: functools.partial(compile_aten, kind=kind, options=checked)
-    backend = aot_autograd(
-        fw_compiler=compiler("forward"),
-        bw_compiler=compiler("backward"),
-        inference_compiler=compiler("inference"),
-        partition_fn=partition,
-        decompositions=decompositions.table(),
-        keep_inference_input_mutations=True,
-    )
-    with kept_whole(decompositions.WHOLE):
-        return backend(gm, example_inputs)
+    compile_graph = lambda gm, inputs, kind: compile_aten(gm, inputs, kind=kind, options=checked)
+    return training_backend(compile_graph, own=checked.autograd == "own")(gm, example_inputs)
+
+
+def training_backend(compile_graph: Callable[[fx.GraphModule, Sequence[Any], str], Compiled], *, own: bool) -> Callable:
+    """The backend of torch.compile whose graphs of ATen operators compile_graph(graph, inputs, kind) compiles: "inference", "forward",
+    "backward". own: training calls go through tenon's node of autograd where it can take them, else through AOTAutograd's wrapper."""
+
+    def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
+        capture = training.Capture(own)
+
+        def forward(graph: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+            return capture.take_forward(graph, compile_graph(graph, inputs, "forward"))
+
+        def backward(graph: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+            if not own:
+                return compile_graph(graph, inputs, "backward")
+            capture.backward = training.Backward(graph, lambda: compile_graph(graph, inputs, "backward"))
+            return capture.backward
+
+        traced = aot_autograd(
+            fw_compiler=forward,
+            bw_compiler=backward,
+            inference_compiler=lambda graph, inputs: compile_graph(graph, inputs, "inference"),
+            partition_fn=partition,
+            decompositions=decompositions.table(),
+            keep_inference_input_mutations=True,
+        )
+        with kept_whole(decompositions.WHOLE), backward_at_once() if own else contextlib.nullcontext():
+            stock = traced(gm, example_inputs)
+        return capture.finish(stock, example_inputs)
+
+    return backend
 
 
 def compile_aten(

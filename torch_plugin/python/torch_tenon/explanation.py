@@ -188,6 +188,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "copies": [row(s) for s in raw["copies"]],
         "memory": info.get("memory", {}),
         "frozen": record.frozen,
+        "autograd": record.autograd.stats() if record.autograd is not None else None,
         "compile_ms": dict(record.compile_ms),
         "passes_verified": "verify" in record.compile_ms,
         "remarks": info.get("remarks", []),
@@ -209,6 +210,9 @@ def _graph_lines(graph: dict[str, Any], rows: int | None) -> list[str]:
         lines.append("  memory: " + ", ".join(f"{name} {_bytes(n)}" for name, n in memory.items()))
     if frozen := graph["frozen"]:
         lines.append(f"  frozen: {frozen['values']} values, {_bytes(frozen['bytes'])}, computed {frozen['computed']} times")
+    if autograd := graph["autograd"]:
+        why = f" because {autograd['reason']}" if autograd["reason"] else ""
+        lines.append("  autograd: " + ("tenon's node" if autograd["node"] == "own" else f"AOTAutograd's wrapper{why}"))
     phases = ", ".join(f"{name} {ms:.1f}" for name, ms in graph["compile_ms"].items() if ms >= 0.05)
     lines.append(f"  compile ms: {phases}")
     if graph["tier"] == "native":

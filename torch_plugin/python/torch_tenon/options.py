@@ -8,6 +8,8 @@
                       (PyTorch's libraries), "generated" (kernels); default: the first that takes them
     freeze            inference: what hangs on the model's parameters and buffers alone is computed once, and their matrices and
                       convolution kernels are kept as kernels read them fastest (default False; docs/freezing.md)
+    autograd          training: "own" (default), tenon's node of autograd where it can take the graph, or "stock", AOTAutograd's wrapper
+                      around the same programs (docs/architecture/autograd.md)
     excess_precision  bf16/f16 math stays f32 inside a fused kernel (default True)
     threads           what kernels are planned for (default: torch.get_num_threads())
     compile_threads   threads that compile (default: a few)
@@ -20,7 +22,8 @@
     report            what explain().to_html() shows besides the program: "none" (default), "module", "code"
     inject_fault      tests: the failure to inject into the compiler
 
-The environment gives defaults: TENON_FALLBACK, TENON_TIER, TENON_ISA, TENON_DUMP, TENON_REPRO_DIR.
+The environment gives defaults: TENON_FALLBACK, TENON_TIER, TENON_ISA, TENON_AUTOGRAD, TENON_DUMP,
+TENON_REPRO_DIR.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ _CHOICES = {
     "tier": ("native", "eager_program"),
     "isa": ("", "avx512", "avx2", "sse4"),
     "provider": ("", "host.matmul", "host.convolution", "generated"),
+    "autograd": ("own", "stock"),
     "report": ("none", "module", "code"),
 }
 
@@ -48,6 +52,7 @@ class Options:
     isa: str = ""
     provider: str = ""
     freeze: bool = False
+    autograd: str = "own"
     excess_precision: bool = True
     threads: int = 0
     compile_threads: int = 0
@@ -82,7 +87,7 @@ class Options:
         told = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("fallback", "dump", "freeze") and getattr(self, field.name) != field.default
+            if field.name not in ("fallback", "dump", "freeze", "autograd") and getattr(self, field.name) != field.default
         }
         if self.dump:
             told["dump_dir"] = self.dump
@@ -111,6 +116,7 @@ def _environment() -> types.MappingProxyType[str, Any]:
         "fallback": "TENON_FALLBACK",
         "tier": "TENON_TIER",
         "isa": "TENON_ISA",
+        "autograd": "TENON_AUTOGRAD",
         "dump": "TENON_DUMP",
         "repro_dir": "TENON_REPRO_DIR",
     }

@@ -7,11 +7,21 @@ import itertools
 import json
 import threading
 import weakref
-from typing import Any
+from typing import Any, Callable
 
 
 # How the reasons of such steps start; torch_plugin/aten/aten.def says which ops these are.
 _BY_DESIGN = ("library", "random")
+
+
+class Autograd:
+    """Of a forward: what runs its training calls, "own" or "stock" (then why), and how often (docs/architecture/autograd.md)."""
+
+    def __init__(self, node: str, reason: str, counts: Callable[[bool], dict[str, int]] = lambda reset: {}):
+        self.node, self.reason, self.counts = node, reason, counts
+
+    def stats(self) -> dict[str, Any]:
+        return {"node": self.node, "reason": self.reason, **self.counts(False)}
 
 
 class GraphRecord:
@@ -26,6 +36,7 @@ class GraphRecord:
         self.kernels = self.planned_bytes = 0
         self.compile_ms: dict[str, float] = {}
         self.compiled = False  # else it runs from Python
+        self.autograd: Autograd | None = None  # of forwards
         self._executable: weakref.ref | None = None
         self._program: weakref.ref | None = None  # what runs it from Python
         self._python_runs = collections.Counter()  # of graphs that run from Python
@@ -133,6 +144,7 @@ class GraphRecord:
             "compile_ms": dict(self.compile_ms),
             "planned_bytes": self.planned_bytes,
             "frozen": self.frozen,
+            "autograd": self.autograd.stats() if self.autograd is not None else None,
         }
 
 
@@ -193,6 +205,8 @@ def reset_stats() -> None:
         _forgotten.subtract(dict(_forgotten))
     for record in records():
         record.raw_stats(reset=True)
+        if record.autograd is not None:
+            record.autograd.counts(True)
         if not record.alive:
             with _lock:
                 _records.pop(record.id, None)
