@@ -1,5 +1,6 @@
 #include "hlo/own_calls.h"
 
+#include "absl/strings/match.h"
 #include "hlo/instruction.h"
 
 namespace tenon {
@@ -10,6 +11,10 @@ bool NamesPointwiseCall(const Attributes& attrs) {
 }
 
 bool IsPointwiseCall(const Instruction& op) { return op.opcode() == Opcode::kCustomCall && NamesPointwiseCall(op.attrs()); }
+
+bool IsFrameworkCall(const Instruction& op) {
+  return op.opcode() == Opcode::kCustomCall && absl::StrContains(op.backend_config(), "\"args\":");
+}
 
 bool IsPointwise(const Instruction& op) { return op.IsElementwise() || IsPointwiseCall(op); }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "backends/contract/kernel.h"
 #include "backends/contract/machine.h"
@@ -61,6 +62,11 @@ class Target {
   // How this fusion, or this contraction that a provider of this target computes as a kernel, runs. LaunchPlan::target is a PlannedKernel.
   // Unimplemented: names the instruction for which there is no code.
   virtual absl::StatusOr<LaunchPlan> Plan(const Instruction& op, const ValueViews& views, bool excess_precision) const = 0;
+  // As Plan, by this plan (KernelInfo::plan_text). InvalidArgument: it is none, or would compute something else or touch memory outside.
+  virtual absl::StatusOr<LaunchPlan> PlanAs(const Instruction& op, const ValueViews& views, bool excess_precision, std::string_view plan,
+                                            DimTable* dims) const {
+    return absl::InvalidArgumentError(absl::StrCat("target ", facts_.name, " takes no plans"));
+  }
   // The caller is in no ForkSection.
   virtual absl::StatusOr<std::vector<uint8_t>> Emit(const EmitRequest& request) const = 0;
   // Makes Emit's image callable, now or when it comes from a cache. Lives as long as the process.

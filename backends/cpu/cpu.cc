@@ -93,6 +93,11 @@ class Cpu : public Target {
   absl::StatusOr<LaunchPlan> Plan(const Instruction& op, const ValueViews& views, bool excess_precision) const override {
     return PlanCpuLaunches(op, views, target_, excess_precision);
   }
+  absl::StatusOr<LaunchPlan> PlanAs(const Instruction& op, const ValueViews& views, bool excess_precision, std::string_view plan,
+                                    DimTable* dims) const override {
+    TENON_ASSIGN_OR_RETURN(const KernelPlan given, ParseKernelPlan(plan, dims));
+    return PlanCpuLaunches(op, views, target_, excess_precision, given);
+  }
   absl::StatusOr<std::vector<uint8_t>> Emit(const EmitRequest& request) const override { return Emission(request, target_).Run(); }
   CodeLoader* loader() const override { return CpuLoader(); }
 

@@ -10,6 +10,7 @@
 #include "backends/contract/provider.h"
 #include "backends/contract/target.h"
 #include "backends/driver/faulty_pass.h"
+#include "backends/driver/given_plans.h"
 #include "backends/driver/targets.h"
 #include "backends/program/program_builder.h"
 #include "backends/report/module_report.h"
@@ -49,12 +50,6 @@ TargetInfo InfoOfTarget(const Target& target, const CompileOptions& options) {
   return info;
 }
 
-std::string PlansOf(const BuiltProgram& built) {
-  std::string text;
-  for (const KernelSpec& k : built.program.kernels) absl::StrAppend(&text, "// ", k.symbol, "\n", k.plan, "\n");
-  return text;
-}
-
 constexpr int64_t kMaxInstructions = 200'000;
 
 // One compile. The phases are called in order; each shows its stages also where it fails.
@@ -71,6 +66,7 @@ class Compilation {
     TENON_ASSIGN_OR_RETURN(targets_, TargetsOf(options_.targets, options_.isa));
     TENON_RETURN_IF_ERROR(FindSpaces());
     if (!options_.provider.empty()) TENON_RETURN_IF_ERROR(CheckProviderName(options_.provider, targets_));
+    TENON_ASSIGN_OR_RETURN(given_, GivenPlans::Parse(options_.plans));
     if (module_.instruction_count() > kMaxInstructions) {
       return absl::ResourceExhaustedError(absl::StrCat("module ", module_.name(), " has ", module_.instruction_count(),
                                                        " instructions; the CPU backend compiles at most ", kMaxInstructions));
@@ -119,8 +115,10 @@ class Compilation {
       return absl::FailedPreconditionError("a compile with a device needs the pass assign-spaces, which these passes leave out");
     }
     if (plans_.empty()) TENON_RETURN_IF_ERROR(PlanKernels());
+    TENON_RETURN_IF_ERROR(wrong_plan_);
+    TENON_RETURN_IF_ERROR(given_.AllUsed());
     TENON_ASSIGN_OR_RETURN(built_, BuildProgram(module_, binding_, plans_, targets_, &remarks_));
-    if (stages_.Wants(StageKind::kPlans)) Show(StageKind::kPlans, "plans.txt", PlansOf(built_));
+    if (stages_.Wants(StageKind::kPlans)) Show(StageKind::kPlans, "plans.txt", PlansOf(built_.program));
     if (stages_.Wants(StageKind::kBuffers)) Show(StageKind::kBuffers, "buffers.txt", built_.buffer_plan);
     if (stages_.Wants(StageKind::kProgram)) Show(StageKind::kProgram, "program.txt", built_.program.ToString());
     timer_.Done("plan");
@@ -253,6 +251,11 @@ class Compilation {
       return absl::UnimplementedError(absl::StrCat("no code for ", op.ToString()));
     }
     const Target& target = TargetOf(op);
+    if (const std::string& given = given_.For(op.name()); !given.empty()) {
+      absl::StatusOr<LaunchPlan> plan = target.PlanAs(op, views, options_.excess_precision, given, &module_.dims());
+      if (!plan.ok()) wrong_plan_.Update(absl::InvalidArgumentError(absl::StrCat(op.name(), ": ", std::string(plan.status().message()))));
+      return plan;
+    }
     if (contraction == nullptr) return target.Plan(op, views, options_.excess_precision);
     const Choice choice = ChooseProvider(*contraction, SiteOf(target));
     const std::string refusals = absl::StrJoin(choice.refusals, "; ");
@@ -313,6 +316,8 @@ class Compilation {
   std::vector<Remark> remarks_;
   std::vector<PassTiming> pass_timings_;
   LaunchPlans plans_;
+  GivenPlans given_;
+  absl::Status wrong_plan_;  // a given one that does not fit: lower-kernels would split the fusion
   BuiltProgram built_;
   ModuleReport report_;
   KernelCode code_;
@@ -343,7 +348,7 @@ absl::Status CompileWanted(Module& module, const Binding& binding, const Compile
 std::string CompileOptions::Key() const {
   std::string key = absl::StrCat("excess=", excess_precision, ";passes=", absl::StrJoin(passes, ","),
                                  ";disable=", absl::StrJoin(disable_passes, ","), ";stop=", stop_after, ";host=", host_functions,
-                                 ";provider=", provider, ";fold=", evaluate != nullptr,
+                                 ";provider=", provider, ";plans=", plans, ";fold=", evaluate != nullptr,
                                  ";fault=", inject_fault, ";report=", static_cast<int>(report));
   // Code is the same for any number of threads; a report tells it.
   if (report != Report::kNone) absl::StrAppend(&key, ";threads=", threads);

@@ -32,6 +32,7 @@ struct CompileOptions {
   int compile_threads = 0;         // 0: min(3, cores)
   uint64_t host_functions = kPlainFunctions;  // TenonHost::functions of the host that will run it (runtime/host/functions.h)
   std::string provider;            // who computes contractions, if it takes them (backends/contract/provider.h); "": the first that does
+  std::string plans;               // of fusions, instead of the targets' own (backends/driver/given_plans.h)
   std::string dump_dir;            // "": nothing. hlo, plans, llvm, assembly per module
   std::string dump_prefix;
   StageSink stages;                // the same texts, in memory. Not part of Key()

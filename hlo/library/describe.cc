@@ -150,8 +150,7 @@ bool IsLibraryCall(const Instruction& op) {
     case Opcode::kRaggedAllToAll: return true;
     case Opcode::kCustomCall: {
       const std::string& target = op.custom_call_target();
-      if (absl::StartsWith(target, "aten.") || absl::StartsWith(target, "prims.")) return false;
-      if (target == "tenon.check" || IsPointwiseCall(op)) return false;
+      if (IsFrameworkCall(op) || target == "tenon.check" || IsPointwiseCall(op)) return false;
       return IsRegistered(op) || OwnCallOf(target) != nullptr || RoutineOf(target) != nullptr;
     }
     default: return false;

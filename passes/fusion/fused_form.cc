@@ -65,11 +65,6 @@ absl::Status CheckOutside(const Instruction& op, ViewCache& views) {
 
 }  // namespace
 
-bool IsFrameworkCall(const Instruction& op) {
-  if (op.opcode() != Opcode::kCustomCall) return false;
-  return absl::StartsWith(op.custom_call_target(), "aten.") || absl::StartsWith(op.custom_call_target(), "prims.");
-}
-
 std::string_view FusionFormName(FusionForm form) { return kNames[static_cast<size_t>(form)]; }
 
 absl::StatusOr<FusionForm> FusionFormOf(const Instruction& fusion) {

@@ -21,6 +21,7 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "hlo/own_calls.h"
 #include "hlo/module.h"
 
 namespace tenon {
@@ -35,9 +36,6 @@ void SetFusionForm(Instruction* fusion, FusionForm form);
 // True if `op` only re-strides its operand's buffer given that buffer's layout (bitcast, transpose, dense reshape, slice,
 // broadcast): the result is a View. Shared by copy insertion, buffer planning and the backend.
 bool IsViewOp(const Instruction& op);
-
-// custom-call "aten.*": a framework step.
-bool IsFrameworkCall(const Instruction& op);
 
 absl::Status CheckFusedForm(const Module& module);
 

@@ -38,6 +38,26 @@ TEST(EagerProgramTest, SlotsAreReleasedAtLastUseAndViewsKeepTheirBase) {
   EXPECT_EQ(p.outputs[0].index, 2);
 }
 
+TEST(EagerProgramTest, ProductsAndConvolutionsTellTheirWork) {
+  Program p = Make(R"(graph "g" {
+    %a = input f32[8,16]{16,1}
+    %b = input f32[16,4]{4,1}
+    %bias = input f32[4]{1}
+    %x = input f32[2,6,10]{60,10,1}
+    %k = input f32[4,3,5]{15,5,1}
+    %w = input f32[6,4,5]{20,5,1}
+    %mm = aten.mm.default(%a, %b) -> f32[8,4]{4,1}
+    %addmm = aten.addmm.default(%bias, %a, %b) -> f32[8,4]{4,1}
+    %relu = aten.relu.default(%a) -> f32[8,16]{16,1}
+    %groups = aten.convolution.default(%x, %k, none, [1], [0], [1], false, [0], 2) -> f32[2,4,6]{24,6,1}
+    %back = aten.convolution.default(%x, %w, none, [1], [0], [1], true, [0], 1) -> f32[2,4,14]{56,14,1}
+    return (%mm, %addmm, %relu, %groups, %back)
+  })");
+  std::vector<int64_t> flops;
+  for (const Step& step : p.regions[0].steps) flops.push_back(step.flops);
+  EXPECT_THAT(flops, ElementsAre(2 * 8 * 16 * 4, 2 * 8 * 16 * 4, 0, 2 * (2 * 4 * 6) * (3 * 5), 2 * (2 * 6 * 10) * (4 * 5)));
+}
+
 TEST(EagerProgramTest, InputsConstantsNoneAndNumbersPassThrough) {
   Program p = Make(R"(graph "g" {
     %p0 = input f32[2]{1}

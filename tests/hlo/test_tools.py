@@ -318,3 +318,33 @@ def test_run_profile_of_a_loop(module):
     assert loop["share"] is None and loop["us"] >= sum(s["us"] for s in inside)
     assert {s["executions"] for s in inside} == {12, 13}
     assert "region body: 12 runs a call" in _run("hlo-run", "--profile", "--repeat=10", module).stdout
+
+
+def test_given_plans(tmp_path):
+    """What --stage=plans shows, changed, is what runs; what does not fit is refused by name."""
+    module, plans = tmp_path / "m.hlo", tmp_path / "plans.txt"
+    module.write_text("HloModule m\nENTRY e {\n  x = f32[1000] parameter(0)\n  ROOT y = f32[1000] sine(x)\n}\n")
+    shown = _run("hlo-opt", "--stage=plans", module).stdout
+    assert "fusion_y:  // k0\n  loop loops=[0:1000]" in shown
+    unroll = next(word for word in shown.split() if word.startswith("unroll="))
+
+    def given(text):
+        plans.write_text(text)
+        return _run("hlo-run", f"--plans={plans}", module), _run("hlo-opt", f"--plans={plans}", "--stage=plans", module)
+
+    for text in shown, shown.replace(unroll, "unroll=8"):
+        ran, opened = given(text)
+        assert ran.returncode == 0 and "equal within tolerance" in ran.stdout, ran.stderr
+        assert opened.stdout == text
+    for text, wanted in [
+        (shown.replace(unroll, "unroll=3"), "fusion_y: kernel plan: vectors at once that are no power of two"),
+        (shown.replace("0:1000", "0:1001"), "fusion_y: kernel plan: a loop's extent differs from its dims"),
+        (shown.replace("loop loops", "loops"), "fusion_y: kernel plan: wanted a kind"),
+        (shown.replace("fusion_y", "fusion_z"), "plans: there is no fusion fusion_z; there are fusion_y"),
+        (shown.replace("fusion_y:", "fusion_y"), 'line 2: wanted "fusion, ...:"'),
+        ("fusion_y:\n", "plans: none for fusion_y"),
+    ]:
+        for done in given(text):
+            assert done.returncode != 0 and wanted in done.stderr + done.stdout, done
+    done = _run("hlo-run", f"--plans={tmp_path / 'none'}", module)
+    assert done.returncode == 2 and "cannot open" in done.stderr

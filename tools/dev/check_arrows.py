@@ -68,6 +68,10 @@ FOREIGN = {
 # In backends the evaluator is a value that is given from outside, for folding constants, and never called.
 EVALUATOR_CALL = re.compile(r"\bEvaluat\w*\(")
 
+# Names of a framework's operators: torch_plugin maps them.
+FRAMEWORK_NAME = re.compile(r'"(aten|prims)\b')
+NEUTRAL = ("hlo/", "passes/", "backends/", "runtime/")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 SUFFIXES = {".h", ".cc", ".def", ".inc", ".c", ".cpp", ".cu"}
 
@@ -118,6 +122,8 @@ def may_include(owner, header):
 def misuse(path, line):
     if path.startswith("backends/") and EVALUATOR_CALL.search(line.split("//")[0]):
         return "backends call the evaluator, which is for constant folding in passes only"
+    if path.startswith(NEUTRAL) and FRAMEWORK_NAME.search(line.split("//")[0]):
+        return "a name of the framework's operators below torch_plugin"
     return None
 
 

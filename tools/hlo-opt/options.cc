@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tools/lab/case_files.h"
 
 namespace tenon::opt {
 namespace {
@@ -33,6 +34,7 @@ stages
   --dump-to=DIR          write the stages to files in DIR instead of printing them; without --stage: all of them
   --isa=NAME             CPU instruction set: avx512, avx2, sse4 (default: this machine's best)
   --provider=NAME        who computes dots and convolutions, where it takes them: host.matmul, generated
+  --plans=FILE           plans of kernels, as --stage=plans shows them, instead of the compiler's own
   --no-excess-precision  round bf16 and f16 after every instruction
   --html=FILE            a page with graph, buffers, costs and remarks of the compiled modules, of all files together, and
                          with the kernels' code (but of modules of more than 1000 instructions)
@@ -107,6 +109,7 @@ std::map<std::string, Flag> Flags(Options* o) {
       {"--dump-to", text(&o->dump_to)},
       {"--isa", text(&o->compile.isa)},
       {"--provider", text(&o->compile.provider)},
+      {"--plans", [o](Value v) { return ReadInto(v, &o->compile.plans); }},
       {"--no-excess-precision", set(&o->compile.excess_precision, false)},
       {"--html", text(&o->html)},
       {"--plan", set(&o->plan)},

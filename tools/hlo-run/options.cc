@@ -6,6 +6,7 @@
 #include <map>
 
 #include "absl/strings/str_split.h"
+#include "tools/lab/case_files.h"
 #include "tools/lab/judge/plant.h"
 
 namespace tenon::run {
@@ -31,6 +32,7 @@ The CPU backend hands dots to a framework's library; there is none here, so they
   --ulp=N                   at most N units in the last place instead
   --isa=NAME                CPU instruction set: avx512, avx2, sse4
   --provider=NAME           who computes dots and convolutions, where it takes them: host.matmul, generated
+  --plans=FILE              plans of kernels, as hlo-opt --stage=plans shows them, instead of the compiler's own
   --threads=N               at most N threads
   --passes=a,b --disable=a,b --stop-after=a --dump=DIR   as in hlo-opt and TENON_DUMP
   --no-excess-precision     round bf16 and f16 after every instruction, as the evaluator does
@@ -80,6 +82,7 @@ std::map<std::string, Flag> Flags(Options* o) {
       {"--json", set(&o->json)},
       {"--isa", text(&o->compile.isa)},
       {"--provider", text(&o->compile.provider)},
+      {"--plans", [o](Value v) { return ReadInto(v, &o->compile.plans); }},
       {"--passes", names(&o->compile.passes)},
       {"--disable", names(&o->compile.disable_passes)},
       {"--stop-after", text(&o->compile.stop_after)},

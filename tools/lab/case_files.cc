@@ -46,6 +46,13 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
+bool ReadInto(const std::string& path, std::string* to) {
+  absl::StatusOr<std::string> text = ReadText(path);
+  if (!text.ok()) return std::cerr << text.status().message() << "\n", false;
+  *to = *std::move(text);
+  return true;
+}
+
 absl::StatusOr<std::unique_ptr<Module>> ReadModule(const std::string& path,
                                                    const ParseOptions& options) {
   TENON_ASSIGN_OR_RETURN(const std::string text, ReadText(path));

@@ -14,6 +14,8 @@ namespace tenon::lab {
 
 // "-" is standard input. Errors name the path.
 absl::StatusOr<std::string> ReadText(const std::string& path);
+// For a flag that names a file: tells on standard error what is wrong with it.
+bool ReadInto(const std::string& path, std::string* to);
 absl::StatusOr<std::unique_ptr<Module>> ReadModule(const std::string& path,
                                                    const ParseOptions& options = {});
 

@@ -4,7 +4,9 @@
 // program says it too, so that it stays right for a host whose operands are plain memory.
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/program/dim_program.h"
 #include "torch_plugin/aten/lower.h"
 #include "torch_plugin/aten/op_table.h"
 
@@ -154,6 +156,39 @@ absl::StatusOr<FrameworkArg> EagerBuilder::ResolveArg(const FrameworkArg& arg, c
   return list;
 }
 
+int64_t Elements(const View& view) {
+  int64_t elements = 1;
+  for (int64_t d : view.dims) elements *= d;
+  return elements;
+}
+
+// Operators that multiply operands, for profiles: two flops a product.
+struct KnownCall {
+  const char* overload;
+  size_t lhs, rhs;
+  bool convolution;
+};
+constexpr KnownCall kKnownCalls[] = {
+    {"aten.mm.default", 0, 1, false},        {"aten.bmm.default", 0, 1, false},         {"aten.addmm.default", 1, 2, false},
+    {"aten.baddbmm.default", 1, 2, false},   {"aten.mv.default", 0, 1, false},          {"aten.dot.default", 0, 1, false},
+    {"aten.linear.default", 0, 1, false},    {"aten.matmul.default", 0, 1, false},      {"aten.convolution.default", 0, 1, true},
+};
+constexpr size_t kTransposedArg = 6;  // of aten.convolution
+
+int64_t FlopsOf(const FrameworkStep& call) {
+  const auto* known =
+      absl::c_find_if(kKnownCalls, [&](const KnownCall& k) { return call.overload == k.overload; });
+  if (known == std::end(kKnownCalls) || call.operands.size() <= std::max(known->lhs, known->rhs) || call.results.empty()) return 0;
+  const View &lhs = call.operands[known->lhs], &rhs = call.operands[known->rhs], &out = call.results[0];
+  for (const View* v : {&lhs, &rhs, &out}) {
+    if (!IsStatic(v->dims) || (v != &out && v->dims.empty())) return 0;
+  }
+  if (!known->convolution) return 2 * Elements(out) * lhs.dims.back();
+  // Of a kernel of [features, ...] each place of the result takes the rest; each place of x gives it, if transposed.
+  const bool transposed = call.args.size() > kTransposedArg && call.args[kTransposedArg].i != 0;
+  return rhs.dims[0] == 0 ? 0 : 2 * Elements(transposed ? lhs : out) * (Elements(rhs) / rhs.dims[0]);
+}
+
 bool OnlySymInts(const Graph& graph, const Node& node) {
   return !node.results.empty() && std::all_of(node.results.begin(), node.results.end(), [&](ValueId r) {
     return graph.meta(r).kind == Meta::Kind::kSymInt && graph.meta(r).symint.is_constant();
@@ -203,8 +238,9 @@ absl::Status EagerBuilder::AddNode(const Node& node) {
   std::string source = node.module_path;
   if (!node.source.empty()) absl::StrAppend(&source, source.empty() ? "" : " @ ", node.source);
   std::string name = node.results.empty() ? node.op : graph_.values[node.results[0]].name;
+  const int64_t flops = FlopsOf(step);
   program_.regions[0].steps.push_back(
-      {.body = std::move(step), .name = std::move(name), .source = std::move(source), .effect = effect});
+      {.body = std::move(step), .name = std::move(name), .source = std::move(source), .effect = effect, .flops = flops});
   return absl::OkStatus();
 }
 

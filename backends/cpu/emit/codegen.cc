@@ -251,9 +251,9 @@ absl::StatusOr<std::unique_ptr<CpuPlannedKernel>> PlanCpuKernel(const KernelRequ
 }
 
 absl::StatusOr<LaunchPlan> PlanCpuLaunches(const Instruction& fusion, const ValueViews& views, const CpuTarget& target,
-                                           bool excess_precision) {
+                                           bool excess_precision, const std::optional<KernelPlan>& given) {
   const KernelRequest request = RequestOf(fusion, views);
-  TENON_ASSIGN_OR_RETURN(std::shared_ptr<const PlannedKernel> kernel, PlanCpuKernel(request, target, excess_precision));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<const PlannedKernel> kernel, PlanCpuKernelWith(request, target, excess_precision, given));
   const KernelInfo& info = kernel->info();
   return LaunchPlan{.may_overwrite = info.may_overwrite, .copies = info.copies, .nanoseconds = info.estimated_ns, .bytes = info.bytes,
                     .flops = info.flops, .target = std::move(kernel)};

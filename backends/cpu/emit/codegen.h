@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<CpuPlannedKernel>> PlanCpuKernelWith(
 // does this fusion run (PassContext::plan_launches)? The plan's half that is the target's is the PlannedKernel.
 bool CpuReducesInAnyOrder(const Instruction& reduce);
 absl::StatusOr<LaunchPlan> PlanCpuLaunches(const Instruction& fusion, const ValueViews& views, const CpuTarget& target,
-                                           bool excess_precision);
+                                           bool excess_precision, const std::optional<KernelPlan>& given = std::nullopt);
 
 // Everything about a fusion that its code depends on, but names, metadata and hoisted literals'
 // values.
