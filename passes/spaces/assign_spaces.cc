@@ -70,7 +70,8 @@ class Assigner : public Placer {
       if (space == 0) space = SpaceOf(o->shape());
     }
     if (space != 0 && !spaces_.runs(*op, space)) {
-      context_.Note("assign-spaces", "host", *op, absl::StrCat("no code for it in memory space ", space));
+      const std::string opcode(OpcodeName(op->opcode()));
+      context_.Note("assign-spaces", "host", *op, absl::StrCat("no code for ", opcode, " in memory space ", space));
       space = 0;
     }
     SetSpace(&op->mutable_shape(), space);

@@ -19,7 +19,7 @@ namespace tenon {
 // A kernel of a device, about to run.
 struct KernelLaunch {
   int64_t kernel = 0;             // in the order of the symbols asked for
-  void* const* pointers = nullptr;  // as runtime/kernel_abi.h has them, in the device's memory
+  void* const* pointers = nullptr;  // as runtime/kernel_abi.h has them, in the device's memory; null or not, if it has no elements
   const int64_t* args = nullptr;
   std::array<int64_t, 3> grid = {1, 1, 1};
   std::array<int32_t, 3> block = {1, 1, 1};

@@ -7,8 +7,9 @@
 
 namespace tenon {
 
-// Two strided views of the same dims, `width` bytes an element. Strides count elements; 0 repeats (of `from` only). Spaces: the device's
-// own or 0, one of them at least its own. The views may overlap where both lie in its memory; then as if `from` was read whole before.
+// Two strided views of the same dims, none of which is 0, `width` bytes an element. Strides count elements; 0 repeats (of `from` only).
+// Spaces: the device's own or 0, one of them at least its own. The views may overlap where both lie in its memory; then as if `from` was
+// read whole before.
 struct DeviceCopy {
   void* to = nullptr;
   const void* from = nullptr;

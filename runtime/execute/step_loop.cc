@@ -215,6 +215,7 @@ class Loop {
     const BoundView &from = t.copy.from, &to = t.copy.to;
     if (t.copy.update && f_.Address(from) == f_.Address(to)) return true;
     if (IsEmptySlot(from)) return EmptySlot("a copy");
+    if (std::find(Dims(to), Dims(to) + to.view->dims.size(), 0) != Dims(to) + to.view->dims.size()) return true;  // of nothing
     return Done(b_.devices[t.device].device->Copy({.to = f_.Address(to), .from = f_.Address(from), .to_space = t.to_space,
                                                    .from_space = t.from_space, .to_strides = Strides(to), .from_strides = Strides(from),
                                                    .dims = Dims(to), .ndim = static_cast<int32_t>(to.view->dims.size()),

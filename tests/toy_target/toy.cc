@@ -76,7 +76,7 @@ class ToyCode : public LoadedCode {
     const std::shared_ptr<const ToyKernel>& kernel = kernels_.at(static_cast<size_t>(launch.kernel));
     std::vector<void*> pointers(launch.pointers, launch.pointers + PointersOf(*kernel));
     for (const void* p : pointers) {
-      if (!TheMemory().Owns(p)) return absl::InvalidArgumentError("a launch on memory that is not the toy's");
+      if (p != nullptr && !TheMemory().Owns(p)) return absl::InvalidArgumentError("a launch on memory that is not the toy's");
     }
     KernelLaunch kept = launch;
     kept.pointers = nullptr, kept.args = nullptr;  // theirs until we return
