@@ -104,7 +104,7 @@ class Compilation {
     if (altered || ChangedBehindPlans()) plans_.clear();
     timer_.Done("passes");
     if (options_.verify_passes) MoveVerifying();
-    return status;
+    return wrong_plan_.ok() ? status : wrong_plan_;
   }
 
   absl::Status Plan() {

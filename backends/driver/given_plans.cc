@@ -21,7 +21,8 @@ absl::StatusOr<GivenPlans> GivenPlans::Parse(std::string_view text) {
     absl::StripAsciiWhitespace(&s);
     if (s.empty()) continue;
     const auto wrong = [&](std::string_view wanted) {
-      return absl::InvalidArgumentError(absl::StrCat("plans, line ", line, ": wanted ", std::string(wanted), ", got \"", s.substr(0, 60), "\""));
+      const std::string got = s.substr(0, 60);
+      return absl::InvalidArgumentError(absl::StrCat("plans, line ", line, ": wanted ", std::string(wanted), ", got \"", got, "\""));
     };
     if (names.empty()) {
       if (s.back() != ':') return wrong("\"fusion, ...:\"");

@@ -122,7 +122,7 @@ def may_include(owner, header):
 def misuse(path, line):
     if path.startswith("backends/") and EVALUATOR_CALL.search(line.split("//")[0]):
         return "backends call the evaluator, which is for constant folding in passes only"
-    if path.startswith(NEUTRAL) and FRAMEWORK_NAME.search(line.split("//")[0]):
+    if path.startswith(NEUTRAL) and FRAMEWORK_NAME.search(re.split(r"//|/\*", line)[0]):
         return "a name of the framework's operators below torch_plugin"
     return None
 

@@ -109,7 +109,7 @@ std::map<std::string, Flag> Flags(Options* o) {
       {"--dump-to", text(&o->dump_to)},
       {"--isa", text(&o->compile.isa)},
       {"--provider", text(&o->compile.provider)},
-      {"--plans", [o](Value v) { return ReadInto(v, &o->compile.plans); }},
+      {"--plans", [o](Value v) { return lab::ReadInto(v, &o->compile.plans); }},
       {"--no-excess-precision", set(&o->compile.excess_precision, false)},
       {"--html", text(&o->html)},
       {"--plan", set(&o->plan)},

@@ -82,7 +82,7 @@ std::map<std::string, Flag> Flags(Options* o) {
       {"--json", set(&o->json)},
       {"--isa", text(&o->compile.isa)},
       {"--provider", text(&o->compile.provider)},
-      {"--plans", [o](Value v) { return ReadInto(v, &o->compile.plans); }},
+      {"--plans", [o](Value v) { return lab::ReadInto(v, &o->compile.plans); }},
       {"--passes", names(&o->compile.passes)},
       {"--disable", names(&o->compile.disable_passes)},
       {"--stop-after", text(&o->compile.stop_after)},
