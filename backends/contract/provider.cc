@@ -47,10 +47,11 @@ const Instruction* BiasAddedTo(const Instruction& contraction, const Instruction
 }
 
 // On machines for which the library has no good code. The second operand may have to be brought into another order at each call, which
-// enough rows must make good.
+// some rows must make good: few where kernels pack it. One row reads all of it once, and libraries are good at that, but not at many
+// such products.
 bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
   constexpr double kWorthwhile = 0.8;
-  constexpr int64_t kShort = 16, kRows = 64;
+  constexpr int64_t kShort = 16, kRows = 64, kPackedRows = 4, kPackedTerms = 1 << 14;
   if (site.target->facts().machine.matmul_share > kWorthwhile || dot.opcode() != Opcode::kDot || dot.operand_count() != 2) return false;
   if (dot.shape().element_type() != PrimitiveType::kF32 || !dot.shape().is_static() || !GeneratedTakes(dot, site).ok()) return false;
   const int64_t terms = TermsOf(dot).value_or(0), result = dot.shape().num_elements_constant();
@@ -58,7 +59,9 @@ bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
   for (int64_t d : dot.int_list(Attr::kLhsBatchDims)) batch *= dot.operand(0)->shape().constant_dim(d);
   if (terms < kShort || result == 0) return false;
   const int64_t rows = dot.operand(0)->shape().num_elements_constant() / batch / terms, columns = result / batch / rows;
-  return rows >= kRows && columns >= kShort;
+  if (columns < kShort) return false;
+  if (rows == 1) return batch > 1;
+  return rows >= (terms <= kPackedTerms ? kPackedRows : kRows);
 }
 
 }  // namespace

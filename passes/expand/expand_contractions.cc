@@ -3,6 +3,7 @@
 //   dot, convolution, ragged-dot with an algorithm   operands are rounded to the precision that it names (hlo/precision.h)
 //   dot, convolution   operands are converted to the type of the sum, the sum to the result's type: f16, bf16 and f8 add up in f32
 //                      and round once, integers wrap in the result's width. What a library takes (PassContext::library_takes) stays.
+//   dot                of one row with a matrix whose summed dim is the fastest: a reduction of products, which reads it as it lies
 //   convolution        whose taps are each one element, or the whole input, becomes a dot
 //   scaled-dot         a dot of operands times their scales, in f64
 //   ragged-dot         ragged batch: a dot. Ragged free dim: one dot with every group, of which each row keeps its own group's
@@ -15,6 +16,7 @@
 #include "hlo/builder.h"
 #include "hlo/precision.h"
 #include "passes/lower/named_provider.h"
+#include "passes/memory/strided_view.h"
 #include "passes/pass.h"
 
 namespace tenon {
@@ -71,7 +73,10 @@ class Expansion {
   Instruction* Run() {
     if (context_.library_takes && context_.library_takes(*op_)) return nullptr;
     switch (op_->opcode()) {
-      case Opcode::kDot: return op_->operand_count() == 2 ? OneType() : nullptr;
+      case Opcode::kDot:
+        if (op_->operand_count() != 2) return nullptr;
+        if (Instruction* sums = RowAsReduction()) return sums;
+        return OneType();
       case Opcode::kConvolution:
         if (!NamedProvider(*op_).empty()) return OneType();
         if (Instruction* dot = ConvolutionAsDot()) return dot;
@@ -115,6 +120,34 @@ class Expansion {
     }
     const PrimitiveType sum = SumType(l, r, type_);
     return b_.Dot(b_.Convert(lhs, sum), b_.Convert(rhs, sum), lhs_batch, rhs_batch, lhs_contracting, rhs_contracting);
+  }
+
+  // [batch..., 1, k] times [batch..., n, k] where k elements lie side by side.
+  Instruction* RowAsReduction() {
+    constexpr int64_t kShort = 16;
+    if (type_ != PrimitiveType::kF32 || type(0) != type_ || type(1) != type_ || !NamedProvider(*op_).empty()) return nullptr;
+    const Ints batch[2] = {op_->int_list(Attr::kLhsBatchDims), op_->int_list(Attr::kRhsBatchDims)};
+    const Ints summed[2] = {op_->int_list(Attr::kLhsContractingDims), op_->int_list(Attr::kRhsContractingDims)};
+    if (!shape(0).is_static() || !shape(1).is_static() || summed[0].size() != 1) return nullptr;
+    if (batch[1] != Range(static_cast<int64_t>(batch[1].size()))) return nullptr;
+    const int64_t terms = shape(1).constant_dim(summed[1][0]);
+    int64_t rows = shape(0).num_elements_constant() / std::max<int64_t>(terms, 1);
+    for (int64_t d : batch[1]) rows /= std::max<int64_t>(shape(1).constant_dim(d), 1);
+    if (rows != 1 || terms < kShort || shape(1).num_elements_constant() == 0) return nullptr;
+    if (!KnownEqual(ViewByLayout(op_->operand(1)).strides[summed[1][0]], 1)) return nullptr;
+    // The row without its dims of one, its dims as they lie among the matrix's.
+    std::vector<Dim> kept;
+    Ints places;
+    for (int64_t d = 0; d < shape(0).rank(); ++d) {
+      const auto at = absl::c_find(batch[0], d);
+      if (at == batch[0].end() && d != summed[0][0]) continue;
+      kept.push_back(shape(0).dim(d));
+      places.push_back(at == batch[0].end() ? summed[1][0] : batch[1][static_cast<size_t>(at - batch[0].begin())]);
+    }
+    if (!absl::c_is_sorted(places)) return nullptr;
+    Instruction* row = b_.Broadcast(b_.Reshape(op_->operand(0), kept), shape(1).dims(), places);
+    Instruction* products = b_.Binary(Opcode::kMultiply, row, op_->operand(1));
+    return b_.Reshape(b_.Reduce(products, b_.ScalarConstant(type_, 0), summed[1], Opcode::kAdd), op_->shape().dims());
   }
 
   // ---- convolution -------------------------------------------------------------------------------------------------

@@ -5,7 +5,14 @@ import pytest
 
 @pytest.mark.parametrize(
     "config",
-    ['{"args":5}', '{"args":"()","rule":7}', '{"args":"()","strides":"no"}', '{"args":"()","num_results":1,"results":{}}', '["args":5]', '{"args":'],
+    [
+        '{"args":5}',
+        '{"args":"()","rule":7}',
+        '{"args":"()","strides":"no"}',
+        '{"args":"()","num_results":1,"results":{}}',
+        '["args":5]',
+        '{"args":',
+    ],
 )
 def test_a_framework_call_of_a_wrong_form_is_refused_by_name(tenon, config):
     from torch_tenon import hlo

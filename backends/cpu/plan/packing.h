@@ -10,7 +10,7 @@
 
 namespace tenon {
 
-inline constexpr int64_t kRowsWorthPacking = 8;  // fewer read what they need where it lies
+inline constexpr int64_t kRowsWorthPacking = 4;  // fewer read what they need where it lies
 inline constexpr int64_t kMaxPackedBytes = 1 << 20;  // of scratch: they share the second cache with what else is read
 
 struct Packing {
