@@ -65,9 +65,11 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
   if (text.starts_with("max_fusion_instructions=")) {
     context->target.max_fusion_instructions = context->target.max_loop_instructions = std::stoll(text.substr(text.find('=') + 1));
   } else {
-    ASSERT_TRUE(text.empty() || text == "convolutions" || text == "packs" || text == "device" || text.starts_with("refuses=")) << text;
+    const std::string known[] = {"", "convolutions", "packs", "device", "no_library"};
+    ASSERT_TRUE(absl::c_linear_search(known, text) || text.starts_with("refuses=")) << text;
   }
   ContractionSite site{.target = &Avx2(), .host_functions = kPlainFunctions};
+  if (text == "no_library") site.host_functions = 0;
   if (text == "packs") context->packs = [](const Instruction& op) { return Packs(op, {.target = &Avx2()}); };
   if (text == "convolutions" || text == "packs") {
     site.host_functions |= Bit(HostFunction::kConvolution);

@@ -1,0 +1,60 @@
+// Who computes a dot on a machine for which the library has good code, and on one for which it hasn't (MachineModel::matmul_share).
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "backends/contract/provider.h"
+#include "backends/contract/target.h"
+#include "backends/driver/targets.h"
+#include "hlo/check.h"
+#include "hlo/text/text.h"
+
+namespace tenon {
+namespace {
+
+class Machine : public Target {
+ public:
+  explicit Machine(double matmul_share) : Target(Facts(matmul_share)) {}
+  bool CanGenerate(const Instruction&) const override { return true; }
+  bool ReducesInAnyOrder(const Instruction&) const override { return true; }
+  absl::StatusOr<LaunchPlan> Plan(const Instruction&, const ValueViews&, bool) const override { return absl::UnimplementedError("none"); }
+  absl::StatusOr<std::vector<uint8_t>> Emit(const EmitRequest&) const override { return absl::UnimplementedError("none"); }
+  CodeLoader* loader() const override { return nullptr; }
+
+ private:
+  static TargetFacts Facts(double matmul_share) {
+    TargetFacts facts{.name = "machine", .providers = HostProviders()};
+    facts.machine.matmul_share = matmul_share;
+    return facts;
+  }
+};
+
+std::string ProviderOf(double matmul_share, int64_t batch, int64_t rows, int64_t columns, int64_t terms, const std::string& type = "f32") {
+  const auto shape = [&](int64_t m, int64_t n) { return absl::StrCat(type, "[", batch, ",", m, ",", n, "]"); };
+  const auto module = ParseModule(absl::StrCat(
+      "HloModule m\nENTRY e {\n x = ", shape(rows, terms), " parameter(0)\n y = ", shape(columns, terms), " parameter(1)\n ROOT d = ",
+      shape(rows, columns), " dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}\n}\n"));
+  TENON_CHECK(module.ok(), module.status().ToString());
+  const Machine machine(matmul_share);
+  const Choice choice = ChooseProvider(*(*module)->entry()->root(), {.target = &machine, .host_functions = kPlainFunctions});
+  return std::string(choice.provider->name);
+}
+
+TEST(Providers, TheLibraryMultipliesWhereItHasGoodCode) {
+  for (const int64_t rows : {1, 4, 64, 500}) EXPECT_EQ(ProviderOf(1, 2, rows, 512, 512), "host.matmul") << rows;
+}
+
+TEST(Providers, GeneratedCodeMultipliesWhereTheLibraryHasNone) {
+  EXPECT_EQ(ProviderOf(0.5, 1, 500, 512, 512), "generated");
+  EXPECT_EQ(ProviderOf(0.5, 1, 4, 512, 512), "generated") << "few rows: packed by the kernel";
+  EXPECT_EQ(ProviderOf(0.5, 1, 3, 512, 512), "host.matmul");
+  EXPECT_EQ(ProviderOf(0.5, 1, 4, 512, 1 << 15), "host.matmul") << "too long to pack";
+  EXPECT_EQ(ProviderOf(0.5, 1, 64, 512, 1 << 15), "generated");
+  EXPECT_EQ(ProviderOf(0.5, 1, 500, 15, 512), "host.matmul") << "columns for less than a vector";
+  EXPECT_EQ(ProviderOf(0.5, 1, 500, 512, 15), "host.matmul") << "little work behind each load";
+  EXPECT_EQ(ProviderOf(0.5, 1, 1, 512, 512), "host.matmul") << "a matrix and a vector";
+  EXPECT_EQ(ProviderOf(0.5, 32, 1, 4096, 64), "generated") << "many of those";
+  EXPECT_EQ(ProviderOf(0.5, 1, 500, 512, 512, "bf16"), "host.matmul");
+}
+
+}  // namespace
+}  // namespace tenon
