@@ -54,7 +54,7 @@ def _draw(page, fragment=""):
 
 
 def test_the_document(tmp_path):
-    document = _document(_page(tmp_path, MODULE))
+    document = _document(_page(tmp_path, MODULE, "--provider=host.matmul"))
     assert (document["schema"], document["version"], document["title"]) == ("tenon-report", 1, str(tmp_path / "m.hlo"))
     (graph,) = document["graphs"]
     assert {i["name"] for i in graph["input"]["instructions"]} == set("x w low y top top_b d r z q".split())
