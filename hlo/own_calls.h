@@ -6,7 +6,9 @@
 // One that claims a side effect is none of them: it is a call of an unknown target.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace tenon {
 
@@ -22,6 +24,13 @@ bool IsPointwiseCall(const Instruction& op);
 // A call of an operator of the framework that a graph came from: backend_config gives its arguments, {"args":"(%0, 1)", ...}, by which such
 // calls are known, whatever the operator's name is (backends/program/framework_config.h).
 bool IsFrameworkCall(const Instruction& op);
+
+// Of a framework call that writes operands ("writes":[[leaf, operand]] in its config): the leaf of its result that is what the operand
+// holds when it is done. The call is a function all the same: it is run on a copy, or where the operand's old value dies.
+struct WrittenOperand {
+  int64_t leaf = 0, operand = 0;
+};
+std::vector<WrittenOperand> WrittenOperands(const Instruction& op);
 
 // Each element from the operands' at its own index: Instruction::IsElementwise() and the calls above.
 bool IsPointwise(const Instruction& op);

@@ -30,6 +30,7 @@ Shape Shape::Tuple(std::vector<Shape> elements) {
 }
 
 Shape Shape::Token() { return Shape(PrimitiveType::kToken, {}); }
+Shape Shape::Opaque() { return Shape(PrimitiveType::kOpaque, {}); }
 
 void Shape::set_dynamic(int64_t i, bool dynamic) {
   if (dynamic_.empty() && !dynamic) return;

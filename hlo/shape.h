@@ -30,9 +30,11 @@ class Shape {
   static Shape Scalar(PrimitiveType type) { return Shape(type, {}); }
   static Shape Tuple(std::vector<Shape> elements);
   static Shape Token();
+  static Shape Opaque();  // a value that only calls know: opaque[]
 
   PrimitiveType element_type() const { return type_; }
   bool is_tuple() const { return type_ == PrimitiveType::kTuple; }
+  bool is_opaque() const { return type_ == PrimitiveType::kOpaque; }
   bool is_array() const { return IsArrayType(type_); }
   bool is_scalar() const { return is_array() && dims_.empty(); }
   int64_t rank() const { return static_cast<int64_t>(dims_.size()); }

@@ -198,9 +198,9 @@ TENON_API const TenonOutput* tenon_outputs(const TenonExecutable*);
 /* ---- running
  * --------------------------------------------------------------------------------------------------------
  */
-/* TENON_HOST_ERROR: op_call or another function of the host failed; it keeps the error. ..._AFTER_WRITES: inputs have new values already,
- * as they would in the caller's program where that operator stands; the run must not be done again. */
-enum { TENON_OK = 0, TENON_HOST_ERROR = 1, TENON_CHECK_ERROR = 2, TENON_ERROR = 3, TENON_HOST_ERROR_AFTER_WRITES = 4 };
+/* TENON_HOST_ERROR: op_call or another function of the host failed; it keeps the error. With the bit TENON_AFTER_WRITES any error is one
+ * after which inputs have new values already, as they would in the caller's program where it stands; the run must not be done again. */
+enum { TENON_OK = 0, TENON_HOST_ERROR = 1, TENON_CHECK_ERROR = 2, TENON_ERROR = 3, TENON_AFTER_WRITES = 4 };
 
 /* inputs: one per graph input, then one per output of tenon_executable_once (SymInt inputs: the
  * number in `data` cast to pointer size, ndim -1).

@@ -17,7 +17,7 @@ absl::StatusOr<BuiltProgram> ProgramBuilder::Build() {
   built_.program.name = module_.name();
   built_.program.checks = binding_.checks;
   built_.program.regions.push_back({.name = "main"});
-  dims_.DefineSymbols(binding_);
+  TENON_RETURN_IF_ERROR(dims_.DefineSymbols(binding_));
   TENON_RETURN_IF_ERROR(DeclareInputs());
   views_ = ValueViews(module_, OwnStridesOf(module_, binding_));
   TENON_RETURN_IF_ERROR(Plan());

@@ -5,12 +5,34 @@
 
 namespace tenon {
 
+// The first place where an input is exactly the symbol gives its value; what is said elsewhere is guarded.
 void DimSlots::Define(Dim dim, DimOp op) {
-  if (dim.is_constant() || dim.expr()->kind != DimExpr::Kind::kSymbol || symbols_.contains(dim.expr()->symbol)) return;
-  symbols_[dim.expr()->symbol] = builder_.Emit(op);
+  if (dim.is_constant()) return;
+  const DimExpr& e = *dim.expr();
+  if (e.kind != DimExpr::Kind::kSymbol || symbols_.contains(e.symbol)) {
+    said_.emplace_back(dim, op);
+    return;
+  }
+  const SizeRef slot = symbols_[e.symbol] = builder_.Emit(op);
+  const bool number = op.kind == DimOp::Kind::kInputScalar || op.kind == DimOp::Kind::kInputStride;
+  if (e.upper == INT64_MAX && e.divisor == 1 && e.lower <= 0 && !(number && e.lower == 0)) return;
+  program_->guards.push_back({.kind = Guard::Kind::kRange, .size = slot, .lower = e.lower, .upper = e.upper, .divisor = e.divisor, .text = e.symbol});
 }
 
-void DimSlots::DefineSymbols(const Binding& binding) {
+absl::Status DimSlots::AddGuards() {
+  for (const auto& [dim, op] : said_) {
+    Guard guard{.input = op.a, .axis = op.b, .text = dim.ToString()};
+    guard.kind = op.kind == DimOp::Kind::kInputDim      ? Guard::Kind::kDim
+                 : op.kind == DimOp::Kind::kInputStride ? Guard::Kind::kStride
+                                                        : Guard::Kind::kNumber;
+    TENON_ASSIGN_OR_RETURN(guard.size, Ref(dim));
+    program_->guards.push_back(std::move(guard));
+  }
+  said_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status DimSlots::DefineSymbols(const Binding& binding) {
   for (int64_t i = 0; i < static_cast<int64_t>(binding.inputs.size()); ++i) {
     const Binding::Input& input = binding.inputs[i];
     if (input.kind == InputSpec::Kind::kSymInt) Define(input.symint, {DimOp::Kind::kInputScalar, i, 0});
@@ -21,6 +43,7 @@ void DimSlots::DefineSymbols(const Binding& binding) {
       Define(input.strides[d], {DimOp::Kind::kInputStride, i, d});
     }
   }
+  return AddGuards();
 }
 
 absl::StatusOr<SizeRef> DimSlots::Ref(Dim dim) {

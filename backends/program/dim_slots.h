@@ -13,16 +13,21 @@ namespace tenon {
 
 class DimSlots {
  public:
-  explicit DimSlots(Program* program) : builder_(program) {}
-  // Finds for every symbol an input dim, stride or SymInt input that is exactly this symbol.
-  void DefineSymbols(const Binding& binding);
+  explicit DimSlots(Program* program) : program_(program), builder_(program) {}
+  // Finds for every symbol an input dim, stride or SymInt input that is exactly this symbol, and makes the program's guards of the others.
+  // InvalidArgument: an input's size is an expression of a symbol that none is.
+  absl::Status DefineSymbols(const Binding& binding);
   // InvalidArgument: a symbol that no input defines.
   absl::StatusOr<SizeRef> Ref(Dim dim);
   absl::StatusOr<std::vector<SizeRef>> Refs(absl::Span<const Dim> dims);
 
  private:
   void Define(Dim dim, DimOp op);
+  absl::Status AddGuards();
+
+  Program* program_;
   DimProgramBuilder builder_;
+  std::vector<std::pair<Dim, DimOp>> said_;  // what inputs are said to be, but for the places that define symbols
   absl::flat_hash_map<std::string, SizeRef> symbols_;
 };
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/json.h"
+#include "hlo/own_calls.h"
 
 namespace tenon {
 namespace {
@@ -17,6 +18,9 @@ absl::StatusOr<FrameworkConfig> Read(const Instruction& op, const Json& json) {
   }
   config.rule = rule == "view" ? ResultRule::kView : ResultRule::kOwned;
   config.total = json.value("total", false);
+  if (json.contains("writes") && WrittenOperands(op).size() != json["writes"].get<std::vector<std::vector<int64_t>>>().size()) {
+    return absl::InvalidArgumentError(absl::StrCat(op.name(), ": \"writes\" wants [leaf of the result, operand] pairs, got ", json["writes"].dump()));
+  }
   config.reason = json.value("reason", "");
   if (json.contains("strides")) config.strides = json["strides"].get<std::vector<std::vector<int64_t>>>();
   if (json.contains("num_results")) {

@@ -1,11 +1,13 @@
 // ProgramBuilder: where values live. Buffers of the plan become values of the program.
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "backends/program/builder.h"
 #include "backends/program/framework_config.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
 #include "passes/fusion/fused_form.h"
 
@@ -111,7 +113,9 @@ absl::Status ProgramBuilder::Plan() {
   FindDirectOutputs();
   TENON_RETURN_IF_ERROR(FindUpdates());
   BufferPlanOptions options;
-  options.in_slot = [](const Instruction& op, int64_t) { return IsFrameworkCall(op); };
+  options.in_slot = [](const Instruction& op, int64_t leaf) {
+    return IsFrameworkCall(op) && !absl::c_any_of(WrittenOperands(op), [&](const WrittenOperand& w) { return w.leaf == leaf; });
+  };
   options.direct_output = [this](int64_t leaf) { return direct_.contains(leaf); };
   options.update = [this](int64_t leaf) {
     const auto it = update_.find(leaf);

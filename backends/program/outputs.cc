@@ -31,7 +31,9 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   const StridedView& view = views_.at(key);
   const Value& value = program().values[plan_.of.at(view.buffer)];
   const bool given = value.kind == ValueKind::kSlot && out.space == 0 && view.buffer == key && SameStrides(view, out);
-  if (given && slots_given->insert(value.index).second) {
+  const bool opaque = out.dtype == PrimitiveType::kOpaque;
+  TENON_CHECK(given || !opaque, absl::StrCat("output ", k, " is opaque and in no slot"));
+  if (given && (slots_given->insert(value.index).second || opaque)) {
     spec->kind = OutputKind::kSlot;
     spec->index = value.index;
     return absl::OkStatus();

@@ -1,8 +1,11 @@
 // ProgramBuilder: copies, kernels and framework calls.
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "backends/program/builder.h"
 #include "backends/program/framework_config.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
 #include "passes/spaces/spaces.h"
 
@@ -186,6 +189,13 @@ absl::Status ProgramBuilder::EmitFrameworkCall(const Instruction& op) {
     TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{&op, leaf}));
     call.results.push_back(std::move(v));
   }
+  // What the call writes is the result's memory, which holds the operand's value by then; nothing of that comes back.
+  bool updates = false;
+  for (const WrittenOperand& w : WrittenOperands(op)) {
+    call.operands[w.operand] = std::exchange(call.results[w.leaf], View{});
+    updates = updates || update_value_.contains(views_.at({&op, w.leaf}).buffer);
+  }
+  if (const auto plan = plans_.find(&op); plan != plans_.end()) TENON_RETURN_IF_ERROR(EmitCopies(op, plan->second));
   if (config.num_results) {
     TENON_CHECK(config.results.size() == call.results.size(), op.name());
     std::vector<View> all(*config.num_results);
@@ -194,7 +204,8 @@ absl::Status ProgramBuilder::EmitFrameworkCall(const Instruction& op) {
   }
   Step step = NewStep(op);
   step.body = std::move(call);
-  step.effect = op.HasSideEffect() ? Effect::kRandom : Effect::kPure;
+  step.effect = updates ? Effect::kMutates : op.HasSideEffect() ? Effect::kRandom : Effect::kPure;
+  if (updates) Note(step, "updated-in-place", "the operator writes the input itself");
   Note(step, "framework-call", absl::StrCat(op.custom_call_target(), ": ", config.reason));
   steps().push_back(std::move(step));
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 // After fuse, before schedule, which like the buffer plan asks the plans. A fusion that the target cannot plan is split into kernels of one
 // instruction each, with a remark.
 #include "absl/strings/str_cat.h"
+#include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
 #include "passes/fusion/cluster.h"
 #include "passes/lower/launch_plan.h"
@@ -85,6 +86,18 @@ std::vector<Instruction*> Planned(const Module& module) {
   return planned;
 }
 
+// Calls that write operands have no kernel, but where their results may lie is said as of one.
+void PlanWrittenOperands(const Module& module, LaunchPlans* plans) {
+  for (const Computation* c : ControlComputations(module)) {
+    for (const Instruction* op : c->instructions()) {
+      LaunchPlan plan;
+      for (const WrittenOperand& w : WrittenOperands(*op)) plan.may_overwrite.push_back({w.operand, w.leaf});
+      plan.copies = plan.may_overwrite;
+      if (!plan.copies.empty()) (*plans)[op] = std::move(plan);
+    }
+  }
+}
+
 // A fusion that a device refuses is split; what it refuses of that is the host's. Copies between the spaces change what lies where, so all
 // is planned again.
 absl::StatusOr<bool> LowerForDevices(Module& module, PassContext& context) {
@@ -99,7 +112,10 @@ absl::StatusOr<bool> LowerForDevices(Module& module, PassContext& context) {
         else refused.emplace_back(op, plan.status());
       }
     }
-    if (refused.empty()) return changed;
+    if (refused.empty()) {
+      PlanWrittenOperands(module, context.launch_plans);
+      return changed;
+    }
     for (const auto& [op, why] : refused) {
       if (op->opcode() == Opcode::kFusion && !IsSingle(*op)) {
         context.Note("lower-kernels", "split", *op, std::string(why.message()));
@@ -138,6 +154,7 @@ absl::StatusOr<bool> LowerKernels(Module& module, PassContext& context) {
       for (Instruction* single : Split(op, context)) singles.push_back(single);
     }
   }
+  PlanWrittenOperands(module, &plans);
   if (singles.empty()) return false;
   module.RemoveUnreachableComputations();
   const ValueViews views(module, context.own_strides);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
 #include "passes/fusion/fused_form.h"
 #include "passes/memory/live_sets.h"
@@ -200,8 +201,11 @@ class Planner {
     const BufferKey owner = views_.at(made).buffer;
     if (plan_.allocations[from].kind != Kind::kArena || plan_.allocations[into].buffers != 1 || !SamePlaces(made, old)) return;
     if (plan_.allocations[into].space != 0) return;
-    if (owner.instruction->opcode() != Opcode::kFusion || owner.instruction->parent() != module_.entry()) return;
-    if (live_.position(owner.instruction) <= last_failure || !MergeIfApart(into, from)) return;
+    if (owner.instruction->parent() != module_.entry()) return;
+    // A user's operator that changes an input has done so when something fails later, in the caller's program too.
+    const bool writes = !WrittenOperands(*owner.instruction).empty();
+    if (!writes && (owner.instruction->opcode() != Opcode::kFusion || live_.position(owner.instruction) <= last_failure)) return;
+    if (!MergeIfApart(into, from)) return;
     plan_.updates.emplace_back(owner, parameter);
   }
 
@@ -282,10 +286,15 @@ class Planner {
     return true;
   }
 
+  // Results of kernels, and of calls that write operands.
+  bool MayReuse(const Instruction& op) const {
+    return op.opcode() == Opcode::kFusion || (op.opcode() == Opcode::kCustomCall && PlanOf(op) != nullptr);
+  }
+
   // At one fusion the value in `dying` is read for the last time and that in `born` is made: element by element after its read?
   bool MayTakeOver(int32_t dying, int32_t born, int32_t one, int32_t other) const {
     const Instruction& op = *owners_[born].instruction;
-    if (op.opcode() != Opcode::kFusion) return false;
+    if (!MayReuse(op)) return false;
     int64_t operand = -1, readers = 0;
     for (int64_t i = 0; i < op.operand_count(); ++i) {
       const int32_t buffer = BufferOf({op.operand(i), 0});
@@ -302,7 +311,7 @@ class Planner {
 
   void ReuseInPlace() {
     for (const Instruction* op : live_.order()) {
-      if (op->opcode() != Opcode::kFusion) continue;
+      if (!MayReuse(*op)) continue;
       const int64_t results = LeafCount(op->shape());
       for (int64_t leaf = 0; leaf < results; ++leaf) {
         for (int64_t i = 0; i < op->operand_count(); ++i) {

@@ -5,7 +5,7 @@
 // alive together may be one: where a kernel's plan lets a result overwrite a dying operand (LaunchPlan::may_overwrite; a slot's
 // only where it is the call's alone), where a loop's new state or a branch's result can be made in place, where an initial value
 // becomes the state. Outputs are written directly into their fresh memory, views share their buffer's allocation
-// (value_views.h). Values of framework calls with rule owned/view live in slots.
+// (value_views.h). Values of framework calls with rule owned/view live in slots, but for what written operands hold.
 #pragma once
 
 #include <functional>
@@ -58,7 +58,7 @@ struct BufferPlan {
   absl::flat_hash_map<const Instruction*, std::vector<BufferMove>> initial_moves;
   absl::flat_hash_map<const Computation*, std::vector<BufferMove>> final_moves;
   // Buffers that lie in the memory of a parameter, whose last reader writes them: owner, leaf of the entry's parameters. No step that may
-  // fail (checks, calls of framework and library, control flow) comes after one of the writers.
+  // fail (checks, calls of framework and library, control flow) comes after one of the writers, unless it is a call that writes operands.
   std::vector<std::pair<BufferKey, int64_t>> updates;
   Dim arena_bytes = 0;  // of the host's memory
   std::vector<std::pair<int64_t, Dim>> device_arenas;  // space, bytes

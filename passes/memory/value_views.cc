@@ -34,6 +34,10 @@ void ValueViews::Copy(BufferKey to, BufferKey from) {
 }
 
 void ValueViews::OwnLeaf(const Instruction& op, int64_t leaf, const Shape& shape) {
+  if (shape.is_opaque()) {  // somewhere: no kernel reads it
+    views_[{&op, leaf}] = StridedView{.buffer = {&op, leaf}};
+    return;
+  }
   if (!shape.is_array()) return;
   StridedView view = DenseView({&op, leaf}, shape);
   if (std::optional<DimVector> strides = own_strides_ ? own_strides_(op, leaf) : std::nullopt) view.strides = *std::move(strides);

@@ -4,7 +4,7 @@
 //   a while's state: one buffer per leaf, owned by the while ({while, leaf}); parameter of condition and body and the result lie
 //     in it. A leaf that the body hands on unchanged and that is dense has none: it stays where its initial value lies;
 //   the parameter of a branch lies where the conditional's operand does; a conditional's results own their buffers.
-// Tokens have no memory and no view.
+// Tokens have no memory and no view; what an opaque value is nobody knows, so it is a scalar of no size.
 #pragma once
 
 #include <functional>

@@ -107,6 +107,7 @@ absl::Status Executable::OutputSizes(const TenonTensor* inputs, int64_t k,
   TENON_RETURN_IF_ERROR(CheckInputs(p, inputs));
   std::vector<int64_t> dims;
   TENON_RETURN_IF_ERROR(EvaluateDims(p.dim_program, inputs, &dims));
+  TENON_RETURN_IF_ERROR(CheckGuards(p.guards, inputs, dims));
   sizes->clear();
   strides->clear();
   for (SizeRef d : p.outputs[k].dims) sizes->push_back(Resolve(d, dims));

@@ -78,7 +78,7 @@ class Loop {
     error_ = std::move(message);
     return false;
   }
-  RunResult Failure() { return {code_, std::move(error_), kind_}; }
+  RunResult Failure() { return {mutates_ && !f_.updates_apart ? code_ | TENON_AFTER_WRITES : code_, std::move(error_), kind_}; }
 
   bool RunRegion(int32_t region) {
     if (profile_) counters_.regions[region].fetch_add(1, std::memory_order_relaxed);
@@ -88,7 +88,9 @@ class Loop {
       const BoundStep& step = steps[i];
       // Calls of the framework and of library functions are always timed: they are few and dear.
       const bool timed = watched_ || step.kind == BoundStep::Kind::kCall || step.kind == BoundStep::Kind::kLibrary;
-      if (!mutates_ && step.step->effect == Effect::kMutates && !BeforeWrites()) return false;
+      // What has an effect is not begun where a check has failed: the run may be done again.
+      if (step.step->effect == Effect::kMutates && !(mutates_ ? CheckErrorWord() : BeforeWrites())) return false;
+      if (step.step->effect == Effect::kRandom && !CheckErrorWord()) return false;
       if (step.group >= 0 && !profile_ && NumThreads() > 1) {
         const LaunchGroup& group = b_.groups[step.group];
         if (!Group(group, &step)) return false;
@@ -114,15 +116,16 @@ class Loop {
 
   // The caller's memory is about to change: what could fail from here on must have failed.
   bool BeforeWrites() {
-    mutates_ = true;
-    if (b_.update_values.empty()) return true;
-    if (!CheckErrorWord()) return false;
-    for (int32_t slot : b_.late_slots) {
-      if (f_.slots[slot].tensor == nullptr) return EmptySlot("a kernel");
+    if (!b_.update_values.empty()) {
+      if (!CheckErrorWord()) return false;
+      for (int32_t slot : b_.late_slots) {
+        if (f_.slots[slot].tensor == nullptr) return EmptySlot("a kernel");
+      }
+      const absl::Status s = b_.max_scratch == 0 ? absl::OkStatus() : f_.ReserveScratch(CountPieces(INT64_MAX) * b_.max_scratch);
+      if (!s.ok()) return Fail(TENON_ERROR, std::string(s.message()));
     }
-    if (b_.max_scratch == 0) return true;
-    const absl::Status s = f_.ReserveScratch(CountPieces(INT64_MAX) * b_.max_scratch);
-    return s.ok() || Fail(TENON_ERROR, std::string(s.message()));
+    mutates_ = true;
+    return true;
   }
 
   bool RunStep(const BoundStep& step) {
@@ -309,7 +312,7 @@ class Loop {
       f_.results[i] = out ? Operand(c.results[i]) : TenonTensor{};
     TenonOpCall call{c.op, f_.operands.data(), f_.results.data(), f_.caches.data() + c.cache};
     if (host_.op_call(host_.context, &call) != 0) {
-      return Fail(mutates_ && !f_.updates_apart ? TENON_HOST_ERROR_AFTER_WRITES : TENON_HOST_ERROR);
+      return Fail(TENON_HOST_ERROR);
     }
     if (out) return true;
     for (size_t i = 0; i < c.results.size(); ++i) {

@@ -40,11 +40,17 @@ void AppendQuoted(const std::string& s, std::string* out) {
   out->push_back('"');
 }
 
+void AppendNumbers(const FrameworkArg& list, char open, char close, std::string* out) {
+  out->push_back(open);
+  for (size_t i = 0; i < list.list.size(); ++i) absl::StrAppend(out, i == 0 ? "" : ",", list.list[i].i);
+  out->push_back(close);
+}
+
 void Append(const FrameworkArg& arg, std::string* out) {
   using Kind = FrameworkArg::Kind;
   switch (arg.kind) {
     case Kind::kNone: *out += "none"; return;
-    case Kind::kTensor: absl::StrAppend(out, "%", arg.i); return;
+    case Kind::kTensor: absl::StrAppend(out, "%", arg.i, WindowText(arg)); return;
     case Kind::kInt: absl::StrAppend(out, arg.i); return;
     case Kind::kFloat: *out += FloatText(arg.f); return;
     case Kind::kBool: *out += arg.i != 0 ? "true" : "false"; return;
@@ -106,6 +112,9 @@ class ArgParser {
     rest_.remove_prefix(n);
     return taken;
   }
+
+  absl::Status Numbers(char close, FrameworkArg* arg);
+  absl::Status Window(FrameworkArg* tensor);
 
   std::string_view rest_;
   const TensorName& tensor_name_;
@@ -242,6 +251,36 @@ absl::StatusOr<FrameworkArg> ArgParser::Word(std::string_view word) {
   return arg;
 }
 
+// What stands between brackets, as a list behind what `arg` has.
+absl::Status ArgParser::Numbers(char close, FrameworkArg* arg) {
+  FrameworkArg list{.kind = FrameworkArg::Kind::kList};
+  while (!Eat(close)) {
+    if (!list.list.empty() && !Eat(',')) return Wanted(absl::StrCat("',' or '", std::string(1, close), "'"));
+    TENON_ASSIGN_OR_RETURN(FrameworkArg number, Number());
+    if (number.kind != FrameworkArg::Kind::kInt) return Wanted("an integer");
+    list.list.push_back(std::move(number));
+  }
+  arg->list.push_back(std::move(list));
+  return absl::OkStatus();
+}
+
+// {strides}, [sizes]{strides} or [sizes]{strides}+offset behind a tensor's name; or nothing.
+absl::Status ArgParser::Window(FrameworkArg* tensor) {
+  const bool sized = Eat('[');
+  if (sized) TENON_RETURN_IF_ERROR(Numbers(']', tensor));
+  if (!Eat('{')) return sized ? Wanted("'{' and strides behind a view's sizes") : absl::OkStatus();
+  TENON_RETURN_IF_ERROR(Numbers('}', tensor));
+  if (!sized) return absl::OkStatus();
+  if (tensor->list[0].list.size() != tensor->list[1].list.size()) return absl::InvalidArgumentError("a view wants as many strides as sizes");
+  FrameworkArg offset = FrameworkArg::Int(0);
+  if (Eat('+')) {
+    TENON_ASSIGN_OR_RETURN(offset, Number());
+    if (offset.kind != FrameworkArg::Kind::kInt) return Wanted("an integer");
+  }
+  tensor->list.push_back(std::move(offset));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<FrameworkArg> ArgParser::Argument(int depth) {
   if (depth > kMaxDepth) return absl::InvalidArgumentError("lists nested too deeply");
   SkipSpace();
@@ -253,14 +292,18 @@ absl::StatusOr<FrameworkArg> ArgParser::Argument(int depth) {
     if (name.empty()) return Wanted("a tensor's name after %");
     if (tensor_name_ != nullptr) {
       TENON_ASSIGN_OR_RETURN(int64_t operand, tensor_name_(name));
-      return FrameworkArg::Tensor(operand);
+      FrameworkArg tensor = FrameworkArg::Tensor(operand);
+      TENON_RETURN_IF_ERROR(Window(&tensor));
+      return tensor;
     }
     int64_t index = 0;
     auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
     if (error != std::errc() || end != name.data() + name.size()) {
       return absl::InvalidArgumentError(absl::StrCat("wanted an operand number, got '%", std::string(name), "'"));
     }
-    return FrameworkArg::Tensor(index);
+    FrameworkArg tensor = FrameworkArg::Tensor(index);
+    TENON_RETURN_IF_ERROR(Window(&tensor));
+    return tensor;
   }
   if (c == '"') {
     FrameworkArg arg{.kind = FrameworkArg::Kind::kString};
@@ -290,6 +333,17 @@ absl::StatusOr<FrameworkArg> ArgParser::Argument(int depth) {
 }
 
 }  // namespace
+
+std::string WindowText(const FrameworkArg& tensor) {
+  std::string out;
+  if (tensor.list.size() == 1) AppendNumbers(tensor.list[0], '{', '}', &out);
+  if (tensor.list.size() == 3) {
+    AppendNumbers(tensor.list[0], '[', ']', &out);
+    AppendNumbers(tensor.list[1], '{', '}', &out);
+    if (tensor.list[2].i != 0) absl::StrAppend(&out, "+", tensor.list[2].i);
+  }
+  return out;
+}
 
 std::string ToString(const FrameworkArg& arg) {
   std::string out;

@@ -3,6 +3,7 @@
 // The text form is used in aten::Graph text, in the backend_config of custom-call "aten.*" and in dumps:
 //   %3 (tensor operand 3)   none   12   -1   1.5   inf   -inf   nan   true   false   "string"   [a, b]
 //   complex(1.0,2.0)   dtype:f32   layout:strided   device:cpu   format:contiguous   sym(4*s0+1)
+//   %3{8,1} (operand 3 in these strides, by a copy if it has others)   %3[4]{2}+7 (a view of it: sizes, strides, offset from its first element)
 // A float always prints with '.', 'e', inf or nan, shortest that reads back to the same bits.
 #pragma once
 
@@ -25,7 +26,7 @@ struct FrameworkArg {
   double f = 0, im = 0;  // kFloat; kComplex (f, im)
   PrimitiveType dtype = PrimitiveType::kF32;
   std::string s;  // kString; layout, device, memory format by torch's name; kSymInt: the Dim's text
-  std::vector<FrameworkArg> list;
+  std::vector<FrameworkArg> list;  // kList; kTensor: nothing, [strides], or [sizes, strides, offset]
 
   static FrameworkArg None() { return {}; }
   static FrameworkArg Tensor(int64_t operand) { return {.kind = Kind::kTensor, .i = operand}; }
@@ -44,6 +45,7 @@ struct FrameworkArg {
 };
 
 std::string ToString(const FrameworkArg& arg);
+std::string WindowText(const FrameworkArg& tensor);  // what stands behind a tensor's name
 std::string ToString(const std::vector<FrameworkArg>& args);  // "(%0, [1, 2], none)"
 absl::StatusOr<std::vector<FrameworkArg>> ParseFrameworkArgs(std::string_view text);
 // Parses one argument at the front of `text` and advances it (for the aten::Graph parser). `tensor_name` maps "%name"

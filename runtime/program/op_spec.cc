@@ -8,7 +8,7 @@ OpSpec::OpSpec(const FrameworkStep& step, bool promised) : spec_() {
   for (const View& v : step.operands) operands_.push_back(Meta(v));
   for (const View& v : step.results) {
     TenonTensor meta = Meta(v);
-    if (!promised && v.value >= 0) meta.ndim = -1;
+    if (v.value >= 0 && (!promised || v.dtype == PrimitiveType::kOpaque)) meta.ndim = -1;
     results_.push_back(meta);
   }
   spec_.overload = step.overload.c_str();

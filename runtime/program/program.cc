@@ -183,6 +183,7 @@ std::string Program::ToString() const {
       "program \"", name, "\" ", tier == Tier::kNative ? "native" : "eager",
       tier_reason.empty() ? "" : absl::StrCat(" because \"", tier_reason, "\""), " {\n");
   Section(&out, "d", dim_program);
+  for (const Guard& guard : guards) absl::StrAppend(&out, "  guard ", guard.ToString(), "\n");
   Section(&out, "in", inputs);
   Section(&out, "out", outputs);
   for (size_t k = 0; k < constants.size(); ++k) {

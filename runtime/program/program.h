@@ -20,6 +20,7 @@
 #include "hlo/literal.h"
 #include "hlo/primitive_type.h"
 #include "runtime/program/framework_arg.h"
+#include "runtime/program/guard.h"
 
 namespace tenon {
 
@@ -213,6 +214,7 @@ struct Program {
   enum class Tier : uint8_t { kNative, kEagerProgram } tier = Tier::kNative;
   std::string tier_reason;  // why kEagerProgram
   std::vector<DimOp> dim_program;
+  std::vector<Guard> guards;  // of symbolic sizes
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::vector<ConstantSpec> constants;

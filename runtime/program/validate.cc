@@ -32,6 +32,7 @@ class Validator {
     TENON_RETURN_IF_ERROR(DimProgram());
     TENON_RETURN_IF_ERROR(Code());
     TENON_RETURN_IF_ERROR(Signature());
+    TENON_RETURN_IF_ERROR(Guards());
     TENON_RETURN_IF_ERROR(Values());
     if (p_.regions.empty()) return Error("no region");
     if (p_.commit_region >= Count(p_.regions) || p_.commit_region < -1 || p_.commit_region == 0) {
@@ -62,6 +63,21 @@ class Validator {
   }
   absl::Status Refs(const std::vector<SizeRef>& refs) const {
     for (SizeRef r : refs) TENON_RETURN_IF_ERROR(Ref(r, Count(p_.dim_program)));
+    return absl::OkStatus();
+  }
+
+  absl::Status Guards() {
+    for (const Guard& guard : p_.guards) {
+      where_ = absl::StrCat("guard ", guard.ToString(), ": ");
+      TENON_RETURN_IF_ERROR(Refs({guard.size}));
+      if (guard.divisor < 1) return Error("divisor ", guard.divisor);
+      if (guard.kind == Guard::Kind::kRange) continue;
+      TENON_RETURN_IF_ERROR(Index("input", guard.input, Count(p_.inputs)));
+      const InputSpec& input = p_.inputs[guard.input];
+      const bool number = guard.kind == Guard::Kind::kNumber;
+      if (input.kind != (number ? InputSpec::Kind::kSymInt : InputSpec::Kind::kTensor)) return Error("input ", guard.input, " is of another kind");
+      if (!number) TENON_RETURN_IF_ERROR(Index("axis", guard.axis, Count(input.dims)));
+    }
     return absl::OkStatus();
   }
 

@@ -95,6 +95,27 @@ TEST(EagerProgramTest, MutationsAndRandomStepsSaySo) {
   EXPECT_THAT(p.regions[0].steps[1].release_inputs, IsEmpty()) << "it is returned";
 }
 
+TEST(EagerProgramTest, WhatAnOperatorWritesIsACopy) {
+  Program p = Make(R"(graph "g" {
+    %cache = input f32[4,3]{3,1}
+    %x = input f32[3]{1}
+    %r, %new = my.store.default(%cache[3]{1}+3, %x{1}) writes(%cache) -> f32[3]{1}, f32[4,3]{3,1}
+    %s = aten.convolution.default(%new) -> f32[4,3]{3,1}
+    return (%r, %s, %cache)
+  })");
+  ASSERT_EQ(p.regions[0].steps.size(), 3u);
+  EXPECT_EQ(StepOf(p, 0).overload, "aten.clone.default");
+  const int32_t copy = StepOf(p, 0).results[0].value;
+  EXPECT_EQ(StepOf(p, 1).operands[0].value, copy);
+  EXPECT_EQ(ToString(StepOf(p, 1).args), "(%0[3]{1}+3, %1{1})");
+  ASSERT_EQ(StepOf(p, 1).results.size(), 2u);
+  EXPECT_EQ(StepOf(p, 1).results[1].value, -1);
+  EXPECT_EQ(StepOf(p, 2).operands[0].value, copy);
+  EXPECT_THAT(p.regions[0].steps[2].release_slots, ElementsAre(p.values[copy].index));
+  EXPECT_FALSE(p.inputs[0].mutated);
+  EXPECT_TRUE(p.Validate().ok()) << p.Validate();
+}
+
 TEST(EagerProgramTest, SymbolicGraphsMustBeSpecialisedFirst) {
   auto graph = ParseGraph("graph \"g\" {\n symbols s0\n %p = input f32[s0]{1}\n return (%p)\n}");
   ASSERT_TRUE(graph.ok()) << graph.status();

@@ -15,7 +15,7 @@ TEST(FrameworkArgTest, TextIsAFixedPoint) {
        {"()", "(%0, [1, 2], none)", "(12, -1, 1.5, inf, -inf, nan, true, false)", "(\"a \\\"b\\\" \\\\ \\n\")",
         "(complex(1.0,-2.5))", "(dtype:bf16, layout:strided, device:cuda:0, format:channels_last)",
         "(sym(4*s0+floordiv(s1,2)), [[%1, none], []])", "(9223372036854775807, -9223372036854775808)",
-        "(1e+300, 0.1, 1e-05, -0.0, 3.0)"}) {
+        "(1e+300, 0.1, 1e-05, -0.0, 3.0)", "(%0{8,1}, [%1[4]{2}+7, %2[]{}])", "(%3[2,0]{-1,0})"}) {
     auto args = ParseFrameworkArgs(text);
     ASSERT_TRUE(args.ok()) << text << ": " << args.status();
     EXPECT_EQ(ToString(*args), text);
@@ -37,6 +37,10 @@ TEST(FrameworkArgTest, ErrorsSayWhatCame) {
   EXPECT_THAT(ParseFrameworkArgs("([1, 2").status().ToString(), HasSubstr("wanted ',' or ']'"));
   EXPECT_THAT(ParseFrameworkArgs("(1) x").status().ToString(), HasSubstr("wanted the end"));
   EXPECT_THAT(ParseFrameworkArgs("(%x)").status().ToString(), HasSubstr("operand number"));
+  EXPECT_THAT(ParseFrameworkArgs("(%0[2,3]{1})").status().ToString(), HasSubstr("as many strides as sizes"));
+  EXPECT_THAT(ParseFrameworkArgs("(%0[2])").status().ToString(), HasSubstr("wanted '{' and strides"));
+  EXPECT_THAT(ParseFrameworkArgs("(%0{1.5})").status().ToString(), HasSubstr("wanted an integer"));
+  EXPECT_THAT(ParseFrameworkArgs("(%0{1;2})").status().ToString(), HasSubstr("wanted ',' or '}'"));
   EXPECT_FALSE(ParseFrameworkArgs(std::string(1000, '[')).ok());
 }
 

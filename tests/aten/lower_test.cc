@@ -133,8 +133,8 @@ TEST(LowerTest, BindsInputsOutputsAndMutations) {
 TEST(LowerTest, RefusesWhatNeedsTheEagerProgram) {
   for (const char* text : {
            "graph \"g\" {\n %p = input f32[2]{1} on \"cuda:0\"\n return (%p)\n}",
-           "graph \"g\" {\n %p = input other(\"sparse\")\n return (%p)\n}",
-           "graph \"g\" {\n %p = input f32[2]{1}\n %q = python.0(%p) -> f32[2]{1}\n return (%q)\n}",
+           "graph \"g\" {\n %p = input other(\"tensor subclass DTensor\")\n return (%p)\n}",
+           "graph \"g\" {\n %p = input f32[2]{1}\n %q = aten._conj.default(%p) -> other(\"conjugated or negated view\")\n return (%q)\n}",
            "graph \"g\" {\n %p = input f32[2]{1}\n %q = aten.relu.default(%p) -> f32[2]{1}\n %r = aten.add_.Tensor(%q, %p, 1) -> "
            "f32[2]{1}\n return (%r)\n}",
        }) {

@@ -1,6 +1,7 @@
 // Which write-backs are written by the kernel that makes the new value, where the old one lies (ValueKind::kUpdate).
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "backends/driver/compile.h"
 #include "hlo/check.h"
 #include "hlo/text/text.h"
@@ -156,6 +157,54 @@ TEST(Update, OfAPartAtACheckedPlaceBeforeACall) {
 
 // What a scatter or an update of a slice leaves alone is there, too, where the input's own memory cannot be taken: what the kernel
 // writes lies partly in it.
+// The step that writes input 0's memory by an operator of the framework.
+std::string UpdatingCall(const Program& program) {
+  for (const Step& step : program.regions[0].steps) {
+    const auto* call = std::get_if<FrameworkStep>(&step.body);
+    if (call == nullptr || step.effect != Effect::kMutates) continue;
+    for (const View& view : call->operands) {
+      if (program.values[view.value].kind == ValueKind::kUpdate) return call->overload;
+    }
+  }
+  return "";
+}
+
+constexpr char kStore[] =
+    R"hlo(custom_call_has_side_effect=true, backend_config={"args":"(%0{1}, %1{1})","rule":"owned","writes":[[0,0]],"reason":"custom"})hlo";
+constexpr char kMayFail[] = R"hlo(custom_call_has_side_effect=true, backend_config={"args":"(%0)","rule":"owned","reason":"custom"})hlo";
+
+TEST(Update, ByAnOperatorThatWritesItsOperandWhateverFollows) {
+  const auto program = Compiled(absl::StrCat(R"(p = f32[8] parameter(0)
+    x = f32[8] parameter(1)
+    s = (f32[8]) custom-call(p, x), custom_call_target="my.store.default", )", kStore, R"(
+    n = f32[8] get-tuple-element(s), index=0
+    r = f32[8] custom-call(n), custom_call_target="my.op.default", )", kMayFail, R"(
+    ROOT t = (f32[8], f32[8]) tuple(n, r))"));
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_TRUE(program->Validate().ok()) << program->Validate();
+  EXPECT_EQ(UpdatingCall(*program), "my.store.default");
+}
+
+TEST(Update, NotByAnOperatorThatReadsTheOldValueToo) {
+  const auto program = Compiled(absl::StrCat(R"(p = f32[8] parameter(0)
+    s = (f32[8]) custom-call(p, p), custom_call_target="my.store.default", )", kStore, R"(
+    n = f32[8] get-tuple-element(s), index=0
+    ROOT t = (f32[8]) tuple(n))"));
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(UpdatingCall(*program), "");
+}
+
+TEST(Update, NotByAnOperatorWhereTheOldValueIsReadLater) {
+  const auto program = Compiled(absl::StrCat(R"(p = f32[8] parameter(0)
+    x = f32[8] parameter(1)
+    s = (f32[8]) custom-call(p, x), custom_call_target="my.store.default", )", kStore, R"(
+    n = f32[8] get-tuple-element(s), index=0
+    r = f32[8] multiply(n, p)
+    ROOT t = (f32[8], f32[8]) tuple(n, r))"));
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(UpdatingCall(*program), "");
+}
+
 TEST(Update, OfAPartWhereInputsOverlap) {
   const std::string bodies[] = {
       R"(p = f32[8] parameter(0)

@@ -11,6 +11,7 @@
 #include "backends/contract/provider.h"
 #include "backends/driver/targets.h"
 #include "hlo/eval/evaluator.h"
+#include "hlo/own_calls.h"
 #include "hlo/text/text.h"
 #include "hlo/tolerance.h"
 #include "passes/expand/control_flow.h"
@@ -117,7 +118,10 @@ std::string LaunchesText(const Module& module, const LaunchPlans& plans) {
 std::string PlanText(const Module& module, const LaunchPlans& plans, bool spaces) {
   BufferPlanOptions options;
   options.spaces = spaces;
-  options.in_slot = [](const Instruction& op, int64_t) { return op.opcode() == Opcode::kCustomCall; };
+  options.in_slot = [](const Instruction& op, int64_t leaf) {
+    const auto written = WrittenOperands(op);
+    return op.opcode() == Opcode::kCustomCall && !absl::c_any_of(written, [&](const WrittenOperand& w) { return w.leaf == leaf; });
+  };
   options.direct_output = [](int64_t) { return true; };
   options.plans = &plans;
   auto plan = PlanBuffers(module, options);

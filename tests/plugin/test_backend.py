@@ -133,7 +133,7 @@ def test_beyond_the_bound_runs_by_aten(tenon, monkeypatch):
     assert len(beyond) == 1 and beyond[0]["calls"] == 2
 
 
-@pytest.mark.by_aten(tier="eager_program", reason="symbolic number from Python")
+@pytest.mark.by_aten(tier="eager_program", reason="a number that is known when it runs")
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 def test_sizes_that_depend_on_data():
     x = torch.tensor([1.0, 0.0, 2.0, 0.0])
@@ -144,7 +144,7 @@ def test_sizes_that_depend_on_data():
 # --- what has no text -------------------------------------------------------------------------
 
 
-@pytest.mark.by_aten(tier="eager_program", reason="cond is called from Python")
+@pytest.mark.by_aten(tier="any")
 def test_higher_order_operator(tenon):
     def f(flag, x):
         return torch.cond(flag.sum() > 0, lambda t: t.sin() + 1, lambda t: t.cos(), (x,)) * 2
@@ -156,7 +156,6 @@ def test_higher_order_operator(tenon):
     assert any(s.startswith("python.") for g in _graphs(tenon) for s in g["aten_steps"])
 
 
-@pytest.mark.by_aten(tier="eager_program", reason="refuse_negative.* no ATen operator")
 def test_python_operator_and_its_exception():
     @torch.library.custom_op("tenon_tests::refuse_negative", mutates_args=())
     def refuse_negative(x: torch.Tensor) -> torch.Tensor:

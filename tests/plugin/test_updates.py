@@ -26,6 +26,7 @@ def test_a_gradient_that_is_another_parameters_memory(backend):
     same_as_eager(_decay, [p, q], [torch.randn(20), torch.randn(20)], backend=backend)
 
 
+@pytest.mark.by_aten(tier="eager_program", reason="shares memory")
 def test_one_program_meets_inputs_apart_and_overlapping(backend):
     """Compiled for inputs apart; then they share memory."""
     compiled = torch.compile(_decay, backend=backend, dynamic=False)
@@ -35,6 +36,54 @@ def test_one_program_meets_inputs_apart_and_overlapping(backend):
         compiled([mine[:20]], [mine[low : low + 20]])
         _decay([wanted[:20]], [wanted[low : low + 20]])
         torch.testing.assert_close(mine, wanted)
+
+
+@pytest.mark.by_aten(tier="any")
+@pytest.mark.parametrize("train", [False, True])
+def test_what_is_read_after_a_write_shares_its_memory(backend, train, graphs_ran_natively):
+    """Compiled for inputs apart; where they meet, what eager does: PyTorch's own backends keep to values."""
+    from torch_tenon import aliasing
+
+    def f(a, x, w):
+        a.add_(x * 2)
+        return (a.sum() + x.sum()) * w.sum()
+
+    compiled = torch.compile(f, backend=backend, dynamic=False)
+    for low, count in ((32, 0), (0, 1), (8, 2), (40, 2), (16, 2)):
+        mine, wanted = torch.arange(64.0), torch.arange(64.0)
+        w = torch.ones(3, requires_grad=train)
+        found = compiled(mine[:16], mine[low : low + 16], w)
+        torch.testing.assert_close(found, f(wanted[:16], wanted[low : low + 16], w))
+        torch.testing.assert_close(mine, wanted)
+        if train:
+            found.backward()
+            assert w.grad is not None
+        by_eager = [r for r in graphs_ran_natively if r.reason == aliasing.REASON]
+        assert sum(r.raw_stats()["calls"] for r in by_eager) == count
+
+
+def test_slices_of_one_array_do_not_meet(backend):
+    """Columns, whose ends cross."""
+    def f(a, x):
+        a.add_(x * 2)
+        return a.sum() + x.sum()
+
+    compiled = torch.compile(f, backend=backend, dynamic=False)
+    for _ in range(2):
+        mine, wanted = torch.arange(64.0).view(4, 16), torch.arange(64.0).view(4, 16)
+        torch.testing.assert_close(compiled(mine[:, :8], mine[:, 8:]), f(wanted[:, :8], wanted[:, 8:]))
+        torch.testing.assert_close(mine, wanted)
+
+
+@pytest.mark.by_aten(tier="any")
+def test_shared_memory_is_an_error_if_asked_for(backend):
+    from torch_tenon.compiler import NotNative
+
+    compiled = torch.compile(lambda a, x: a.add_(x), backend=backend, dynamic=False, options={"fallback": "error"})
+    base = torch.randn(64)
+    compiled(base[:16], base[32:48])
+    with pytest.raises(NotNative, match="shares memory"):
+        compiled(base[:16], base[8:24])
 
 
 def test_the_old_value_is_returned_too(backend):

@@ -31,6 +31,7 @@ class EagerBuilder {
   absl::Status AddInputs();
   void AddConstants();
   absl::Status AddNode(const Node& node);
+  absl::Status CloneWritten(const Node& node, size_t w, FrameworkStep* step);
   absl::Status AddOutputs();
   void AddReleases();
   absl::StatusOr<FrameworkArg> ResolveArg(const FrameworkArg& arg, const Node& node, FrameworkStep* step);
@@ -130,6 +131,11 @@ absl::StatusOr<FrameworkArg> EagerBuilder::ResolveArg(const FrameworkArg& arg, c
     return FrameworkArg::Int(dim.constant());
   }
   if (arg.is_tensor()) {
+    const auto tensor = [&](size_t k) {
+      FrameworkArg out = arg;
+      out.i = static_cast<int64_t>(k);
+      return out;
+    };
     ValueId v = node.operands[arg.i];
     const Meta& meta = graph_.meta(v);
     if (meta.kind == Meta::Kind::kNone) return FrameworkArg::None();
@@ -141,11 +147,11 @@ absl::StatusOr<FrameworkArg> EagerBuilder::ResolveArg(const FrameworkArg& arg, c
     for (size_t k = 0; k < step->operands.size(); ++k) {
       const View& seen = step->operands[k];
       if (seen.value == view.value && seen.dims == view.dims && seen.strides == view.strides) {
-        return FrameworkArg::Tensor(static_cast<int64_t>(k));
+        return tensor(k);
       }
     }
     step->operands.push_back(std::move(view));
-    return FrameworkArg::Tensor(static_cast<int64_t>(step->operands.size()) - 1);
+    return tensor(step->operands.size() - 1);
   }
   if (arg.kind != FrameworkArg::Kind::kList) return arg;
   FrameworkArg list{.kind = FrameworkArg::Kind::kList};
@@ -189,6 +195,29 @@ int64_t FlopsOf(const FrameworkStep& call) {
   return rhs.dims[0] == 0 ? 0 : 2 * Elements(transposed ? lhs : out) * (Elements(rhs) / rhs.dims[0]);
 }
 
+// The node's last results: what the operands that it writes hold then. The operator works on copies, which are them.
+absl::Status EagerBuilder::CloneWritten(const Node& node, size_t w, FrameworkStep* step) {
+  const ValueId old = node.operands[node.writes[w]], made = node.results[node.results.size() - node.writes.size() + w];
+  TENON_ASSIGN_OR_RETURN(const View from, ViewOf(old));
+  TENON_ASSIGN_OR_RETURN(View to, MetaView(graph_.meta(made), graph_.values[made].name));
+  value_of_[made] = to.value = AddValue(ValueKind::kSlot, program_.num_slots++, ExtentBytes(to));
+  const int32_t number = static_cast<int32_t>(program_.regions[0].steps.size());
+  made_by_.push_back(number);
+  slot_value_.push_back(made);
+  last_use_[Storage(old)] = number;
+  last_use_[made] = number + 1;
+  for (View& operand : step->operands) {
+    if (operand.value == from.value) operand.value = to.value;
+  }
+  FrameworkStep clone{.overload = "aten.clone.default",
+                      .args = {FrameworkArg::Tensor(0), FrameworkArg::None()},
+                      .operands = {from},
+                      .results = {std::move(to)},
+                      .reason = "written by " + node.op};
+  program_.regions[0].steps.push_back({.body = std::move(clone), .name = graph_.values[made].name});
+  return absl::OkStatus();
+}
+
 bool OnlySymInts(const Graph& graph, const Node& node) {
   return !node.results.empty() && std::all_of(node.results.begin(), node.results.end(), [&](ValueId r) {
     return graph.meta(r).kind == Meta::Kind::kSymInt && graph.meta(r).symint.is_constant();
@@ -202,6 +231,9 @@ absl::Status EagerBuilder::AddNode(const Node& node) {
   for (const FrameworkArg& arg : node.args) {
     TENON_ASSIGN_OR_RETURN(FrameworkArg resolved, ResolveArg(arg, node, &step));
     step.args.push_back(std::move(resolved));
+  }
+  for (size_t w = 0; w < node.writes.size(); ++w) {
+    TENON_RETURN_IF_ERROR(CloneWritten(node, w, &step));
   }
   const int32_t number = static_cast<int32_t>(program_.regions[0].steps.size());
   ValueId base = -1;  // the storage a view result is charged to: that of the first tensor operand
@@ -218,6 +250,10 @@ absl::Status EagerBuilder::AddNode(const Node& node) {
   for (size_t i = 0; i < node.results.size(); ++i) {
     const ValueId r = node.results[i];
     const Meta& meta = graph_.meta(r);
+    if (i + node.writes.size() >= node.results.size()) {
+      step.results.push_back({});  // it is there already
+      continue;
+    }
     if (meta.kind == Meta::Kind::kNone || meta.kind == Meta::Kind::kSymInt) {
       step.results.push_back({});
       continue;

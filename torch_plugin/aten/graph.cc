@@ -56,7 +56,11 @@ class Printer {
 };
 
 void Printer::Arg(const FrameworkArg& arg, const Node& node) {
-  if (arg.is_tensor()) return Name(node.operands[arg.i]);
+  if (arg.is_tensor()) {
+    Name(node.operands[arg.i]);
+    out_ += WindowText(arg);
+    return;
+  }
   if (arg.kind != FrameworkArg::Kind::kList) {
     out_ += ToString(arg);
     return;
@@ -81,7 +85,12 @@ void Printer::PrintNode(const Node& node) {
     if (i != 0) out_ += ", ";
     Arg(node.args[i], node);
   }
-  out_ += ") -> ";
+  out_ += ")";
+  for (size_t i = 0; i < node.writes.size(); ++i) {
+    out_ += i == 0 ? " writes(" : ", ";
+    Name(node.operands[node.writes[i]]);
+  }
+  out_ += node.writes.empty() ? " -> " : ") -> ";
   if (node.mutates_first) {
     out_ += "alias ";
     Name(node.operands[0]);
@@ -248,6 +257,7 @@ absl::Status Specializer::Renumber(Node* node) const {
     }
     arg->i = number;
   });
+  for (int32_t& operand : node->writes) operand = static_cast<int32_t>(renumbered[operand]);
   node->operands = std::move(operands);
   return absl::OkStatus();
 }

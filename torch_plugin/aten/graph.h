@@ -10,12 +10,14 @@
 //     %v, %i = aten.max.dim(%add, 1, false) -> f32[8]{1}, s64[8]{1}
 //     %n = aten.sym_size.int(%p0, 1) -> symint s0
 //     aten.copy_.default(%p0, %add, false) -> alias %p0   // in-graph mutation: the node's value is the input's memory
+//     %r, %new = my.update.default(%add[4]{2}+7, %p0{8,1}) writes(%add) -> f32[8]{1}, f32[8,s0]{s0,1}
 //     return (%v, none, %p0, sym(s0))
 //   }
 //
 // Arguments: the schema's whole positional list, defaults filled in, keyword-only ones included, in the text form of
 // runtime/program/framework_arg.h with tensors by name. Metas: dtype (HLO names) [sizes] {strides in elements} (+ `+offset` when the
-// storage offset is not 0). `@ "module path" "file:line"` is provenance. `//` comments are legal.
+// storage offset is not 0). `writes`: the operator changes these operands; the node is a function all the same, whose last results are what
+// they hold then. `@ "module path" "file:line"` is provenance. `//` comments are legal.
 #pragma once
 
 #include <memory>
@@ -55,6 +57,7 @@ struct Node {
   std::vector<ValueId> operands;    // distinct, in order of first use in args
   std::vector<ValueId> results;
   bool mutates_first = false;       // trailing underscore op: result 0 is operand 0's memory
+  std::vector<int32_t> writes;      // operands that it changes; the last results are their new values
   std::string module_path, source;  // provenance
 };
 

@@ -377,9 +377,37 @@ absl::Status GraphParser::ParseNode(std::vector<std::string_view> names, size_t 
     done = Eat(")");
     if (!done && !Eat(",")) return Wanted("',' or ')' in an argument list");
   }
+  const size_t writes_at = At();
+  if (EatWord("writes")) {
+    TENON_RETURN_IF_ERROR(Want("("));
+    do {
+      TENON_RETURN_IF_ERROR(Want("%"));
+      TENON_ASSIGN_OR_RETURN(ValueId id, Lookup(Take(IsNameChar)));
+      const auto found = numbers.find(id);
+      const bool tensor = graph_.meta(id).kind == Meta::Kind::kTensor || graph_.meta(id).kind == Meta::Kind::kOther;
+      if (found == numbers.end() || !tensor) {
+        return FailAt(writes_at, absl::InvalidArgumentError("writes(...) wants tensors that the operator is given"));
+      }
+      node.writes.push_back(static_cast<int32_t>(found->second));
+    } while (Eat(","));
+    TENON_RETURN_IF_ERROR(Want(")"));
+    if (node.writes.size() > names.size()) {
+      return FailAt(writes_at, absl::InvalidArgumentError(absl::StrCat(
+                                   node.writes.size(), " operands are written, wanted a result for each, got ", names.size())));
+    }
+  }
   std::vector<Meta> metas;
   TENON_RETURN_IF_ERROR(Want("->"));
   TENON_RETURN_IF_ERROR(ParseResults(&node, names, &metas));
+  for (size_t w = 0; w < node.writes.size(); ++w) {
+    if (graph_.meta(node.operands[node.writes[w]]).kind == Meta::Kind::kOther) continue;  // "any tensor"
+    const size_t result = metas.size() - node.writes.size() + w;
+    const Meta &old = graph_.meta(node.operands[node.writes[w]]), &made = metas[result];
+    if (made.kind != Meta::Kind::kTensor || made.dtype != old.dtype || made.sizes != old.sizes || made.strides != old.strides) {
+      return FailAt(writes_at, absl::InvalidArgumentError(absl::StrCat(
+                                   "result ", result, " is what a written operand holds; wanted its dtype, sizes and strides")));
+    }
+  }
   TENON_RETURN_IF_ERROR(ParseProvenance(&node));
   for (size_t i = 0; i < names.size(); ++i) {
     auto id = Define(names[i], std::move(metas[i]), static_cast<int32_t>(graph_.nodes.size()), static_cast<int32_t>(i));

@@ -54,7 +54,13 @@ Permutation StrideOrder(const Meta& meta) {
   return order == RowMajor(static_cast<int64_t>(order.size())) ? Permutation() : order;
 }
 
+PrimitiveType DtypeOf(const Meta& meta) { return meta.kind == Meta::Kind::kOther ? PrimitiveType::kOpaque : meta.dtype; }
+
+// An HLO value stands for it.
+bool HasValue(const Meta& meta) { return meta.kind == Meta::Kind::kTensor || meta.kind == Meta::Kind::kOther; }
+
 Shape ShapeOf(const Meta& meta, const Permutation& layout) {
+  if (meta.kind == Meta::Kind::kOther) return Shape::Opaque();
   Shape shape(meta.dtype, meta.sizes);
   if (!layout.empty()) shape.set_layout(layout);
   return shape;
@@ -130,6 +136,10 @@ std::string MakerOf(const Graph& graph, ValueId v) {
   return "";
 }
 
+// What framework steps may hand to one another, and out of the graph: an opaque value of HLO. Tensors that share others' memory (views with
+// a bit), or whose operators are not ATen's kernels on the CPU (subclasses, devices), make the graph one for the eager program.
+bool CanPass(const Meta& meta) { return meta.other.starts_with("layout ") || meta.other.starts_with("size "); }
+
 // What no HLO program carries: the eager program takes the whole graph.
 absl::Status Lowerer::CheckSupported() const {
   for (size_t v = 0; v < graph_.values.size(); ++v) {
@@ -138,15 +148,9 @@ absl::Status Lowerer::CheckSupported() const {
       return absl::UnimplementedError(
           absl::StrCat("%", value.name, MakerOf(graph_, static_cast<ValueId>(v)), " is ", what));
     };
-    if (value.meta.kind == Meta::Kind::kOther) return refuse(value.meta.other);
+    if (value.meta.kind == Meta::Kind::kOther && !CanPass(value.meta)) return refuse(value.meta.other);
     if (value.meta.kind == Meta::Kind::kTensor && value.meta.device != "cpu")
       return refuse("on device " + value.meta.device);
-  }
-  for (const Node& node : graph_.nodes) {
-    if (!node.op.starts_with("aten.") && !node.op.starts_with("prims.") && !OnlySymInts(graph_, node)) {
-      return absl::UnimplementedError(
-          absl::StrCat("calls ", node.op, SourceOf(node), ", which is no ATen operator"));
-    }
   }
   return absl::OkStatus();
 }
@@ -162,20 +166,21 @@ void Lowerer::CountUses() {
 
 void Lowerer::AddParameter(ValueId v, Binding::Parameter::Kind kind, int64_t index) {
   const Meta& meta = graph_.meta(v);
-  if (meta.kind != Meta::Kind::kTensor) return;
+  if (!HasValue(meta)) return;
   const int64_t number = static_cast<int64_t>(binding_.parameters.size());
   values_[v] = builder_.Parameter(number, ShapeOf(meta, StrideOrder(meta)), graph_.values[v].name);
   binding_.parameters.push_back(
-      {.kind = kind, .index = index, .dtype = meta.dtype, .sizes = meta.sizes, .strides = meta.strides});
+      {.kind = kind, .index = index, .dtype = DtypeOf(meta), .sizes = meta.sizes, .strides = meta.strides});
 }
 
 void Lowerer::AddParameters() {
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
     const GraphValue& value = graph_.values[graph_.inputs[i]];
-    Binding::Input input{.dtype = value.meta.dtype, .sizes = value.meta.sizes, .strides = value.meta.strides,
+    Binding::Input input{.dtype = DtypeOf(value.meta), .sizes = value.meta.sizes, .strides = value.meta.strides,
                          .symint = value.meta.symint, .name = value.name};
     if (value.meta.kind == Meta::Kind::kSymInt) input.kind = InputSpec::Kind::kSymInt;
     if (value.meta.kind == Meta::Kind::kNone) input.kind = InputSpec::Kind::kNone;
+    if (value.meta.kind == Meta::Kind::kOther) input.kind = InputSpec::Kind::kOther;
     binding_.inputs.push_back(std::move(input));
     AddParameter(graph_.inputs[i], Binding::Parameter::Kind::kInput, static_cast<int64_t>(i));
   }
@@ -204,7 +209,12 @@ bool HasKernels(PrimitiveType t) {
 }
 
 absl::StatusOr<Values> Lowerer::TryLower(const Node& node, const OpRow* row) {
-  if (row == nullptr) return NotLowered("no lowering");
+  if (row == nullptr) {
+    return NotLowered(IsPythonCall(node.op)           ? "called from Python"
+                      : node.op.starts_with("tenon.") ? "random: the state of ATen's generator"
+                      : IsForeign(node.op)            ? "custom: an operator of another library"
+                                                      : "no lowering");
+  }
   if (row->kind == RowKind::kLibrary) return NotLowered("library");
   if (row->kind == RowKind::kStep) {
     return NotLowered(row->effect == Effect::kRandom ? "random: the bits of ATen's generator" : "no lowering");
@@ -213,6 +223,7 @@ absl::StatusOr<Values> Lowerer::TryLower(const Node& node, const OpRow* row) {
   for (const std::vector<ValueId>* list : {&node.operands, &node.results}) {
     for (ValueId v : *list) {
       const Meta& meta = graph_.meta(v);
+      if (meta.kind == Meta::Kind::kOther) return NotLowered(meta.other);
       if (meta.kind == Meta::Kind::kTensor && !(IsComplex(meta.dtype) ? row->complex : HasKernels(meta.dtype))) {
         return NotLowered(absl::StrCat("dtype ", std::string(PrimitiveTypeName(meta.dtype))));
       }
@@ -268,11 +279,22 @@ absl::Status Lowerer::LowerMutation(const Node& node) {
 std::string StridesJson(const Graph& graph, const Node& node) {
   std::string out = "[";
   for (size_t i = 0; i < node.results.size(); ++i) {
-    if (graph.meta(node.results[i]).kind != Meta::Kind::kTensor) continue;
+    if (!HasValue(graph.meta(node.results[i]))) continue;
     absl::StrAppend(&out, out.size() == 1 ? "" : ",", "[");
     const std::vector<Dim>& strides = graph.meta(node.results[i]).strides;
     for (size_t d = 0; d < strides.size(); ++d) absl::StrAppend(&out, d == 0 ? "" : ",", strides[d].ToString());
     out += "]";
+  }
+  return out + "]";
+}
+
+// Leaf of the call's shape, operand of the call.
+std::string WritesJson(const Node& node, const std::vector<int64_t>& renumbered, const std::vector<int64_t>& present) {
+  std::string out = "[";
+  for (size_t w = 0; w < node.writes.size(); ++w) {
+    const int64_t result = static_cast<int64_t>(node.results.size() - node.writes.size() + w);
+    const int64_t leaf = std::find(present.begin(), present.end(), result) - present.begin();
+    absl::StrAppend(&out, w == 0 ? "" : ",", "[", leaf, ",", renumbered[node.writes[w]], "]");
   }
   return out + "]";
 }
@@ -309,10 +331,10 @@ Values Lowerer::FrameworkCall(const Node& node, const OpRow* row, const std::str
   bool dense = true;
   for (size_t i = 0; i < node.results.size(); ++i) {
     const Meta& meta = graph_.meta(node.results[i]);
-    if (meta.kind != Meta::Kind::kTensor) continue;
+    if (!HasValue(meta)) continue;
     present.push_back(static_cast<int64_t>(i));
     shapes.push_back(ShapeOf(meta, StrideOrder(meta)));
-    dense = dense && IsDense(meta);
+    dense = dense && (meta.kind == Meta::Kind::kOther || IsDense(meta));
   }
   const Effect effect = row != nullptr ? row->effect : EffectOf(node.op);
   const ResultRule rule = row != nullptr ? row->rule : RuleOf(node.op);
@@ -325,6 +347,7 @@ Values Lowerer::FrameworkCall(const Node& node, const OpRow* row, const std::str
     config += "]";
   }
   if (!dense) absl::StrAppend(&config, ",\"strides\":", StridesJson(graph_, node));
+  if (!node.writes.empty()) absl::StrAppend(&config, ",\"writes\":", WritesJson(node, renumbered, present));
   absl::StrAppend(&config, ",\"reason\":", JsonString(reason), "}");
 
   const bool single = node.results.size() == 1 && present.size() == 1;
@@ -362,6 +385,10 @@ absl::Status Lowerer::SetResults(const Node& node, Values results) {
               absl::StrCat(node.op, ": lowering made ", results.size(), " results of ", node.results.size()));
   for (size_t i = 0; i < results.size(); ++i) {
     const GraphValue& value = graph_.values[node.results[i]];
+    if (value.meta.kind == Meta::Kind::kOther) {
+      values_[node.results[i]] = results[i];
+      continue;
+    }
     if (value.meta.kind != Meta::Kind::kTensor || results[i] == nullptr) {
       TENON_CHECK(value.meta.kind != Meta::Kind::kTensor || use_count_[node.results[i]] == 0,
                   node.op + ": no value for %" + value.name);
@@ -394,7 +421,7 @@ void Lowerer::AddOutputs() {
     }
     const ValueId v = alias_of_[output.value] >= 0 ? alias_of_[output.value] : output.value;
     const Meta& meta = graph_.meta(v);
-    out.dtype = meta.dtype;
+    out.dtype = DtypeOf(meta);
     out.sizes = meta.sizes;
     out.strides = meta.strides;
     const auto constant = std::find(graph_.constants.begin(), graph_.constants.end(), v);

@@ -52,6 +52,9 @@ const OpRow* FindRow(std::string_view overload) {
   return it == index->end() ? nullptr : it->second;
 }
 
+bool IsPythonCall(std::string_view overload) { return overload.starts_with("python."); }
+bool IsCollective(std::string_view overload) { return overload.starts_with("_c10d_functional"); }
+
 bool IsInPlace(std::string_view overload) {
   size_t last = overload.rfind('.');
   if (last == std::string_view::npos) return false;
@@ -61,17 +64,21 @@ bool IsInPlace(std::string_view overload) {
   return name.ends_with('_');
 }
 
+bool IsForeign(std::string_view overload) { return !overload.starts_with("aten.") && !overload.starts_with("prims."); }
+
 ResultRule RuleOf(std::string_view overload) {
-  const OpRow* row = FindRow(overload);
-  return row != nullptr ? row->rule : ResultRule::kView;
+  if (const OpRow* row = FindRow(overload)) return row->rule;
+  // Operators of other libraries return memory of their own, or their schema says that they don't; but collectives return what they
+  // were given once it is there (wait_tensor), and a Python callable returns what it likes.
+  return IsForeign(overload) && !IsPythonCall(overload) && !IsCollective(overload) ? ResultRule::kOwned : ResultRule::kView;
 }
 
 Effect EffectOf(std::string_view overload) {
   if (const OpRow* row = FindRow(overload)) return row->effect;
-  // PyTorch's primitives without a row: pure, or draws of random numbers. As draws none is merged, dropped or reordered.
-  if (overload.starts_with("prims.")) return Effect::kRandom;
-  // A Python callable may do anything; so may an operator of another library, but its schema says when it mutates.
-  if (IsInPlace(overload) || overload.starts_with("python.")) return Effect::kMutates;
+  if (IsInPlace(overload)) return Effect::kMutates;
+  // PyTorch's primitives without a row are pure, or draws of random numbers; a Python callable or an operator of another library may do
+  // anything but write its operands. As draws none is merged, dropped or reordered.
+  if (overload.starts_with("prims.") || IsForeign(overload)) return Effect::kRandom;
   return Effect::kPure;
 }
 

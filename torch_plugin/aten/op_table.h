@@ -48,7 +48,14 @@ struct OpRow {
 absl::Span<const OpRow> Rows();                // in the order of aten.def
 const OpRow* FindRow(std::string_view overload);  // nullptr: no row
 
-// For an overload without a row: it may return an alias of an operand, and if its name ends with '_' it mutates.
+// "python.7.higher_order.scan": callable 7 of the host, which stands for that operator.
+bool IsPythonCall(std::string_view overload);
+// Communicates with other processes; may read its operands until its result was waited for.
+bool IsCollective(std::string_view overload);
+// No operator of PyTorch's own tensor library: of a user's, of another library, a Python callable.
+bool IsForeign(std::string_view overload);
+
+// For an overload without a row: one of ATen's may return an alias of an operand, and if its name ends with '_' it mutates.
 ResultRule RuleOf(std::string_view overload);
 Effect EffectOf(std::string_view overload);
 bool IsInPlace(std::string_view overload);

@@ -164,6 +164,35 @@ ArgTemplate::ArgTemplate(const c10::FunctionSchema& schema, const TenonArg* args
   }
 }
 
+ArgTemplate::Window ArgTemplate::WindowOf(const TenonArg& arg) {
+  Window window;
+  const auto numbers = [](const TenonArg& list, std::vector<int64_t>* out) {
+    for (int64_t k = 0; k < list.list_size; ++k) out->push_back(list.list[k].i);
+  };
+  window.exact = arg.list_size == 1;
+  window.view = arg.list_size == 3;
+  if (window.exact) numbers(arg.list[0], &window.strides);
+  if (!window.view) return window;
+  numbers(arg.list[0], &window.sizes);
+  numbers(arg.list[1], &window.strides);
+  window.offset = arg.list[2].i;
+  return window;
+}
+
+at::Tensor ArgTemplate::Through(const Hole& hole, at::Tensor operand) {
+  const Window& window = hole.window;
+  if (!operand.defined() || (!window.exact && !window.view)) return operand;
+  if (window.view) return operand.as_strided(window.sizes, window.strides, operand.storage_offset() + window.offset);
+  TORCH_CHECK(operand.dim() == static_cast<int64_t>(window.strides.size()), "operand ", hole.operand, ": wanted ", window.strides.size(),
+              " dims, got ", operand.dim());
+  for (int64_t d = 0; d < operand.dim(); ++d) {
+    if (operand.size(d) <= 1 || operand.stride(d) == window.strides[d]) continue;
+    at::Tensor copy = at::empty_strided(operand.sizes(), window.strides, operand.options());
+    return copy.copy_(operand);
+  }
+  return operand;
+}
+
 IValue ArgTemplate::Convert(const TenonArg& arg, const c10::Type& type,
                             const std::optional<int32_t>& count) {
   if (type.kind() == TypeKind::OptionalType) {
@@ -175,7 +204,7 @@ IValue ArgTemplate::Convert(const TenonArg& arg, const c10::Type& type,
       if (IsNumber(arg)) return WrappedNumber(arg);
       if (arg.kind == kNone) return at::Tensor();
       if (arg.kind != kTensor) Refuse(arg, "a tensor");
-      holes_.push_back({values_.size(), -1, static_cast<int32_t>(arg.i)});
+      holes_.push_back({values_.size(), -1, static_cast<int32_t>(arg.i), WindowOf(arg)});
       return {};
     case TypeKind::NumberType:
       return ToScalar(arg);
@@ -229,7 +258,7 @@ IValue ArgTemplate::ConvertList(const TenonArg& arg, const c10::ListType& type,
     c10::List<at::Tensor> list;
     for (int64_t k = 0; k < arg.list_size; ++k) {
       if (arg.list[k].kind == kTensor)
-        holes_.push_back({values_.size(), k, static_cast<int32_t>(arg.list[k].i)});
+        holes_.push_back({values_.size(), k, static_cast<int32_t>(arg.list[k].i), WindowOf(arg.list[k])});
       list.push_back(IsNumber(arg.list[k]) ? WrappedNumber(arg.list[k]) : at::Tensor());
     }
     return list;
@@ -239,7 +268,7 @@ IValue ArgTemplate::ConvertList(const TenonArg& arg, const c10::ListType& type,
     c10::List<std::optional<at::Tensor>> list;
     for (int64_t k = 0; k < arg.list_size; ++k) {
       if (arg.list[k].kind == kTensor)
-        holes_.push_back({values_.size(), k, static_cast<int32_t>(arg.list[k].i)});
+        holes_.push_back({values_.size(), k, static_cast<int32_t>(arg.list[k].i), WindowOf(arg.list[k])});
       list.push_back(std::nullopt);
     }
     return list;

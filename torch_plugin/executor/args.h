@@ -27,7 +27,8 @@ class ArgTemplate {
         continue;
       }
       if (holes_[hole].element < 0) {
-        stack->emplace_back(tensor(holes_[hole++].operand));
+        stack->emplace_back(Through(holes_[hole], tensor(holes_[hole].operand)));
+        ++hole;
         continue;
       }
       PushList(stack, k, &hole, tensor);
@@ -36,22 +37,31 @@ class ArgTemplate {
   size_t size() const { return values_.size(); }
 
  private:
+  // How the operator sees an operand: in these strides (`sizes` empty, `exact`), or through a view of it.
+  struct Window {
+    bool exact = false, view = false;
+    std::vector<int64_t> sizes, strides;
+    int64_t offset = 0;  // elements from the operand's first
+  };
   struct Hole {
     size_t arg;
     int64_t element;  // -1: the argument itself
     int32_t operand;
+    Window window;
   };
+  static Window WindowOf(const TenonArg& arg);
+  static at::Tensor Through(const Hole& hole, at::Tensor operand);
   template <typename F>
   void PushList(torch::jit::Stack* stack, size_t arg, size_t* hole, const F& tensor) const {
     if (values_[arg].isTensorList()) {
       c10::List<at::Tensor> list = values_[arg].toTensorList().copy();
       for (; *hole < holes_.size() && holes_[*hole].arg == arg; ++*hole)
-        list[holes_[*hole].element] = tensor(holes_[*hole].operand);
+        list[holes_[*hole].element] = Through(holes_[*hole], tensor(holes_[*hole].operand));
       stack->emplace_back(std::move(list));
     } else {
       c10::List<std::optional<at::Tensor>> list = values_[arg].toOptionalTensorList().copy();
       for (; *hole < holes_.size() && holes_[*hole].arg == arg; ++*hole) {
-        at::Tensor t = tensor(holes_[*hole].operand);
+        at::Tensor t = Through(holes_[*hole], tensor(holes_[*hole].operand));
         if (t.defined()) list[holes_[*hole].element] = std::move(t);
       }
       stack->emplace_back(std::move(list));

@@ -141,15 +141,17 @@ class Call {
   Results Fail(int code, char* error) {
     const std::string message = error != nullptr ? error : "unknown error";
     tenon_string_free(error);
-    if (code == TENON_HOST_ERROR || code == TENON_HOST_ERROR_AFTER_WRITES) {
+    const bool written = (code & TENON_AFTER_WRITES) != 0;
+    code &= ~TENON_AFTER_WRITES;
+    if (code == TENON_HOST_ERROR) {
       if (std::exception_ptr exception = TakeException()) {
-        if (code == TENON_HOST_ERROR_AFTER_WRITES) std::rethrow_exception(exception);
+        if (written) std::rethrow_exception(exception);
         return FailedInHost(exception);
       }
     }
-    if (code == TENON_ERROR && callee_.backward && CanRerun()) return GiveUp(message);
+    if (code == TENON_ERROR && callee_.backward && !written && CanRerun()) return GiveUp(message);
     TORCH_CHECK(code == TENON_CHECK_ERROR, callee_.name, ": ", message);
-    if (CanRerun()) {
+    if (!written && CanRerun()) {
       Results results = Rerun(nullptr);
       if (!callee_.random || random_state_.defined()) return results;  // else drawn from a generator that this run had moved already
     }

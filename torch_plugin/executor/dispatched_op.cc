@@ -1,6 +1,7 @@
 // Operators called through the dispatcher, boxed.
 
 #include <string>
+#include <string_view>
 
 #include "torch_plugin/executor/op_impl.h"
 #include "torch_plugin/executor/tensor.h"
@@ -24,12 +25,15 @@ QualifiedName Split(const std::string& text) {
 class DispatchedOp final : public Op {
  public:
   DispatchedOp(c10::OperatorHandle handle, const TenonOpSpec& spec)
-      : handle_(std::move(handle)), args_(handle_.schema(), spec.args, spec.num_args) {}
+      : handle_(std::move(handle)),
+        args_(handle_.schema(), spec.args, spec.num_args),
+        asynchronous_(std::string_view(spec.overload).starts_with("_c10d_functional")) {}
 
   void Call(TenonOpCall* call) override {
+    const Parting parting{*this, *call};  // ends behind the stack
     torch::jit::Stack stack;
     stack.reserve(args_.size() + 2);
-    args_.Push(&stack, [&](int32_t operand) { return Operand(*call, operand); });
+    args_.Push(&stack, [&](int32_t operand) { return asynchronous_ ? Own(*call, operand) : Operand(*call, operand); });
     if (rule == 0) return CallOut(call, &stack);
     handle_.callBoxed(&stack);
     try {
@@ -41,6 +45,12 @@ class DispatchedOp final : public Op {
   }
 
  private:
+  struct Parting {
+    const DispatchedOp& op;
+    const TenonOpCall& call;
+    ~Parting() { op.PartWithKept(call); }
+  };
+
   // The memory is given: what the operator did elsewhere (it may have resized a wrapper) is copied
   // there.
   void CallOut(TenonOpCall* call, torch::jit::Stack* stack) {
@@ -82,8 +92,15 @@ class DispatchedOp final : public Op {
     for (; index < expected.size(); ++index) Give(call, index, {});
   }
 
+  // Planned memory serves others as soon as the call is back.
+  at::Tensor Own(const TenonOpCall& call, int32_t operand) const {
+    at::Tensor t = Operand(call, operand);
+    return t.defined() && call.operands[operand].tensor == nullptr ? Separate(t) : t;
+  }
+
   c10::OperatorHandle handle_;
   ArgTemplate args_;
+  const bool asynchronous_;  // reads its operands after it has returned: a collective
 };
 
 }  // namespace

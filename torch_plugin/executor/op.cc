@@ -1,5 +1,6 @@
 #include "torch_plugin/executor/op.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 
 #include <cstring>
@@ -99,6 +100,21 @@ void Op::Give(TenonOpCall* call, size_t index, at::Tensor tensor) const {
   call->results[index] = GiveTensor(std::move(tensor));
 }
 
+// What kept it (a user's list, a sparse tensor made of it) sees it as it is now, for good: the storage itself moves.
+void Op::PartWithKept(const TenonOpCall& call) const noexcept {
+  for (int32_t k = 0; k < num_operands; ++k) {
+    auto* wrapper = static_cast<c10::TensorImpl*>(call.cache[k]);
+    if (wrapper == nullptr || call.operands[k].tensor != nullptr) continue;
+    c10::StorageImpl* storage = wrapper->unsafe_storage().unsafeGetStorageImpl();
+    if (c10::raw::intrusive_ptr::use_count(wrapper) == 1 && wrapper->unsafe_storage().use_count() == 1) continue;
+    at::DataPtr own = c10::GetCPUAllocator()->allocate(storage->nbytes());
+    std::memcpy(own.get(), storage->data(), storage->nbytes());
+    storage->set_data_ptr_noswap(std::move(own));
+    ReleaseTensor(nullptr, wrapper);
+    call.cache[k] = nullptr;
+  }
+}
+
 void Op::ReleaseResults(TenonOpCall* call) const {
   if (rule == 0) return;
   for (size_t k = 0; k < expected.size(); ++k) {
@@ -111,7 +127,8 @@ void* PrepareOp(void*, const TenonOpSpec* spec, char** error) {
   try {
     const std::string_view overload = spec->overload;
     std::unique_ptr<Op> op = overload.starts_with("python.") ? PreparePythonOp(*spec)
-                             : overload.starts_with("host.") ? PrepareHostFunction(*spec)
+                             : overload.starts_with("host.")  ? PrepareHostFunction(*spec)
+                             : overload.starts_with("tenon.") ? PrepareRandomStateOp(*spec)
                                                              : PrepareDispatchedOp(*spec);
     op->name = spec->overload;
     op->rule = spec->rule;

@@ -39,6 +39,9 @@ class Op {
   // Checks and hands over result `index`; anything but a tensor arrives undefined.
   void Give(TenonOpCall* call, size_t index, at::Tensor tensor) const;
   void ReleaseResults(TenonOpCall* call) const;
+  // Behind a call, also one that failed: whoever kept an operand that is planned memory gets memory of its own. Ends the process where
+  // there is none.
+  void PartWithKept(const TenonOpCall& call) const noexcept;
 
  private:
   at::Tensor Fit(size_t index, at::Tensor tensor) const;
@@ -46,6 +49,7 @@ class Op {
 };
 
 std::unique_ptr<Op> PreparePythonOp(const TenonOpSpec& spec);  // throws c10::Error
+std::unique_ptr<Op> PrepareRandomStateOp(const TenonOpSpec& spec);
 std::unique_ptr<Op> PrepareDispatchedOp(const TenonOpSpec& spec);
 
 }  // namespace tenon::torch_host

@@ -122,7 +122,7 @@ int tenon_run_owned(TenonExecutable* e, const TenonTensor* inputs, uint8_t* owne
                     TenonTensor* outputs, char** error) {
   try {
     const tenon::RunResult result = e->executable->Run(inputs, outputs, owned, e->counters.get());
-    const bool hosts = result.code == TENON_HOST_ERROR || result.code == TENON_HOST_ERROR_AFTER_WRITES;  // the host keeps its own
+    const bool hosts = (result.code & ~TENON_AFTER_WRITES) == TENON_HOST_ERROR;  // the host keeps its own
     const bool tells = result.code != TENON_OK && !hosts && error != nullptr;
     if (tells) *error = strdup(result.error.empty() ? "out of memory" : result.error.c_str());
     return result.code;

@@ -303,6 +303,8 @@ def _reference_run(setup: _Setup, notes: list[str]) -> _Run | None:
 class _OpCounter(TorchDispatchMode):
     """Counts dispatched ATen ops. Compiled code keeps running under it."""
 
+    supports_higher_order_operators = True
+
     def __init__(self):
         super().__init__()
         self.count = 0

@@ -22,12 +22,17 @@ __all__ = [
     "aot_autograd",
     "backward_at_once",
     "decompositions_for",
+    "dense_kernel",
     "fill_metas",
     "forward_metadata",
     "free_unbacked_symbols",
+    "fake_mode_of",
     "frozen_inputs",
+    "functional_trace",
     "hooks_are_inlined",
+    "is_auto_functionalized",
     "is_higher_order",
+    "is_random_call",
     "is_with_effects",
     "keep_nothing_donated",
     "kept_whole",
@@ -35,6 +40,7 @@ __all__ = [
     "min_cut_rematerialization_partition",
     "no_dispatch_modes",
     "plain_tensor_types",
+    "written_arguments",
 ]
 
 TESTED_VERSIONS = ((2, 11), (2, 13))  # first and last, inclusive
@@ -52,6 +58,52 @@ def is_higher_order(target) -> bool:
 def is_with_effects(node: torch.fx.Node) -> bool:
     """A call wrapped to order side effects: with_effects(token, op, *args) -> (token, *results)."""
     return is_higher_order(node.target) and node.target.name() == "with_effects"
+
+
+def is_auto_functionalized(node: torch.fx.Node) -> bool:
+    """An operator that changes arguments, made a function: (op, **arguments, _all_bases=[...]) -> (*results, *new values of the bases)."""
+    return (
+        is_higher_order(node.target)
+        and node.target.name() == "auto_functionalized_v2"
+        and isinstance(node.args[0], torch._ops.OpOverload)
+    )
+
+
+def dense_kernel(target):
+    """What runs a higher-order operator in eager, as a function of plain tensors. KeyError: it has none."""
+    return target.py_kernels[torch._C.DispatchKey.CompositeExplicitAutograd]
+
+
+def functional_trace(function, values, decompositions) -> torch.fx.GraphModule:
+    """A graph of ATen operators without mutations; `values` are fake tensors and numbers."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    functional = torch.func.functionalize(function, remove="mutations")
+    return make_fx(functional, decomposition_table=decompositions)(*values)
+
+
+def is_random_call(node: torch.fx.Node) -> bool:
+    """A draw whose generator's state is saved before, or restored: (op, *args) -> (state, result), (state, op, *args) -> result."""
+    return is_higher_order(node.target) and node.target.name() in ("run_and_save_rng_state", "run_with_rng_state")
+
+
+def fake_mode_of(graph: torch.fx.Graph):
+    """The mode that the graph was traced with: a context manager."""
+    from torch._guards import detect_fake_mode
+
+    mode = detect_fake_mode([node.meta.get("val") for node in graph.find_nodes(op="placeholder")])
+    return contextlib.nullcontext() if mode is None else mode
+
+
+def written_arguments(target: torch._ops.OpOverload, arguments: dict, bases: list) -> dict | None:
+    """Of such a call: by argument that is changed, which base it is and how it lies in it; its description is taken out of `arguments`.
+    None: this version of PyTorch says so in another way."""
+    try:
+        from torch._higher_order_ops.auto_functionalize import get_mutable_args, read_view_information_from_args
+    except ImportError:
+        return None
+    names, types = get_mutable_args(target)
+    return read_view_information_from_args(names, types, arguments, bases)
 
 
 def decompositions_for(overloads) -> dict:

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 import warnings
+import weakref
 import zlib
 from typing import Any, Callable, Sequence
 
@@ -16,7 +17,7 @@ from torch import fx
 
 from . import _C, registry, symbols
 from ._torch_private import logger, no_dispatch_modes
-from .export import Exported, NotExpressible, count_nodes, export
+from .export import Exported, NotExpressible, count_nodes, export, release
 from .options import Options
 
 Compiled = Callable[[list], list]
@@ -54,7 +55,7 @@ def compile_static(
     record = registry.new_record(kind, count_nodes(gm))
     name = f"{kind}_{record.id}"
     try:
-        exported = export(gm, name, values)
+        exported = export(gm, name, values or {})
     except NotExpressible as error:
         return run_from_python(gm, record, options, str(error))
     except Exception as error:
@@ -62,17 +63,20 @@ def compile_static(
     record.compile_ms["export"] = 1e3 * (time.perf_counter() - began)
     try:
         executable = _compile(exported, options, any_inputs=kind == "backward" and bool(exported.needs_eager), frozen=frozen)
-    except Exception as error:
+    except BaseException as error:
+        release(exported.callables)
+        if not isinstance(error, Exception):
+            raise
         return _failed(gm, record, options, "compile", error)
-    finally:
-        exported.release()
     record.attach(executable)
     record.compile_ms["total"] = 1e3 * (time.perf_counter() - began)
     if kind == "backward":
         executable.allow_early_release()
     if record.tier == "native":
         executable.set_rerun(Rerun(exported, record), _draws_random_numbers(gm), kind == "backward")
-    _judge_fallback(record, options)
+    else:
+        release(exported.callables)
+    judge_fallback(record, options)
     logger().info(
         "%s: %s%s, %d nodes, %d kernels, %.1f ms", name, record.tier,
         f" ({record.reason})" if record.reason else "", sum(record.nodes.values()), record.kernels,
@@ -90,6 +94,8 @@ def _compile(exported: Exported, options: Options, any_inputs: bool = False, fro
         told.update(tier="eager_program", reason=exported.needs_eager)
     elif options.tier == "eager_program":
         told["reason"] = "asked for by the options"
+    if exported.callables:
+        told["cache"] = False  # they are this graph's, and go with it
     if frozen:
         told["frozen"] = list(frozen)
     if options.dump:
@@ -111,6 +117,7 @@ class Rerun:
         self._text = zlib.compress(exported.text.encode(), 1)
         self._name, self._constants, self._recipes = exported.name, exported.constants, exported.recipes
         self._record = record
+        weakref.finalize(self, release, exported.callables)  # not earlier: the text names them
         self._executable: Compiled | None = None
         self._lock = threading.Lock()
 
@@ -130,7 +137,7 @@ def _draws_random_numbers(gm: fx.GraphModule) -> bool:
     return any(torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ()) for n in gm.graph.nodes)
 
 
-def _judge_fallback(record: registry.GraphRecord, options: Options) -> None:
+def judge_fallback(record: registry.GraphRecord, options: Options) -> None:
     if options.fallback == "allow" or options.tier == "eager_program":
         return
     if record.tier != "native":
@@ -167,7 +174,7 @@ def run_from_python(
     record.reason = reason
     program = PythonProgram(gm, record)
     record.follow(program)
-    _judge_fallback(record, options)
+    judge_fallback(record, options)
     logger().info("%s_%d: run from Python: %s", record.kind, record.id, reason)
     return program
 

@@ -34,6 +34,7 @@ DECOMPOSITIONS: dict[torch._ops.OpOverload, str] = {
     _aten.elu_backward.default: "pointwise",
     _aten.mse_loss.default: "a subtraction, a square, a mean",
     _aten.mse_loss_backward.default: "pointwise",
+    _aten._safe_softmax.default: "a softmax, and zeros in rows of nothing but -inf",
     _aten.addcmul.default: "pointwise",
     _aten.addcdiv.default: "pointwise",
     _aten.lerp.Scalar: "pointwise",

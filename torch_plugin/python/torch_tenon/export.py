@@ -19,7 +19,10 @@ import torch
 from torch import fx
 
 from . import _C, symbols
-from ._torch_private import is_higher_order, is_with_effects, no_dispatch_modes, plain_tensor_types
+from ._torch_private import (
+    fake_mode_of, is_auto_functionalized, is_higher_order, is_random_call, is_with_effects, no_dispatch_modes, plain_tensor_types,
+    written_arguments,
+)  # fmt: skip
 from .output_views import OutputPlan, plan_outputs
 
 _DTYPES = {
@@ -34,8 +37,7 @@ _FORMATS = {
     torch.contiguous_format: "contiguous", torch.preserve_format: "preserve",
     torch.channels_last: "channels_last", torch.channels_last_3d: "channels_last_3d",
 }  # fmt: skip
-# Of the operators with an ordered effect, those that only raise: framework steps, which keep their order.
-_CHECKS = {torch.ops.aten._linalg_check_errors.default}
+_AT_RUN_TIME = "size known when it runs"
 _LITERAL_ELEMENTS = 16  # constants up to this size are written into the text
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -53,18 +55,19 @@ class Exported:
     text: str
     name: str
     constants: list[torch.Tensor] = dataclasses.field(default_factory=list)
-    callables: list[int] = dataclasses.field(default_factory=list)  # ids, freed by release()
+    callables: list[int] = dataclasses.field(default_factory=list)  # ids that the text names, freed by release()
     nodes: dict[str, int] = dataclasses.field(default_factory=dict)  # overload -> count
     needs_eager: str = ""  # why no compiler can take it
     # Per output of the graph: k, the program's output k; or (is_input, k, sizes, strides, offset), a
     # view of input or output k. None: the program's outputs are the graph's.
     recipes: list[Any] | None = None
 
-    def release(self) -> None:
-        """After the compile: prepared steps keep their callables."""
-        for number in self.callables:
-            _C.unregister_callable(number)
-        self.callables.clear()
+
+def release(callables: list[int]) -> None:
+    """After the last compile of a text that names them: prepared steps keep their callables."""
+    for number in callables:
+        _C.unregister_callable(number)
+    callables.clear()
 
 
 def count_nodes(gm: fx.GraphModule) -> dict[str, int]:
@@ -86,8 +89,10 @@ class _Exporter:
         self.gm, self.values = gm, values
         self.out = Exported(text="", name=name)
         self.lines: list[str] = []
-        self.names: dict[tuple[fx.Node, int | None], str] = {}
+        # Of a node's value; of its results, by number or, in tuples within tuples, by numbers.
+        self.names: dict[tuple[fx.Node, int | tuple[int, ...] | None], str] = {}
         self.symbols: dict[str, Any] = {}
+        self.exact = False  # tensors are written with the strides that the operator must get them in
         self.resolved = True  # a value with a conjugate or negative bit is written as what is read through it
         self.tokens: set[fx.Node] = set()  # of ordered effects: the text's order is order enough
 
@@ -103,7 +108,7 @@ class _Exporter:
             if not self.plan.trivial:
                 self.out.recipes = [self._recipe(r) for r in self.plan.recipes]
         except BaseException:
-            self.out.release()
+            release(self.out.callables)
             raise
         head = [f'graph {_quoted(self.out.name)} {{']
         if self.symbols:
@@ -139,8 +144,8 @@ class _Exporter:
             self.lines.append(f"%{node.name} = constant {meta}")
 
     def _call_function(self, node: fx.Node) -> None:
-        if node.target is operator.getitem and (node.args[0], node.args[1]) in self.names:
-            self.names[node, None] = self.names[node.args]
+        if node.target is operator.getitem and (place := _place(node)) in self.names:
+            self.names[node, None] = self.names[place]
             return
         if node.target is operator.getitem and is_with_effects(node.args[0]) and node.args[1] == 0:
             self.tokens.add(node)
@@ -149,6 +154,19 @@ class _Exporter:
             return self._with_effects(node)
         if _is_size_arithmetic(node):
             return
+        if is_auto_functionalized(node):
+            try:
+                return self._writing(node)
+            except _NotAnArgument:
+                pass
+        if is_random_call(node):
+            _find_value(node)
+            if _on_cpu(node.meta["val"]):
+                return self._random(node)
+        if is_random_call(node):
+            _find_value(node)
+            if _on_cpu(node.meta["val"]):
+                return self._random(node)
         if isinstance(node.target, torch._ops.OpOverload):
             try:
                 return self._aten(node)
@@ -201,7 +219,12 @@ class _Exporter:
 
     def _aten(self, node: fx.Node) -> None:
         schema = node.target._schema
-        args = ", ".join(self._arg(a) for a in _whole_arguments(node.target, node.args, node.kwargs))
+        if _is_foreign(node.target) and _returns_alias(schema):
+            raise _NotAnArgument("what returns an operand's memory is called from Python")
+        arguments = _whole_arguments(node.target, node.args, node.kwargs)
+        if node.target is torch.ops.aten._to_copy.default and isinstance(arguments[0], (bool, int, float)):
+            arguments[0] = self._literal(node, arguments[0])
+        args = self._arguments(node.target, arguments)
         alias = _mutated_first(node, schema)
         if schema.is_mutable and not alias and not self.out.needs_eager:
             self.out.needs_eager = f"{node.target} changes its arguments"
@@ -213,42 +236,119 @@ class _Exporter:
             left, result = self._results(node)
         self.lines.append(f"{left}{node.target}({args}) -> {result}{_provenance(node)}")
 
+    def _literal(self, node: fx.Node, number: bool | int | float) -> _Name:
+        """A number where the operator takes a tensor, as a tensor of its own."""
+        kind = "pred" if isinstance(number, bool) else "s64" if isinstance(number, int) else "f64"
+        self.lines.append(f"%{node.name}.number = literal {kind}[]{{}} [{_scalar(number)}]")
+        return _Name(f"{node.name}.number")
+
     def _with_effects(self, node: fx.Node) -> None:
         _, target, *args = node.args
-        text = ", ".join(self._arg(a) for a in _whole_arguments(target, args, node.kwargs))
+        text = self._arguments(target, _whole_arguments(target, args, node.kwargs))
         values = node.meta["val"][1:]
         for index in range(len(values)):
             self.names[node, index + 1] = f"{node.name}.{index + 1}"
         used = [i for i, value in enumerate(values) if value is not None]
         left = ", ".join(f"%{self.names[node, i + 1]}" for i in used) + " = " if used else ""
         result = ", ".join(self._meta(values[i]) for i in used) or "none"
-        if target not in _CHECKS:
-            self.out.needs_eager = self.out.needs_eager or f"{target} has an ordered effect"
         self.lines.append(f"{left}{target}({text}) -> {result}{_provenance(node)}")
 
     def _python(self, node: fx.Node) -> None:
+        _find_value(node)
         call, operands = _closure(self.gm, node, self)
         number = _C.register_callable(call)
         self.out.callables.append(number)
-        if not self.out.needs_eager:
-            self.out.needs_eager = f"{_target_name(node.target)} is called from Python"
         args = ", ".join(f"%{self._operand(o)}" for o in operands)
         left, result = self._results(node)
-        self.lines.append(f"{left}python.{number}({args}) -> {result}{_provenance(node)}")
+        self.lines.append(f"{left}python.{number}.{_target_name(node.target)}({args}) -> {result}{_provenance(node)}")
 
-    def _results(self, node: fx.Node) -> tuple[str, str]:
-        value = node.meta.get("val", None)
-        if isinstance(value, (list, tuple)):
-            for index in range(len(value)):
-                self.names[node, index] = f"{node.name}.{index}"
-            if not value:
-                return "", "none"
-            left = ", ".join(f"%{self.names[node, i]}" for i in range(len(value)))
-            return f"{left} = ", ", ".join(self._meta(v) for v in value)
+    def _random(self, node: fx.Node) -> None:
+        """A draw with the generator's state saved before it, or restored for it: steps of their own, which keep their order."""
+        saves = _saves_state(node)
+        op, *args = node.args if saves else node.args[1:]
+        arguments = self._arguments(op, _whole_arguments(op, args, node.kwargs))
+        state, where, opaque = f"%{node.name}.state", _provenance(node), self._meta(_State())
+        call = "rng_state()" if saves else f"swap_rng_state(%{self._operand(node.args[0])})"
+        self.lines.append(f"{state} = tenon.{call} -> {opaque}{where}")
+        if saves:
+            self.names[node, 0] = state[1:]
+        left, result = self._results(node, node.meta["val"][1] if saves else node.meta["val"], (1,) if saves else ())
+        self.lines.append(f"{left}{op}({arguments}) -> {result}{where}")
+        if not saves:
+            self.lines.append(f"%{node.name}.after = tenon.swap_rng_state({state}) -> {opaque}{where}")
+
+    def _writing(self, node: fx.Node) -> None:
+        """auto_functionalized_v2: an operator that changes arguments, as a function of the memory that these are in ("bases"), whose
+        last results are what the bases hold then."""
+        target, arguments = node.args[0], dict(node.kwargs)
+        bases = arguments.pop("_all_bases")
+        windows = written_arguments(target, arguments, bases)  # takes what says so out of the arguments
+        if windows is None or not all(self._is_dense(base.meta["val"]) for base in bases):
+            raise _NotAnArgument("memory with gaps")
+        seen = set()
+        for name, window in windows.items():
+            arguments[name] = self._windows(window, bases, seen)
+        if len(seen) != len(bases):
+            raise _NotAnArgument("a base that nothing is a view of")
+        args = self._arguments(target, _whole_arguments(target, (), arguments))
+        left, result = self._results(node)
+        written = ", ".join(f"%{self._operand(base)}" for base in bases)
+        self.lines.append(f"{left}{target}({args}) writes({written}) -> {result}{_provenance(node)}")
+
+    def _windows(self, window: Any, bases: list[fx.Node], seen: set[int]) -> Any:
+        if window is None or isinstance(window, list):
+            return window and [self._windows(w, bases, seen) for w in window]
+        base = bases[window.base_index]
+        seen.add(window.base_index)
+        value = base.meta["val"]
+        sizes, strides, offset = list(value.shape), list(value.stride()), 0
+        if hasattr(window, "storage_offset"):
+            sizes, strides = window.size, window.stride
+            offset = self._static(window.storage_offset) - self._static(value.storage_offset())
+        elif hasattr(window, "dim"):
+            dim, length = self._static(window.dim), self._static(sizes[window.dim])
+            start, end = (min(max(n + length if n < 0 else n, 0), length) for n in map(self._static, (window.start, window.end)))
+            sizes[dim], offset = max(end - start, 0), start * self._static(strides[dim])
+        return _Window(base, [self._static(n) for n in sizes], [self._static(n) for n in strides], offset)
+
+    def _is_dense(self, value: torch.Tensor) -> bool:
+        """Its elements fill its memory, each once."""
+        expected = 1
+        for size, stride in sorted(zip(map(self._static, value.shape), map(self._static, value.stride())), key=lambda d: (d[1], d[0])):
+            if size > 1 and stride != expected:
+                return False
+            expected *= max(size, 1)
+        return True
+
+    def _static(self, number: int | torch.SymInt) -> int:
+        """Raises _NotAnArgument."""
+        if self.values is not None and not isinstance(number, int):
+            number = self._evaluate(number)
+        if not isinstance(number, int):
+            raise _NotAnArgument("a symbolic size")
+        return number
+
+    def _arguments(self, target: torch._ops.OpOverload, arguments: list[Any]) -> str:
+        """Operators of other libraries get tensors in the very strides that they were traced with."""
+        self.exact = _is_foreign(target)
+        try:
+            return ", ".join(self._arg(a) for a in arguments)
+        finally:
+            self.exact = False
+
+    def _results(self, node: fx.Node, value: Any = None, within: tuple[int, ...] = ()) -> tuple[str, str]:
+        """`value`: of what the node returns, what stands at `within`."""
+        value = node.meta.get("val", None) if value is None else value
         if value is None and not node.users:
             return "", "none"
-        self.names[node, None] = node.name
-        return f"%{node.name} = ", self._meta(value)
+        names, metas = [], []
+        for place, leaf in _leaves(value, within):
+            names.append(".".join(map(str, (node.name, *place))))
+            metas.append(self._meta(leaf))
+            self.names[node, _key(place)] = names[-1]
+        if not names:
+            return "", "none"
+        return f"{', '.join('%' + name for name in names)} = ", ", ".join(metas)
 
     # Arguments.
 
@@ -258,6 +358,12 @@ class _Exporter:
         return self.names[node, None]
 
     def _arg(self, value: Any) -> str:
+        if isinstance(value, _Name):
+            return f"%{value.name}"
+        if isinstance(value, _Window):
+            numbers = lambda ns: ",".join(map(str, ns))
+            offset = f"+{value.offset}" if value.offset else ""
+            return f"%{self._operand(value.base)}[{numbers(value.sizes)}]{{{numbers(value.strides)}}}{offset}"
         if isinstance(value, fx.Node):
             return self._node_arg(value)
         if isinstance(value, (list, tuple)):
@@ -286,22 +392,38 @@ class _Exporter:
             return f"[{', '.join(f'%{self.names[node, i]}' for i in range(len(value)))}]"
         if (node, None) not in self.names:
             raise _NotAnArgument(node.name)
-        return f"%{self.names[node, None]}"
+        strides = ""
+        if self.exact and isinstance(value, torch.Tensor) and value.dim() > 0 and not _why_other(value, self.resolved):
+            strides = f"{{{','.join(str(self._static(s)) for s in value.stride())}}}"
+        return f"%{self.names[node, None]}{strides}"
 
     def _number(self, value: Any) -> str:
         if isinstance(value, (bool, int, float)):
             return _scalar(value)
         if self.values is not None:
-            return _scalar(symbols.evaluate(value, self.values))
+            return _scalar(self._evaluate(value))
         if isinstance(value, torch.SymInt):
             return f"sym({self._size(value)})"
         raise NotExpressible(f"a symbolic {type(value).__name__}")
+
+    def _evaluate(self, value: torch.SymInt | torch.SymFloat | torch.SymBool) -> int | float | bool:
+        try:
+            return symbols.evaluate(value, self.values)
+        except ValueError as error:
+            raise NotExpressible(f"a number that is known when it runs: {error}") from None
+
+    def _is_known(self, value: torch.Tensor) -> bool:
+        numbers = (*value.shape, *value.stride(), value.storage_offset())
+        try:
+            return all(isinstance(symbols.evaluate(n, self.values), int) for n in numbers if not isinstance(n, int))
+        except ValueError:
+            return False
 
     def _size(self, value: int | torch.SymInt) -> str:
         if type(value) is int:
             return str(value)
         if self.values is not None:
-            return str(symbols.evaluate(value, self.values))
+            return str(self._evaluate(value))
         text, used = symbols.to_text(value)
         self.symbols.update(dict.fromkeys(used))
         return text
@@ -311,14 +433,81 @@ class _Exporter:
             return "none"
         if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
             return f"symint {self._size(value)}"
+        if isinstance(value, _State):
+            return f"other({_quoted(_AT_RUN_TIME)})"
         if not isinstance(value, torch.Tensor):
             return f"other({_quoted(type(value).__name__)})"
-        if why := _why_other(value, self.resolved):
+        why = _why_other(value, self.resolved)
+        if not why and self.values is not None and not self._is_known(value):
+            why = _AT_RUN_TIME
+        if why:
             return f"other({_quoted(why)})"
         sizes = ",".join(self._size(s) for s in value.shape)
         strides = ",".join(self._size(s) for s in value.stride())
         offset = self._size(value.storage_offset())
         return f"{_DTYPES[value.dtype]}[{sizes}]{{{strides}}}" + ("" if offset == "0" else f"+{offset}")
+
+
+@dataclasses.dataclass
+class _Name:
+    """A value that no node of the graph makes, as an argument."""
+
+    name: str
+
+
+@dataclasses.dataclass
+class _Window:
+    """A view of a tensor, as an argument. offset: elements from the tensor's first."""
+
+    base: fx.Node
+    sizes: list[int]
+    strides: list[int]
+    offset: int
+
+
+def _leaves(value: Any, place: tuple[int, ...] = ()):
+    """What a call returns, in tuples within tuples: where, what."""
+    if isinstance(value, (list, tuple)):
+        for index, element in enumerate(value):
+            yield from _leaves(element, (*place, index))
+    else:
+        yield place, value
+
+
+def _key(place: tuple[int, ...]) -> int | tuple[int, ...] | None:
+    return None if not place else place[0] if len(place) == 1 else place
+
+
+def _find_value(node: fx.Node) -> None:
+    """The partitioner's calls that save or restore the generator's state come without what they return."""
+    if "val" in node.meta or not is_random_call(node):
+        return
+    saves = _saves_state(node)
+    op, args = (node.args[0], node.args[1:]) if saves else (node.args[1], node.args[2:])
+    values = lambda leaf: leaf.meta["val"]
+    with fake_mode_of(node.graph):
+        value = op(*fx.node.map_arg(args, values), **fx.node.map_arg(node.kwargs, values))
+    node.meta["val"] = (_State(), value) if saves else value
+
+
+def _saves_state(random_call: fx.Node) -> bool:
+    return random_call.target.name() == "run_and_save_rng_state"
+
+
+def _on_cpu(value: Any) -> bool:
+    return all(leaf.device.type == "cpu" for _, leaf in _leaves(value) if isinstance(leaf, torch.Tensor))
+
+
+class _State:
+    """Stands for the state of a random generator."""
+
+
+def _place(node: fx.Node) -> tuple[fx.Node, int | tuple[int, ...]]:
+    """What a getitem takes: whose result, which."""
+    maker, place = node, ()
+    while maker.target is operator.getitem:
+        maker, place = maker.args[0], (maker.args[1], *place)
+    return maker, _key(place)
 
 
 def _unnamed(node: fx.Node) -> str:
@@ -410,6 +599,15 @@ def _whole_arguments(target: torch._ops.OpOverload, args: Any, kwargs: dict[str,
     return arguments
 
 
+def _is_foreign(target: torch._ops.OpOverload) -> bool:
+    """An operator of another library than PyTorch's own."""
+    return target.namespace not in ("aten", "prims")
+
+
+def _returns_alias(schema) -> bool:
+    return any(r.alias_info is not None for r in schema.returns) and not schema.is_mutable
+
+
 def _mutated_first(node: fx.Node, schema) -> bool:
     """copy_ and its like: changes its first argument and returns it."""
     if not schema.is_mutable or not isinstance(node.args[0] if node.args else None, fx.Node):
@@ -441,6 +639,9 @@ def _closure(gm: fx.GraphModule, node: fx.Node, exporter: _Exporter) -> tuple[Ca
     args = fx.node.map_arg(node.args, bind)
     kwargs = fx.node.map_arg(node.kwargs, bind)
     target = node.target
+    value = node.meta.get("val")
+    tuples = isinstance(value, (list, tuple))
+    places = [place for place, _ in _leaves(value)]
 
     def call(*tensors: torch.Tensor) -> Any:
         from torch.utils import _pytree as pytree
@@ -449,7 +650,8 @@ def _closure(gm: fx.GraphModule, node: fx.Node, exporter: _Exporter) -> tuple[Ca
             leaf.value if isinstance(leaf, _Bound) else leaf
         )  # fmt: skip
         with torch.no_grad():
-            return target(*pytree.tree_map(fill, args), **pytree.tree_map(fill, kwargs))
+            result = target(*pytree.tree_map(fill, args), **pytree.tree_map(fill, kwargs))
+        return [functools.reduce(operator.getitem, place, result) for place in places] if tuples else result
 
     return call, operands
 

@@ -10,8 +10,8 @@ import weakref
 from typing import Any, Callable
 
 
-# How the reasons of such steps start; torch_plugin/aten/aten.def says which ops these are.
-_BY_DESIGN = ("library", "random")
+# How the reasons of such steps start; torch_plugin/aten/aten.def says which ops these are, and operators of other libraries are "custom".
+_BY_DESIGN = ("library", "random", "custom")
 
 
 class Autograd:
@@ -59,7 +59,7 @@ class GraphRecord:
 
     def framework_steps(self) -> list[dict[str, Any]]:
         """The steps {"op", "reason", "source", ...} that ATen runs, as planned, but for those by design: the library's
-        contraction, convolution or attention is the fast one, and only ATen's generator has its bits."""
+        contraction, convolution or attention is the fast one, only ATen's generator has its bits, and a user's operator is what it is."""
         calls = [step for step in self.info.get("steps", ()) if step["kind"] == "call"]
         return [step for step in calls if not step["reason"].startswith(_BY_DESIGN)]
 

@@ -58,6 +58,17 @@ class Capture:
         keep_nothing_donated(self.metadata)  # references decide what may be freed, call by call
         return compiled
 
+    def take_inference(self, compiled: Compiled) -> Compiled:
+        self.metadata = forward_metadata()
+        return compiled
+
+    def written(self, example_inputs: Sequence[Any]) -> list[int]:
+        """Which of the caller's inputs the graph writes, once it has been compiled and before finish()."""
+        infos = getattr(self.metadata, "input_info", ())
+        if len(infos) != len(example_inputs):
+            return []  # AOTAutograd has merged some: it knows that they share memory
+        return [index for index, info in enumerate(infos) if info.mutates_data]
+
     def finish(self, stock: Callable, example_inputs: Sequence[Any]) -> Callable:
         """What Dynamo is to call: `stock`, AOTAutograd's wrapper of the graph, or the node's call."""
         try:
