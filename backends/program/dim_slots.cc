@@ -16,7 +16,8 @@ void DimSlots::Define(Dim dim, DimOp op) {
   const SizeRef slot = symbols_[e.symbol] = builder_.Emit(op);
   const bool number = op.kind == DimOp::Kind::kInputScalar || op.kind == DimOp::Kind::kInputStride;
   if (e.upper == INT64_MAX && e.divisor == 1 && e.lower <= 0 && !(number && e.lower == 0)) return;
-  program_->guards.push_back({.kind = Guard::Kind::kRange, .size = slot, .lower = e.lower, .upper = e.upper, .divisor = e.divisor, .text = e.symbol});
+  program_->guards.push_back(
+      {.kind = Guard::Kind::kRange, .size = slot, .lower = e.lower, .upper = e.upper, .divisor = e.divisor, .text = e.symbol});
 }
 
 absl::Status DimSlots::AddGuards() {

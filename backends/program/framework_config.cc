@@ -19,7 +19,8 @@ absl::StatusOr<FrameworkConfig> Read(const Instruction& op, const Json& json) {
   config.rule = rule == "view" ? ResultRule::kView : ResultRule::kOwned;
   config.total = json.value("total", false);
   if (json.contains("writes") && WrittenOperands(op).size() != json["writes"].get<std::vector<std::vector<int64_t>>>().size()) {
-    return absl::InvalidArgumentError(absl::StrCat(op.name(), ": \"writes\" wants [leaf of the result, operand] pairs, got ", json["writes"].dump()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(op.name(), ": \"writes\" wants [leaf of the result, operand] pairs, got ", json["writes"].dump()));
   }
   config.reason = json.value("reason", "");
   if (json.contains("strides")) config.strides = json["strides"].get<std::vector<std::vector<int64_t>>>();

@@ -271,7 +271,9 @@ absl::Status ArgParser::Window(FrameworkArg* tensor) {
   if (!Eat('{')) return sized ? Wanted("'{' and strides behind a view's sizes") : absl::OkStatus();
   TENON_RETURN_IF_ERROR(Numbers('}', tensor));
   if (!sized) return absl::OkStatus();
-  if (tensor->list[0].list.size() != tensor->list[1].list.size()) return absl::InvalidArgumentError("a view wants as many strides as sizes");
+  if (tensor->list[0].list.size() != tensor->list[1].list.size()) {
+    return absl::InvalidArgumentError("a view wants as many strides as sizes");
+  }
   FrameworkArg offset = FrameworkArg::Int(0);
   if (Eat('+')) {
     TENON_ASSIGN_OR_RETURN(offset, Number());

@@ -3,7 +3,8 @@
 // The text form is used in aten::Graph text, in the backend_config of custom-call "aten.*" and in dumps:
 //   %3 (tensor operand 3)   none   12   -1   1.5   inf   -inf   nan   true   false   "string"   [a, b]
 //   complex(1.0,2.0)   dtype:f32   layout:strided   device:cpu   format:contiguous   sym(4*s0+1)
-//   %3{8,1} (operand 3 in these strides, by a copy if it has others)   %3[4]{2}+7 (a view of it: sizes, strides, offset from its first element)
+//   %3{8,1} (operand 3 in these strides, by a copy if it has others)
+//   %3[4]{2}+7 (a view of it: sizes, strides, offset from its first element)
 // A float always prints with '.', 'e', inf or nan, shortest that reads back to the same bits.
 #pragma once
 

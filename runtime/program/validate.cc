@@ -75,7 +75,8 @@ class Validator {
       TENON_RETURN_IF_ERROR(Index("input", guard.input, Count(p_.inputs)));
       const InputSpec& input = p_.inputs[guard.input];
       const bool number = guard.kind == Guard::Kind::kNumber;
-      if (input.kind != (number ? InputSpec::Kind::kSymInt : InputSpec::Kind::kTensor)) return Error("input ", guard.input, " is of another kind");
+      const InputSpec::Kind wanted = number ? InputSpec::Kind::kSymInt : InputSpec::Kind::kTensor;
+      if (input.kind != wanted) return Error("input ", guard.input, " is of another kind");
       if (!number) TENON_RETURN_IF_ERROR(Index("axis", guard.axis, Count(input.dims)));
     }
     return absl::OkStatus();

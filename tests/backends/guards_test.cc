@@ -33,7 +33,8 @@ class Guards : public ::testing::Test {
  protected:
   // `entry`: the body of a computation of f32 arrays with one array as its root.
   void Compile(const std::string& symbols, const std::string& entry) {
-    absl::StatusOr<std::unique_ptr<Module>> module = ParseModule("HloModule m" + (symbols.empty() ? "" : ", symbols={" + symbols + "}") + "\nENTRY main {\n" + entry + "}\n");
+    const std::string head = symbols.empty() ? "HloModule m" : "HloModule m, symbols={" + symbols + "}";
+    absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(head + "\nENTRY main {\n" + entry + "}\n");
     ASSERT_TRUE(module.ok()) << module.status();
     Binding binding = BindingOf(**module);
     if (change_) change_(&binding, **module);

@@ -38,7 +38,11 @@ def _same_parameters(a, b, **tolerance):
         torch.testing.assert_close(p, q, msg=lambda m, name=name: f"{name}: {m}", **tolerance)
 
 
-def _train(model, steps=6, make=lambda p: torch.optim.SGD(p, 0.05, momentum=0.9), each=lambda optimizer, step: None, clip=None, accumulate=1):
+def _sgd(parameters):
+    return torch.optim.SGD(parameters, 0.05, momentum=0.9)
+
+
+def _train(model, steps=6, make=_sgd, each=lambda optimizer, step: None, clip=None, accumulate=1):
     optimizer = make(model.parameters())
     losses = []
     for step in range(steps):
