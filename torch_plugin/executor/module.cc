@@ -10,6 +10,7 @@
 #include "torch_plugin/executor/host.h"
 #include "torch_plugin/executor/log.h"
 #include "torch_plugin/executor/op.h"
+#include "torch_plugin/executor/partition_object.h"
 #include "torch_plugin/executor/training_call.h"
 
 namespace tenon::torch_host {
@@ -135,6 +136,7 @@ extern "C" __attribute__((visibility("default"))) PyObject* PyInit__C() {
   PyObject* module = PyModule_Create(&tenon::torch_host::kModule);
   if (module == nullptr) return nullptr;
   if (tenon::torch_host::AddExecutableType(module) != 0 || tenon::torch_host::AddTrainingCall(module) != 0 ||
+      tenon::torch_host::AddPartition(module) != 0 ||
       PyModule_AddStringConstant(module, "TORCH_VERSION", TORCH_VERSION) != 0) {
     Py_DECREF(module);
     return nullptr;

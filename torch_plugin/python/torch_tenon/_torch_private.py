@@ -12,7 +12,6 @@ import logging
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -26,15 +25,20 @@ __all__ = [
     "forward_metadata",
     "free_unbacked_symbols",
     "frozen_inputs",
+    "graph_module",
     "hooks_are_inlined",
     "is_higher_order",
     "is_with_effects",
     "keep_nothing_donated",
     "kept_whole",
+    "lazy_graph_modules",
     "logger",
     "min_cut_rematerialization_partition",
     "no_dispatch_modes",
+    "partitioner_classes",
+    "partitioner_settings_changed",
     "plain_tensor_types",
+    "saved_output_description",
 ]
 
 TESTED_VERSIONS = ((2, 11), (2, 13))  # first and last, inclusive
@@ -112,6 +116,70 @@ def forward_metadata():
 
     context = TracingContext.try_get()
     return context.fw_metadata if context is not None else None
+
+
+def min_cut_rematerialization_partition(*args, **kwargs):
+    """PyTorch's partitioner. Its first call imports Inductor's pattern matcher."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition as partition
+
+    return partition(*args, **kwargs)
+
+
+@functools.cache
+def partitioner_classes():
+    """PyTorch's classes of operators, sets of packets: fusible_ops, recomputable_ops, view_ops."""
+    from torch._functorch.partitioners import get_default_op_list
+
+    return get_default_op_list()
+
+
+# Settings of torch._functorch.config that change the cut, with the values that the partitioner of C++ implements.
+_PARTITIONER_SETTINGS = {
+    "activation_memory_budget": 1.0,
+    "aggressive_recomputation": False,
+    "ban_recompute_long_fusible_chains": True,
+    "ban_recompute_materialized_backward": True,
+    "ban_recompute_not_in_allowlist": True,
+    "ban_recompute_reductions": True,
+    "ban_recompute_used_far_apart": True,
+    "cse": True,
+    "debug_partitioner": False,
+    "enable_activation_offloading": False,
+    "functionalize_rng_ops": False,
+    "is_non_builtin_to_include": False,
+    "max_dist_from_bw": 1000,
+    "recompute_views": False,
+    "treat_parameters_as_free_to_save": True,
+    "_sync_decision_cross_ranks": False,
+}
+
+
+def partitioner_settings_changed() -> str:
+    """The first setting that asks for another cut; "": none. What this version hasn't got isn't changed."""
+    config = torch._functorch.config
+    return next((name for name, value in _PARTITIONER_SETTINGS.items() if getattr(config, name, value) != value), "")
+
+
+def saved_output_description(index: int, unchecked: bool):
+    """How AOTAutograd describes what a forward saves (meta["desc"] of its output)."""
+    from torch._functorch._aot_autograd import descriptors
+
+    kind = "SavedForBackwardsNoVcCheckAOTOutput" if unchecked else "SavedForBackwardsAOTOutput"
+    return getattr(descriptors, kind, descriptors.SavedForBackwardsAOTOutput)(index)
+
+
+def graph_module(root: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    """With the attributes of `root` that the graph names; lazy inside of lazy_graph_modules()."""
+    from torch.fx._lazy_graph_module import _make_graph_module
+
+    return _make_graph_module(root, graph)
+
+
+def lazy_graph_modules():
+    """Context: graphs get Python code when it is asked for, as under Inductor; a compile asks for none, but makes some modules."""
+    from torch.fx._lazy_graph_module import _use_lazy_graph_module
+
+    return _use_lazy_graph_module(torch._dynamo.config.use_lazy_graph_module)
 
 
 def backward_at_once():

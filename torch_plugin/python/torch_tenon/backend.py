@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any, Callable, Sequence
 
 from torch import fx
 
 from . import decompositions, training
-from ._torch_private import aot_autograd, backward_at_once, frozen_inputs, kept_whole
+from ._torch_private import aot_autograd, backward_at_once, frozen_inputs, kept_whole, lazy_graph_modules
 from .compiler import Compiled, compile_static
 from .dynamic import DynamicGraph, symbolic_inputs
 from .options import Options
@@ -25,12 +26,15 @@ def tenon(
     """Compiles one graph of Dynamo's, for inference or with its backward. Options: torch_tenon.options."""
     checked = Options.make(mode, options)
     compile_graph = lambda gm, inputs, kind: compile_aten(gm, inputs, kind=kind, options=checked)
-    return training_backend(compile_graph, own=checked.autograd == "own")(gm, example_inputs)
+    return training_backend(compile_graph, own=checked.autograd == "own", own_cut=checked.partitioner == "own")(gm, example_inputs)
 
 
-def training_backend(compile_graph: Callable[[fx.GraphModule, Sequence[Any], str], Compiled], *, own: bool) -> Callable:
+def training_backend(
+    compile_graph: Callable[[fx.GraphModule, Sequence[Any], str], Compiled], *, own: bool, own_cut: bool = True
+) -> Callable:
     """The backend of torch.compile whose graphs of ATen operators compile_graph(graph, inputs, kind) compiles: "inference", "forward",
-    "backward". own: training calls go through tenon's node of autograd where it can take them, else through AOTAutograd's wrapper."""
+    "backward". own: training calls go through tenon's node of autograd where it can take them, else through AOTAutograd's wrapper.
+    own_cut: tenon's partitioner cuts training graphs where it can, else PyTorch's."""
 
     def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
         capture = training.Capture(own)
@@ -48,11 +52,12 @@ def training_backend(compile_graph: Callable[[fx.GraphModule, Sequence[Any], str
             fw_compiler=forward,
             bw_compiler=backward,
             inference_compiler=lambda graph, inputs: compile_graph(graph, inputs, "inference"),
-            partition_fn=partition,
+            partition_fn=functools.partial(partition, own=own_cut),
             decompositions=decompositions.table(),
             keep_inference_input_mutations=True,
         )
-        with kept_whole(decompositions.WHOLE), backward_at_once() if own else contextlib.nullcontext():
+        at_once = backward_at_once() if own else contextlib.nullcontext()
+        with kept_whole(decompositions.WHOLE), at_once, lazy_graph_modules():
             stock = traced(gm, example_inputs)
         return capture.finish(stock, example_inputs)
 
