@@ -9,16 +9,16 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import os
 
 import torch
-from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 __all__ = [
     "FakeTensor",
     "TrainingFacts",
-    "aot_autograd",
+    "aot_compile",
     "backward_at_once",
     "decompositions_for",
     "fill_metas",
@@ -180,6 +180,63 @@ def lazy_graph_modules():
     from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
     return _use_lazy_graph_module(torch._dynamo.config.use_lazy_graph_module)
+
+
+def aot_compile(gm: torch.fx.GraphModule, example_inputs, **kwargs):
+    """torch._dynamo.backends.common.aot_autograd(**kwargs)(gm, example_inputs) without what nobody asked for: the import of Inductor's
+    debugging, and the printing of each graph for a log that isn't kept."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    nested = any(isinstance(x, (list, tuple, dict)) for x in example_inputs)
+    if nested or os.environ.get("TORCH_COMPILE_DEBUG", "0") == "1":
+        return aot_autograd(**kwargs)(gm, example_inputs)
+    kwargs["bw_compiler"] = functools.partial(_untraced_backward, kwargs["bw_compiler"])
+    counters = torch._dynamo.utils.counters["aot_autograd"]
+    counters["total"] += 1
+    with _no_graph_texts():
+        compiled = aot_module_simplified(gm, example_inputs, **kwargs)
+    counters["ok"] += 1
+    return torch._dynamo.disable(compiled, reason="do not trace AOT-compiled graph")
+
+
+def _untraced_backward(compiler, *args):
+    """Neither the compiler of a backward nor the backward is Dynamo's to trace."""
+    compiled = torch._dynamo.disable(compiler, reason="do not trace backward compiler function")(*args)
+    return torch._dynamo.disable(compiled, reason="do not trace generated backwards pass")
+
+
+# Functions of AOTAutograd that print graphs -> what they return where no log is on.
+_GRAPH_PRINTERS = {"_log_joint_graph": None, "_log_fw_bw_graphs": (None, None)}
+
+
+@contextlib.contextmanager
+def _no_graph_texts():
+    """Inside, AOTAutograd doesn't print joint graph, forward and backward (3% of an LSTM's first call) unless a log or its cache takes
+    them. Other versions of PyTorch may have other functions: nothing is changed there. Under Dynamo's lock, as kept_whole()."""
+    from torch._functorch._aot_autograd import graph_compile
+    from torch._logging._internal import trace_log
+
+    loggers = [getattr(graph_compile, name, None) for name in ("aot_joint_log", "aot_graphs_log")]
+    wanted = any(log is None or log.isEnabledFor(logging.INFO) for log in loggers)
+    wanted = wanted or any(type(handler).__name__ != "LazyTraceHandler" or _traces() for handler in trace_log.handlers)
+    wanted = wanted or getattr(torch._functorch.config, "force_autograd_cache", False)
+    found = {} if wanted else {name: getattr(graph_compile, name) for name in _GRAPH_PRINTERS if hasattr(graph_compile, name)}
+    try:
+        for name in found:
+            setattr(graph_compile, name, functools.partial(_print_nothing, _GRAPH_PRINTERS[name]))
+        yield
+    finally:
+        for name, function in found.items():
+            setattr(graph_compile, name, function)
+
+
+def _traces() -> bool:
+    return bool(os.environ.get("TORCH_TRACE"))
+
+
+def _print_nothing(result, *args, **kwargs):
+    return result
 
 
 def backward_at_once():

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import gc
 from typing import Any, Callable, Sequence
 
 from torch import fx
 
 from . import decompositions, training
-from ._torch_private import aot_autograd, backward_at_once, frozen_inputs, kept_whole, lazy_graph_modules
+from ._torch_private import aot_compile, backward_at_once, frozen_inputs, kept_whole, lazy_graph_modules
 from .compiler import Compiled, compile_static
 from .dynamic import DynamicGraph, symbolic_inputs
+from .first_call import Spent
 from .options import Options
 from .partition import partition
 
@@ -29,6 +30,20 @@ def tenon(
     return training_backend(compile_graph, own=checked.autograd == "own", own_cut=checked.partitioner == "own")(gm, example_inputs)
 
 
+@contextlib.contextmanager
+def no_collections():
+    """Inside, Python's collector of cycles rests: a compile makes a million objects, for which it would walk over all of the process's
+    several times, a quarter of a second each time where torch and transformers are loaded."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def training_backend(
     compile_graph: Callable[[fx.GraphModule, Sequence[Any], str], Compiled], *, own: bool, own_cut: bool = True
 ) -> Callable:
@@ -37,28 +52,42 @@ def training_backend(
     own_cut: tenon's partitioner cuts training graphs where it can, else PyTorch's."""
 
     def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
-        capture = training.Capture(own)
+        capture, spent = training.Capture(own), Spent()
+
+        def compile_part(graph: fx.GraphModule, inputs: Sequence[Any], kind: str) -> Compiled:
+            compiled = record = None
+            with no_collections(), spent.compile(lambda: record.compile_ms if record is not None else {}):
+                compiled = compile_graph(graph, inputs, kind)
+                record = getattr(compiled, "record", None)
+            if kind != "backward" and record is not None:
+                record.first_call = spent
+            return compiled
 
         def forward(graph: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
-            return capture.take_forward(graph, compile_graph(graph, inputs, "forward"))
+            return capture.take_forward(graph, compile_part(graph, inputs, "forward"))
 
         def backward(graph: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
             if not own:
-                return compile_graph(graph, inputs, "backward")
-            capture.backward = training.Backward(graph, lambda: compile_graph(graph, inputs, "backward"))
+                return compile_part(graph, inputs, "backward")
+            capture.backward = training.Backward(graph, lambda: compile_part(graph, inputs, "backward"))
             return capture.backward
 
-        traced = aot_autograd(
-            fw_compiler=forward,
-            bw_compiler=backward,
-            inference_compiler=lambda graph, inputs: compile_graph(graph, inputs, "inference"),
-            partition_fn=functools.partial(partition, own=own_cut),
-            decompositions=decompositions.table(),
-            keep_inference_input_mutations=True,
-        )
+        def cut(*args: Any, **kwargs: Any):
+            with spent.phase("partition"):
+                return partition(*args, own=own_cut, **kwargs)
+
         at_once = backward_at_once() if own else contextlib.nullcontext()
-        with kept_whole(decompositions.WHOLE), at_once, lazy_graph_modules():
-            stock = traced(gm, example_inputs)
+        with spent.phase("aot"), no_collections(), kept_whole(decompositions.WHOLE), at_once, lazy_graph_modules():
+            stock = aot_compile(
+                gm,
+                example_inputs,
+                fw_compiler=forward,
+                bw_compiler=backward,
+                inference_compiler=lambda graph, inputs: compile_part(graph, inputs, "inference"),
+                partition_fn=cut,
+                decompositions=decompositions.table(),
+                keep_inference_input_mutations=True,
+            )
         return capture.finish(stock, example_inputs)
 
     return backend
