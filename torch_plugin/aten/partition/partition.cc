@@ -63,8 +63,10 @@ std::variant<Partition, std::string> Cutter::Run() {
     return "no gradient is asked for";
   FindDistances();
   banned_.assign(size_, false);
-  for (int n = 0; n < size_; ++n)
-    if (!after_tangents_[n] && uses_.live(n) && (Is(n, kInput) || (forward_order_[n] >= 0 && NeverAgain(n)))) Ban(n);
+  for (int n = 0; n < size_; ++n) {
+    if (Is(n, kForwardOnly)) banned_[n] = true;
+    else if (!after_tangents_[n] && uses_.live(n) && (Is(n, kInput) || (forward_order_[n] >= 0 && NeverAgain(n)))) Ban(n);
+  }
   BanWhatIsUsedFarApart();
   BanLongChains();
   if (!Cut()) return "a value that the backward reads can neither be saved nor be computed again";
