@@ -63,7 +63,7 @@ class Verdict:
         return f"{summary}\n{steps}" if steps else summary
 
 
-# Of this run of the tests: model, "inference" or "training" -> CPU seconds by phase of the first call in a process that has compiled others.
+# Of this run of the tests: model, "inference" or "training" -> CPU seconds by phase of the first call, others having been compiled before.
 FIRST_CALLS: dict[tuple[str, str], dict[str, float]] = {}
 
 

@@ -20,6 +20,7 @@ if _import_error() is not None:
     pytest.skip(_import_error(), allow_module_level=True)
 
 from torch_tenon import _torch_private, backend, partition, registry  # noqa: E402
+from torch_tenon.pure_graphs import outputs_of_its_own  # noqa: E402
 from torch_tenon.testing import check_model  # noqa: E402
 
 
@@ -321,3 +322,111 @@ def test_seconds_of_a_first_call(tenon):
     before = dict(spent)
     _train(lambda x: (x @ x).cos(), x)
     assert forward.stats()["first_call_s"] == before, "another graph's"
+
+
+# --- the run for metadata -------------------------------------------------------------------
+
+
+def _without_a_run(function, *args, grad=True):
+    """Metadata as collected of the outputs alone and by running the graph; None where it must be run."""
+    from torch._functorch import aot_autograd
+
+    found, collect = [], aot_autograd.run_functionalized_fw_and_collect_metadata
+
+    def compare(gm, inputs):
+        outputs = outputs_of_its_own(gm)
+        if outputs is None:
+            found.append(None)
+            return gm.forward
+
+        def both(function, **kwargs):
+            def run(*values):
+                alone, run = made(function, **kwargs)(*values), collect(function, **kwargs)(*values)
+                found.append((_told(alone), _told(run)))  # now: AOTAutograd adds to it
+                return run
+
+            return run
+
+        with _torch_private.metadata_of(outputs):
+            made = aot_autograd.run_functionalized_fw_and_collect_metadata
+            aot_autograd.run_functionalized_fw_and_collect_metadata = both
+            return _torch_private.aot_compile(gm, inputs, fw_compiler=_nop, bw_compiler=_nop, inference_compiler=_nop)
+
+    torch._dynamo.reset()
+    with torch.set_grad_enabled(grad):
+        torch.compile(function, backend=compare, dynamic=False)(*args)
+    assert aot_autograd.run_functionalized_fw_and_collect_metadata is collect
+    (only,) = found
+    return only
+
+
+def _nop(graph, inputs):
+    def call(values):
+        return list(graph(*values))
+
+    call._boxed_call = True
+    return call
+
+
+def _told(metadata):
+    fields = {name: str(value) for name, value in vars(metadata).items()}
+    return fields | {"traced_tangents": [(t.shape, t.stride(), t.dtype, t.requires_grad) for t in metadata.traced_tangents]}
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("name", ["transformer4l", "gpt_tiny", "lstmcell"])
+def test_metadata_are_those_of_a_run(name, grad):
+    model, args, _ = _build(name)
+    made, run = _without_a_run(model, *args, grad=grad)
+    assert made == run
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: (x * 2).sin(),
+        lambda x, w: (x.detach() * 2, x.t().contiguous() @ w.t(), x > 0),
+        lambda x, w: torch.stack([(x @ w.t()).sum(), w.mean()]),
+    ],
+)
+def test_metadata_of_small_graphs(function):
+    made, run = _without_a_run(function, torch.randn(4, 4, requires_grad=True), torch.randn(4, 4))
+    assert made == run
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: x.mul(2).add_(1),
+        lambda x, w: F.relu(x * 1, True),
+        lambda x, w: F.relu(x * 1, inplace=True),
+        lambda x, w: F.dropout(x * 1, 0.5, True, True),
+        lambda x, w: F.embedding(torch.arange(2), w, max_norm=1.0) + x[:2],
+        lambda x, w: F.batch_norm(x, w[0], w[1].abs(), training=True),
+        lambda x, w: torch.sin(x, out=torch.empty(4, 4)),
+        lambda x, w: x.t(),  # shares memory with an input
+        lambda x, w: (y := x + 1, y.view(16)),  # outputs that share
+        lambda x, w: (x + 1).view(16),  # a view
+        lambda x, w: w.add_(1) * x,
+    ],
+)
+def test_what_must_be_run_for_its_metadata(function):
+    x = torch.randn(4, 4)
+    assert _without_a_run(function, x, torch.randn(4, 4)) is None
+
+
+def test_graphs_are_run_for_metadata_only_where_they_must(monkeypatch, graphs_ran_natively):
+    from torch._functorch import aot_autograd
+
+    given, collect = [], aot_autograd.run_functionalized_fw_and_collect_metadata
+
+    def note(function, **kwargs):
+        given.append(function.__name__)
+        return collect(function, **kwargs)
+
+    monkeypatch.setattr(aot_autograd, "run_functionalized_fw_and_collect_metadata", note)
+    x = torch.randn(4, requires_grad=True)
+    _train(lambda x: torch.cos(torch.sin(x)), x)
+    torch.testing.assert_close(x.grad, -x.sin().sin() * x.cos())
+    _train(lambda x: (x * 1).add_(1), x)
+    assert given[0] == "make" and "make" not in given[1:]

@@ -33,6 +33,7 @@ __all__ = [
     "kept_whole",
     "lazy_graph_modules",
     "logger",
+    "metadata_of",
     "min_cut_rematerialization_partition",
     "no_dispatch_modes",
     "partitioner_classes",
@@ -237,6 +238,35 @@ def _traces() -> bool:
 
 def _print_nothing(result, *args, **kwargs):
     return result
+
+
+@contextlib.contextmanager
+def metadata_of(outputs):
+    """Inside, AOTAutograd collects its metadata (what is written, what aliases) of a function that makes tensors like `outputs` and
+    nothing else, instead of running the graph a first time. outputs: pure_graphs.outputs_of_its_own; None: all as it is. Under Dynamo's
+    lock, as kept_whole()."""
+    from torch._functorch import aot_autograd
+
+    name = "run_functionalized_fw_and_collect_metadata"
+    collect = getattr(aot_autograd, name, None)
+    if outputs is None or collect is None:
+        yield
+        return
+
+    def make(*inputs):
+        return [_like(value) for value in outputs]
+
+    setattr(aot_autograd, name, lambda function, **kwargs: collect(make, **kwargs))
+    try:
+        yield
+    finally:
+        setattr(aot_autograd, name, collect)
+
+
+def _like(value):
+    """Of the same type, sizes and strides; with a history where `value` requires gradients."""
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return torch.ops.aten.clone.default(made.requires_grad_(), memory_format=torch.preserve_format) if value.requires_grad else made
 
 
 def backward_at_once():

@@ -9,12 +9,13 @@ from typing import Any, Callable, Sequence
 from torch import fx
 
 from . import decompositions, training
-from ._torch_private import aot_compile, backward_at_once, frozen_inputs, kept_whole, lazy_graph_modules
+from ._torch_private import aot_compile, backward_at_once, frozen_inputs, kept_whole, lazy_graph_modules, metadata_of
 from .compiler import Compiled, compile_static
 from .dynamic import DynamicGraph, symbolic_inputs
 from .first_call import Spent
 from .options import Options
 from .partition import partition
+from .pure_graphs import outputs_of_its_own
 
 
 def tenon(
@@ -76,8 +77,9 @@ def training_backend(
             with spent.phase("partition"):
                 return partition(*args, own=own_cut, **kwargs)
 
+        metadata = metadata_of(outputs_of_its_own(gm))
         at_once = backward_at_once() if own else contextlib.nullcontext()
-        with spent.phase("aot"), no_collections(), kept_whole(decompositions.WHOLE), at_once, lazy_graph_modules():
+        with spent.phase("aot"), no_collections(), kept_whole(decompositions.WHOLE), at_once, lazy_graph_modules(), metadata:
             stock = aot_compile(
                 gm,
                 example_inputs,
