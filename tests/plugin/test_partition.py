@@ -155,10 +155,10 @@ def test_random_numbers_are_drawn_once(graphs_ran_natively):
     assert _cut_of(graphs_ran_natively).by == "own"
 
 
-def test_equal_nodes_are_one_but_for_signed_zeros(graphs_ran_natively):
+def test_equal_nodes_are_one_but_for_signed_zeros_and_outputs(graphs_ran_natively):
     x = torch.rand(8, requires_grad=True)
-    positive, negative, same, again = _train(lambda x: (x * 0.0, x * -0.0, x.exp() + 1, x.exp() + 1), x)
-    assert not torch.signbit(positive).any() and torch.signbit(negative).all()
+    zeros, same, again = _train(lambda x: (1 / (x * 0.0) - 1 / (x * -0.0), x.exp() + 1, x.exp() + 1), x)
+    assert torch.equal(zeros, torch.full((8,), torch.inf))
     assert same.data_ptr() != again.data_ptr(), "outputs are memory of their own"
     assert _cut_of(graphs_ran_natively).by == "own"
 
@@ -407,6 +407,8 @@ def test_metadata_of_small_graphs(function):
         lambda x, w: x.t(),  # shares memory with an input
         lambda x, w: (y := x + 1, y.view(16)),  # outputs that share
         lambda x, w: (x + 1).view(16),  # a view
+        lambda x, w: (x.contiguous(), x + 1),  # an input
+        lambda x, w: (y := x + 1, y.contiguous()),  # twice the same
         lambda x, w: w.add_(1) * x,
     ],
 )
