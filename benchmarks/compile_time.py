@@ -14,11 +14,16 @@ Per model and backend, the median of a few fresh processes:
   backend + late.
 
 `--linear` compiles pointwise graphs of 1,250, 2,500 and 5,000 ops and shows the growth.
+
+`--training` shows the first training call, forward and backward: CPU seconds of the process by phase (torch_tenon/first_call.py), the
+median of `--repeat` fresh processes. `--show FILE` prints such a table of what the tests of the models have left in
+build/first_calls.json, or `--json FILE` of an earlier run.
 """
 
 import argparse
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -77,14 +82,83 @@ def child(model_name: str, backend_name: str) -> dict:
     return result
 
 
-def fresh(model: str, backend: str) -> dict:
+def training_cases() -> dict:
+    """Name -> (model and inputs, loss)."""
+    import torch
+    from models import nets, zoo
+
+    def bert():
+        from transformers import BertConfig, BertModel
+
+        model = BertModel(BertConfig(vocab_size=1000, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024))
+        picked = zoo.Pick(model, ("input_ids", "attention_mask"), "last_hidden_state")
+        return picked, (torch.randint(0, 1000, (2, 64)), torch.ones(2, 64, dtype=torch.long))
+
+    square = lambda outputs: outputs.square().mean()
+    return {
+        "transformer4l": (zoo.CASES["transformer4l"].build, square),
+        "gpt_small": (zoo.gpt_small, zoo._next_token_loss),
+        "bert_small": (bert, square),
+        "lstmcell": (lambda: (nets.LSTMCellLoop(), (torch.randn(32, 16, 64),)), square),
+        "resnet18": (lambda: zoo.resnet18(batch=2, size=96), zoo._class_loss),
+        "mobilenetv3": (lambda: zoo.mobilenetv3(batch=2, size=96), zoo._class_loss),
+        "densenet121": (lambda: (nets.DenseNet(), (torch.randn(1, 3, 224, 224),)), zoo._class_loss),
+    }
+
+
+def training_child(name: str, options: str) -> dict:
+    """Runs in the fresh process."""
+    environment.find_packages()
+    import torch
+    import torch_tenon
+    from torch_tenon import first_call
+
+    torch.set_num_threads(2)
+    torch.manual_seed(1234)
+    build, loss = training_cases()[name]
+    model, args = build()
+    compiled = torch.compile(model.train(), backend="tenon", dynamic=False, options=json.loads(options))
+    seconds = []
+    for _ in range(2):
+        began = time.process_time()
+        loss(compiled(*args)).backward()
+        seconds.append(time.process_time() - began)
+    return first_call.remaining(*seconds, torch_tenon.stats()["graphs"])
+
+
+def training(models: list[str], repeat: int, options: str) -> list[dict]:
+    rows = []
+    for model in models or training_cases_names():
+        results = [fresh(model, options, child="--training-child") for _ in range(repeat)]
+        rows.append({"model": model, "what": "training", **{p: statistics.median(r[p] for r in results) for p in results[0]}})
+        print(phase_table(rows[-1:], head=len(rows) == 1), flush=True)
+    return rows
+
+
+def training_cases_names() -> list[str]:
+    environment.find_packages()
+    return list(training_cases())
+
+
+def phase_table(rows: list[dict], head: bool = True) -> str:
+    """Markdown of {"model", "what", phase: seconds}."""
+    phases = [key for key in rows[0] if key not in ("model", "what")]
+    lines = [["model", "", *phases, "all", "after Dynamo"], ["---"] * (len(phases) + 4)] if head else []
+    for row in rows:
+        spent = [row[phase] for phase in phases]
+        after = sum(row[phase] for phase in phases if phase != "dynamo")
+        lines.append([row["model"], row["what"], *(f"{s:.2f}" for s in spent), f"{sum(spent):.2f}", f"{after:.2f}"])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def fresh(model: str, backend: str, child: str = "--child") -> dict:
     with tempfile.TemporaryDirectory() as empty:
         env = os.environ | {
             "TORCHINDUCTOR_CACHE_DIR": empty,
             "TENON_CACHE_DIR": empty,
             "OMP_NUM_THREADS": "2",
         }
-        command = [sys.executable, __file__, "--child", model, backend]
+        command = [sys.executable, __file__, child, model, backend]
         done = subprocess.run(command, env=env, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip().splitlines()[-1])
@@ -120,13 +194,29 @@ def linear() -> list[tuple[int, float]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--models", default="transformer4l,resnet18")
+    parser.add_argument("--training-child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--models", help="default: transformer4l,resnet18; of --training all")
     parser.add_argument("--backends", default="tenon,inductor,aot_eager")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--linear", action="store_true")
+    parser.add_argument("--training", action="store_true")
+    parser.add_argument("--options", default="{}", help="of --training: the backend's options, JSON")
+    parser.add_argument("--json", type=pathlib.Path, help="of --training: where the rows go too")
+    parser.add_argument("--show", type=pathlib.Path)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(child(*options.child)))
+        return 0
+    if options.training_child:
+        print(json.dumps(training_child(*options.training_child)))
+        return 0
+    if options.show:
+        print(phase_table(json.loads(options.show.read_text(encoding="utf-8"))))
+        return 0
+    if options.training:
+        rows = training(options.models.split(",") if options.models else [], options.repeat, options.options)
+        if options.json:
+            options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
         return 0
     if options.linear:
         for count, seconds in linear():
@@ -134,7 +224,7 @@ def main() -> int:
         return 0
     print(f"{'model':16}{'backend':12}{'counted':>9}{'compiler':>10}{'late':>8}{'tracing':>9}  s")
     missed = False
-    for model in options.models.split(","):
+    for model in (options.models or "transformer4l,resnet18").split(","):
         for backend in options.backends.split(","):
             try:
                 results = [fresh(model, backend) for _ in range(options.repeat)]

@@ -5,6 +5,7 @@ import dataclasses
 import math
 from typing import Any
 
+from torch_tenon import first_call
 from torch_tenon.testing import ModelReport, check_model
 
 # Contractions and attention may be library calls; everything else is to be compiled.
@@ -52,11 +53,26 @@ class Verdict:
     report: ModelReport
     graphs: list[dict[str, Any]]
     problems: list[str]
+    first_call: dict[str, float]  # CPU seconds by phase; without tenon {}
 
     def __str__(self) -> str:
         steps = step_table(self.graphs)
         summary = self.report.summary()
+        if self.first_call:
+            summary += "\nfirst call, CPU s: " + ", ".join(f"{phase} {s:.2f}" for phase, s in self.first_call.items())
         return f"{summary}\n{steps}" if steps else summary
+
+
+# Of this run of the tests: model, "inference" or "training" -> CPU seconds by phase of the first call, others having been compiled before.
+FIRST_CALLS: dict[tuple[str, str], dict[str, float]] = {}
+
+
+def first_call_table(calls: dict[tuple[str, str], dict[str, float]]) -> list[str]:
+    """Markdown."""
+    phases = list(next(iter(calls.values())))
+    rows = [[name, what, *(f"{s[p]:.2f}" for p in phases), f"{sum(s.values()):.2f}"] for (name, what), s in calls.items()]
+    head = ["model", "", *phases, "all"]
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
 def judge(case, backend: str, tenon, train: bool = False) -> Verdict:
@@ -76,7 +92,15 @@ def judge(case, backend: str, tenon, train: bool = False) -> Verdict:
         problems.append(f"{report.coverage:.1%} of eager's ops ran inside graphs")
     if tenon is not None:
         problems += _executor_problems(case, measured.graphs, train)
-    return Verdict(report, measured.graphs, problems)
+    return Verdict(report, measured.graphs, problems, _first_call(case, report, measured.graphs, train))
+
+
+def _first_call(case, report: ModelReport, graphs, train: bool) -> dict[str, float]:
+    if not any(g.get("first_call_s") for g in graphs):
+        return {}
+    spent = first_call.remaining(report.call_cpu_seconds[0], report.call_cpu_seconds[-1], graphs)
+    FIRST_CALLS[case.name, "training" if train else "inference"] = spent
+    return spent
 
 
 def _executor_problems(case, graphs, train: bool) -> list[str]:

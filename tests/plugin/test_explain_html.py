@@ -43,6 +43,8 @@ def test_forward_and_backward(tenon, tmp_path):
         assert kernels and kernels <= names
     assert any("self.norm" in line for line in graphs[0]["source_lines"].values())
     assert "report" not in explanation.to_dict()
+    first = document["model"]["first_call_s"]
+    assert list(first) == ["dynamo", "aot", "partition", "tenon", "llvm"] and all(s > 0 for s in first.values())
 
 
 def test_code_when_asked_for(tenon):

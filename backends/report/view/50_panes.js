@@ -205,6 +205,7 @@ class OverviewPane {
     const kinds = groupBy(g.steps, (s) => s.kind), of = (k) => (kinds.get(k) || []).length;
     const phases = p ? p.compile_ms : [], compileMs = sum(phases, ([, ms]) => ms), slowest = Math.max(1e-9, ...phases.map(([, ms]) => ms));
     const passes = json.passes || [], slowestPass = Math.max(1e-9, ...passes.map((x) => x.ms));
+    const first = Object.entries(report.model && report.model.first_call_s || {}), longest = Math.max(1e-9, ...first.map(([, v]) => v));
     const bar = (value, most) => el('span', {class: 'bar', style: `width:${(120 * value / most).toFixed(1)}px`});
     const shapes = (title, rows, name) => rows && rows.length ? [el('h3', {}, title), table([
       {title: '#', cell: (r) => rows.indexOf(r), number: true}, {title: 'name', cell: (r) => el('span', {class: 'name'}, name(r))},
@@ -228,6 +229,9 @@ class OverviewPane {
         el('div', {}, phases.length ? [el('h3', {}, 'compile time by phase'),
             table([{title: 'phase', cell: ([n]) => n}, {title: 'ms', cell: ([, ms]) => ms.toFixed(2), number: true, key: ([, ms]) => ms},
             {title: '', cell: ([, ms]) => bar(ms, slowest)}], phases)] : null,
+          first.length ? [el('h3', {}, 'first call of the model, CPU seconds'),
+            table([{title: 'phase', cell: ([n]) => n}, {title: 's', cell: ([, v]) => v.toFixed(2), number: true, key: ([, v]) => v},
+            {title: '', cell: ([, v]) => bar(v, longest)}], first)] : null,
           passes.length ? [el('h3', {}, 'passes'), table([{title: 'pass', cell: (x) => x.name},
               {title: 'changed', cell: (x) => x.changed ? 'yes' : ''},
               {title: 'ms', cell: (x) => x.ms.toFixed(3), number: true, key: (x) => x.ms},

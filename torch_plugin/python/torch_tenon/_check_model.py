@@ -59,6 +59,7 @@ class ModelReport(Report):
     eager_ops: int = 0
     notes: list[str] = dataclasses.field(default_factory=list)
     call_seconds: list[float] = dataclasses.field(default_factory=list)
+    call_cpu_seconds: list[float] = dataclasses.field(default_factory=list)
 
     @property
     def coverage(self) -> float:
@@ -123,7 +124,7 @@ def check_model(
     eager = setup.run(eager_counter)
     notes: list[str] = []
     reference = _reference_run(setup, notes)
-    candidate, capture, seconds = _compiled_run(
+    candidate, capture, seconds, cpu_seconds = _compiled_run(
         setup, backend, options, dynamic, calls, measure or contextlib.nullcontext()
     )
     baseline_capture = None
@@ -139,6 +140,7 @@ def check_model(
         eager_ops=eager_counter.count,
         notes=notes,
         call_seconds=seconds,
+        call_cpu_seconds=cpu_seconds,
     )
 
 
@@ -342,7 +344,7 @@ def _compiled_run(setup, backend, options, dynamic, calls, measure):
     model, _, _ = setup.fresh()
     compiled = torch.compile(model, backend=_hiding(backend, options), dynamic=dynamic)
     initial = copy.deepcopy(_state(model, (), {}))
-    counter, seconds = _OpCounter(), []
+    counter, seconds, cpu_seconds = _OpCounter(), [], []
     for index in range(calls):
         last = index == calls - 1
         with torch.no_grad():
@@ -351,11 +353,12 @@ def _compiled_run(setup, backend, options, dynamic, calls, measure):
         if isinstance(model, torch.nn.Module):
             model.zero_grad(set_to_none=True)
         _, args, kwargs = setup.fresh()
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.process_time()
         with measure if last else contextlib.nullcontext():
             around = counter if last else contextlib.nullcontext()
             run = setup.step(compiled, model, args, kwargs, around)
         seconds.append(time.perf_counter() - began)
+        cpu_seconds.append(time.process_time() - began_cpu)
     breaks = counters["graph_break"]
     capture = Capture(
         graphs=counters["stats"]["unique_graphs"],
@@ -363,4 +366,4 @@ def _compiled_run(setup, backend, options, dynamic, calls, measure):
         break_reasons=[reason.splitlines()[0] for reason in breaks],
         ops_outside=counter.count,
     )
-    return run, capture, seconds
+    return run, capture, seconds, cpu_seconds

@@ -9,17 +9,16 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import os
 
 import torch
-from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 __all__ = [
     "FakeTensor",
     "TrainingFacts",
-    "aot_autograd",
+    "aot_compile",
     "backward_at_once",
     "decompositions_for",
     "dense_kernel",
@@ -29,6 +28,7 @@ __all__ = [
     "fake_mode_of",
     "frozen_inputs",
     "functional_trace",
+    "graph_module",
     "hooks_are_inlined",
     "is_auto_functionalized",
     "is_higher_order",
@@ -36,11 +36,16 @@ __all__ = [
     "is_with_effects",
     "keep_nothing_donated",
     "kept_whole",
+    "lazy_graph_modules",
     "logger",
+    "metadata_of",
     "min_cut_rematerialization_partition",
     "no_dispatch_modes",
+    "partitioner_classes",
+    "partitioner_settings_changed",
     "plain_tensor_types",
     "written_arguments",
+    "saved_output_description",
 ]
 
 TESTED_VERSIONS = ((2, 11), (2, 13))  # first and last, inclusive
@@ -164,6 +169,156 @@ def forward_metadata():
 
     context = TracingContext.try_get()
     return context.fw_metadata if context is not None else None
+
+
+def min_cut_rematerialization_partition(*args, **kwargs):
+    """PyTorch's partitioner. Its first call imports Inductor's pattern matcher."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition as partition
+
+    return partition(*args, **kwargs)
+
+
+@functools.cache
+def partitioner_classes():
+    """PyTorch's classes of operators, sets of packets: fusible_ops, recomputable_ops, view_ops."""
+    from torch._functorch.partitioners import get_default_op_list
+
+    return get_default_op_list()
+
+
+# Settings of torch._functorch.config that change the cut, with the values that the partitioner of C++ implements.
+_PARTITIONER_SETTINGS = {
+    "activation_memory_budget": 1.0,
+    "aggressive_recomputation": False,
+    "ban_recompute_long_fusible_chains": True,
+    "ban_recompute_materialized_backward": True,
+    "ban_recompute_not_in_allowlist": True,
+    "ban_recompute_reductions": True,
+    "ban_recompute_used_far_apart": True,
+    "cse": True,
+    "debug_partitioner": False,
+    "enable_activation_offloading": False,
+    "functionalize_rng_ops": False,
+    "is_non_builtin_to_include": False,
+    "max_dist_from_bw": 1000,
+    "recompute_views": False,
+    "treat_parameters_as_free_to_save": True,
+    "_sync_decision_cross_ranks": False,
+}
+
+
+def partitioner_settings_changed() -> str:
+    """The first setting that asks for another cut; "": none. What this version hasn't got isn't changed."""
+    config = torch._functorch.config
+    return next((name for name, value in _PARTITIONER_SETTINGS.items() if getattr(config, name, value) != value), "")
+
+
+def saved_output_description(index: int, unchecked: bool):
+    """How AOTAutograd describes what a forward saves (meta["desc"] of its output)."""
+    from torch._functorch._aot_autograd import descriptors
+
+    kind = "SavedForBackwardsNoVcCheckAOTOutput" if unchecked else "SavedForBackwardsAOTOutput"
+    return getattr(descriptors, kind, descriptors.SavedForBackwardsAOTOutput)(index)
+
+
+def graph_module(root: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    """With the attributes of `root` that the graph names; lazy inside of lazy_graph_modules()."""
+    from torch.fx._lazy_graph_module import _make_graph_module
+
+    return _make_graph_module(root, graph)
+
+
+def lazy_graph_modules():
+    """Context: graphs get Python code when it is asked for, as under Inductor; a compile asks for none, but makes some modules."""
+    from torch.fx._lazy_graph_module import _use_lazy_graph_module
+
+    return _use_lazy_graph_module(torch._dynamo.config.use_lazy_graph_module)
+
+
+def aot_compile(gm: torch.fx.GraphModule, example_inputs, **kwargs):
+    """torch._dynamo.backends.common.aot_autograd(**kwargs)(gm, example_inputs) without what nobody asked for: the import of Inductor's
+    debugging, and the printing of each graph for a log that isn't kept."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    nested = any(isinstance(x, (list, tuple, dict)) for x in example_inputs)
+    if nested or os.environ.get("TORCH_COMPILE_DEBUG", "0") == "1":
+        return aot_autograd(**kwargs)(gm, example_inputs)
+    kwargs["bw_compiler"] = functools.partial(_untraced_backward, kwargs["bw_compiler"])
+    counters = torch._dynamo.utils.counters["aot_autograd"]
+    counters["total"] += 1
+    with _no_graph_texts():
+        compiled = aot_module_simplified(gm, example_inputs, **kwargs)
+    counters["ok"] += 1
+    return torch._dynamo.disable(compiled, reason="do not trace AOT-compiled graph")
+
+
+def _untraced_backward(compiler, *args):
+    """Neither the compiler of a backward nor the backward is Dynamo's to trace."""
+    compiled = torch._dynamo.disable(compiler, reason="do not trace backward compiler function")(*args)
+    return torch._dynamo.disable(compiled, reason="do not trace generated backwards pass")
+
+
+# Functions of AOTAutograd that print graphs -> what they return where no log is on.
+_GRAPH_PRINTERS = {"_log_joint_graph": None, "_log_fw_bw_graphs": (None, None)}
+
+
+@contextlib.contextmanager
+def _no_graph_texts():
+    """Inside, AOTAutograd doesn't print joint graph, forward and backward (3% of an LSTM's first call) unless a log or its cache takes
+    them. Other versions of PyTorch may have other functions: nothing is changed there. Under Dynamo's lock, as kept_whole()."""
+    from torch._functorch._aot_autograd import graph_compile
+    from torch._logging._internal import trace_log
+
+    loggers = [getattr(graph_compile, name, None) for name in ("aot_joint_log", "aot_graphs_log")]
+    wanted = any(log is None or log.isEnabledFor(logging.INFO) for log in loggers)
+    wanted = wanted or any(type(handler).__name__ != "LazyTraceHandler" or _traces() for handler in trace_log.handlers)
+    wanted = wanted or getattr(torch._functorch.config, "force_autograd_cache", False)
+    found = {} if wanted else {name: getattr(graph_compile, name) for name in _GRAPH_PRINTERS if hasattr(graph_compile, name)}
+    try:
+        for name in found:
+            setattr(graph_compile, name, functools.partial(_print_nothing, _GRAPH_PRINTERS[name]))
+        yield
+    finally:
+        for name, function in found.items():
+            setattr(graph_compile, name, function)
+
+
+def _traces() -> bool:
+    return bool(os.environ.get("TORCH_TRACE"))
+
+
+def _print_nothing(result, *args, **kwargs):
+    return result
+
+
+@contextlib.contextmanager
+def metadata_of(outputs):
+    """Inside, AOTAutograd collects its metadata (what is written, what aliases) of a function that makes tensors like `outputs` and
+    nothing else, instead of running the graph a first time. outputs: pure_graphs.outputs_of_its_own; None: all as it is. Under Dynamo's
+    lock, as kept_whole()."""
+    from torch._functorch import aot_autograd
+
+    name = "run_functionalized_fw_and_collect_metadata"
+    collect = getattr(aot_autograd, name, None)
+    if outputs is None or collect is None:
+        yield
+        return
+
+    def make(*inputs):
+        return [_like(value) for value in outputs]
+
+    setattr(aot_autograd, name, lambda function, **kwargs: collect(make, **kwargs))
+    try:
+        yield
+    finally:
+        setattr(aot_autograd, name, collect)
+
+
+def _like(value):
+    """Of the same type, sizes and strides; with a history where `value` requires gradients."""
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return torch.ops.aten.clone.default(made.requires_grad_(), memory_format=torch.preserve_format) if value.requires_grad else made
 
 
 def backward_at_once():

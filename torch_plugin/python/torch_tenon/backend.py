@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 from typing import Any, Callable, Sequence
 
 from torch import fx
 
 from . import aliasing, decompositions, higher_order, registry, training
-from ._torch_private import aot_autograd, backward_at_once, frozen_inputs, kept_whole
+from ._torch_private import aot_compile, backward_at_once, frozen_inputs, kept_whole, lazy_graph_modules, metadata_of
 from .compiler import Compiled, compile_static, judge_fallback
 from .dynamic import DynamicGraph, symbolic_inputs
+from .first_call import Spent
 from .options import Options
 from .partition import partition
+from .pure_graphs import outputs_of_its_own
 
 
 def tenon(
@@ -27,41 +30,74 @@ def tenon(
     checked = Options.make(mode, options)
     compile_graph = lambda gm, inputs, kind: compile_aten(gm, inputs, kind=kind, options=checked)
     refuse = functools.partial(judge_fallback, options=checked)
-    return training_backend(compile_graph, own=checked.autograd == "own", refuse=refuse)(gm, example_inputs)
+    backend = training_backend(compile_graph, own=checked.autograd == "own", own_cut=checked.partitioner == "own", refuse=refuse)
+    return backend(gm, example_inputs)
+
+
+@contextlib.contextmanager
+def no_collections():
+    """Inside, Python's collector of cycles rests: a compile makes a million objects, for which it would walk over all of the process's
+    several times, a quarter of a second each time where torch and transformers are loaded."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def training_backend(
     compile_graph: Callable[[fx.GraphModule, Sequence[Any], str], Compiled],
     *,
     own: bool,
+    own_cut: bool = True,
     refuse: Callable[[registry.GraphRecord], None] = lambda record: None,
 ) -> Callable:
     """The backend of torch.compile whose graphs of ATen operators compile_graph(graph, inputs, kind) compiles: "inference", "forward",
     "backward". own: training calls go through tenon's node of autograd where it can take them, else through AOTAutograd's wrapper.
-    refuse(record) is asked before a graph runs in eager (torch_tenon.aliasing)."""
+    own_cut: tenon's partitioner cuts training graphs where it can, else PyTorch's. refuse(record) is asked before a graph runs in eager
+    (torch_tenon.aliasing)."""
 
     def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
-        capture = training.Capture(own)
+        capture, spent = training.Capture(own), Spent()
+
+        def compile_part(graph: fx.GraphModule, inputs: Sequence[Any], kind: str) -> Compiled:
+            compiled = record = None
+            with no_collections(), spent.compile(lambda: record.compile_ms if record is not None else {}):
+                compiled = compile_graph(graph, inputs, kind)
+                record = getattr(compiled, "record", None)
+            if kind != "backward" and record is not None:
+                record.first_call = spent
+            return compiled
 
         def forward(graph: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
-            return capture.take_forward(graph, compile_graph(graph, inputs, "forward"))
+            return capture.take_forward(graph, compile_part(graph, inputs, "forward"))
 
         def backward(graph: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
             if not own:
-                return compile_graph(graph, inputs, "backward")
-            capture.backward = training.Backward(graph, lambda: compile_graph(graph, inputs, "backward"))
+                return compile_part(graph, inputs, "backward")
+            capture.backward = training.Backward(graph, lambda: compile_part(graph, inputs, "backward"))
             return capture.backward
 
-        traced = aot_autograd(
-            fw_compiler=forward,
-            bw_compiler=backward,
-            inference_compiler=lambda graph, inputs: capture.take_inference(compile_graph(graph, inputs, "inference")),
-            partition_fn=partition,
-            decompositions=decompositions.table(),
-            keep_inference_input_mutations=True,
-        )
-        with kept_whole(decompositions.WHOLE), backward_at_once() if own else contextlib.nullcontext():
-            stock = traced(gm, example_inputs)
+        def cut(*args: Any, **kwargs: Any):
+            with spent.phase("partition"):
+                return partition(*args, own=own_cut, **kwargs)
+
+        metadata = metadata_of(outputs_of_its_own(gm))
+        at_once = backward_at_once() if own else contextlib.nullcontext()
+        with spent.phase("aot"), no_collections(), kept_whole(decompositions.WHOLE), at_once, lazy_graph_modules(), metadata:
+            stock = aot_compile(
+                gm,
+                example_inputs,
+                fw_compiler=forward,
+                bw_compiler=backward,
+                inference_compiler=lambda graph, inputs: capture.take_inference(compile_part(graph, inputs, "inference")),
+                partition_fn=cut,
+                decompositions=decompositions.table(),
+                keep_inference_input_mutations=True,
+            )
         written = capture.written(example_inputs)
         return aliasing.guarded(capture.finish(stock, example_inputs), gm, example_inputs, written, refuse)
 

@@ -73,6 +73,7 @@ class DynamicGraph:
         self._lock = threading.Lock()
         self._from_python: dict[str, PythonProgram] = {}  # reason -> the graph run so
         self.autograd: registry.Autograd | None = None  # of all the sizes' records
+        self.cut: Any = None  # likewise
         self._unused = [k for k, node in enumerate(gm.graph.find_nodes(op="placeholder")) if _is_unused_number(node)]
 
     @property
@@ -106,7 +107,7 @@ class DynamicGraph:
             values = self._ignored | solve(dict(zip((expression for expression, _ in self._readers), key)))
             logger().info("%s graph: compiling for %s", self._kind, values)
             compiled = compile_static(self._gm, self._kind, self._options, values, self._frozen)
-            compiled.record.autograd = self.autograd
+            compiled.record.autograd, compiled.record.cut = self.autograd, self.cut
             with self._lock:
                 self._compiled[key] = compiled
             return compiled
@@ -120,7 +121,7 @@ class DynamicGraph:
             if warn:
                 warnings.warn(f"tenon: the {self._kind} graph has seen {reason}; others run by ATen", stacklevel=4)
             record = registry.new_record(self._kind, count_nodes(self._gm))
-            record.autograd = self.autograd
+            record.autograd, record.cut = self.autograd, self.cut
             program = run_from_python(self._gm, record, self._options, reason)
             self._from_python[reason] = program
         return program

@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 import torch
 
-from . import _C, registry
+from . import _C, first_call, registry
 from .backend import tenon
 
 _TIMED_RUNS = 5
@@ -29,6 +29,8 @@ class Explanation:
     breaks: list[str]
     run_ms: float  # one warm call of the model, as its caller sees it
     report: dict[str, Any] = dataclasses.field(repr=False, default_factory=dict)  # docs/architecture/report.md
+    # CPU seconds of the first call, with the compile of a backward only if the model runs its own: first_call.ALL_PHASES.
+    first_call_s: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in dataclasses.asdict(self).items() if name != "report"}
@@ -52,6 +54,8 @@ class Explanation:
     def text(self, rows: int | None = _SHOWN_ROWS) -> str:
         lines = [f"{len(self.graphs)} graphs, {len(self.breaks)} breaks, {self.run_ms:.3f} ms a call"]
         lines += [f"  break: {reason}" for reason in self.breaks]
+        if self.first_call_s:
+            lines.append("  first call, CPU s: " + ", ".join(f"{phase} {s:.2f}" for phase, s in self.first_call_s.items()))
         for graph in self.graphs:
             lines += _graph_lines(graph, rows)
         return "\n".join(lines)
@@ -68,29 +72,34 @@ def explain(model: Callable, *inputs: Any, options: dict[str, Any] | None = None
         return tenon(gm, example_inputs, options=options)
 
     compiled = torch.compile(model, backend=fresh_backend)
+    began = time.process_time()
     with breaks:
         compiled(*inputs, **kwargs)
+    first_s = time.process_time() - began
     records = [r for r in registry.records() if r.id not in before]
     for record in records:
         record.raw_stats(reset=True)
     _C.set_profiling(True)
     try:
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.process_time()
         for _ in range(_TIMED_RUNS):
             compiled(*inputs, **kwargs)
         run_ms = 1e3 * (time.perf_counter() - began) / _TIMED_RUNS
+        warm_s = (time.process_time() - began_cpu) / _TIMED_RUNS
     finally:
         _C.set_profiling(False)
-    return Explanation([_describe(r) for r in records], breaks.reasons, run_ms, _report(model, records, breaks.reasons, run_ms))
+    spent = first_call.remaining(first_s, warm_s, [{"first_call_s": r.first_call and r.first_call.seconds} for r in records])
+    report = _report(model, records, {"breaks": breaks.reasons, "run_ms": run_ms, "first_call_s": spent})
+    return Explanation([_describe(r) for r in records], breaks.reasons, run_ms, report, spent)
 
 
-def _report(model: Callable, records: list[registry.GraphRecord], breaks: list[str], run_ms: float) -> dict[str, Any]:
+def _report(model: Callable, records: list[registry.GraphRecord], told: dict[str, Any]) -> dict[str, Any]:
     return {
         "schema": "tenon-report",
         "version": 1,
         "title": getattr(model, "__name__", None) or type(model).__name__,
         "generator": "torch_tenon.explain",
-        "model": {"breaks": breaks, "run_ms": run_ms},
+        "model": told,
         "graphs": [_graph_report(r) for r in records],
     }
 
@@ -189,6 +198,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "memory": info.get("memory", {}),
         "frozen": record.frozen,
         "autograd": record.autograd.stats() if record.autograd is not None else None,
+        "cut": dataclasses.asdict(record.cut) if record.cut is not None else None,
         "compile_ms": dict(record.compile_ms),
         "passes_verified": "verify" in record.compile_ms,
         "remarks": info.get("remarks", []),
@@ -213,6 +223,10 @@ def _graph_lines(graph: dict[str, Any], rows: int | None) -> list[str]:
     if autograd := graph["autograd"]:
         why = f" because {autograd['reason']}" if autograd["reason"] else ""
         lines.append("  autograd: " + ("tenon's node" if autograd["node"] == "own" else f"AOTAutograd's wrapper{why}"))
+    if cut := graph["cut"]:
+        who = "tenon's partitioner" if cut["by"] == "own" else f"PyTorch's min-cut because {cut['reason']}"
+        size = f", {_bytes(cut['saved_bytes'])} beside parameters" if cut["saved_bytes"] >= 0 else ""
+        lines.append(f"  cut: {who}; {cut['saved']} values saved{size}")
     phases = ", ".join(f"{name} {ms:.1f}" for name, ms in graph["compile_ms"].items() if ms >= 0.05)
     lines.append(f"  compile ms: {phases}")
     if graph["tier"] == "native":

@@ -10,6 +10,8 @@
                       convolution kernels are kept as kernels read them fastest (default False; docs/freezing.md)
     autograd          training: "own" (default), tenon's node of autograd where it can take the graph, or "stock", AOTAutograd's wrapper
                       around the same programs (docs/architecture/autograd.md)
+    partitioner       training: "own" (default), tenon's partitioner where it can cut the graph, or "torch", PyTorch's min-cut
+                      (docs/architecture/partition.md)
     excess_precision  bf16/f16 math stays f32 inside a fused kernel (default True)
     threads           what kernels are planned for (default: torch.get_num_threads())
     compile_threads   threads that compile (default: a few)
@@ -22,8 +24,8 @@
     report            what explain().to_html() shows besides the program: "none" (default), "module", "code"
     inject_fault      tests: the failure to inject into the compiler
 
-The environment gives defaults: TENON_FALLBACK, TENON_TIER, TENON_ISA, TENON_AUTOGRAD, TENON_DUMP,
-TENON_REPRO_DIR.
+The environment gives defaults: TENON_FALLBACK, TENON_TIER, TENON_ISA, TENON_AUTOGRAD,
+TENON_PARTITIONER, TENON_DUMP, TENON_REPRO_DIR.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ _CHOICES = {
     "isa": ("", "avx512", "avx2", "sse4"),
     "provider": ("", "host.matmul", "host.convolution", "generated"),
     "autograd": ("own", "stock"),
+    "partitioner": ("own", "torch"),
     "report": ("none", "module", "code"),
 }
 
@@ -53,6 +56,7 @@ class Options:
     provider: str = ""
     freeze: bool = False
     autograd: str = "own"
+    partitioner: str = "own"
     excess_precision: bool = True
     threads: int = 0
     compile_threads: int = 0
@@ -87,7 +91,7 @@ class Options:
         told = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("fallback", "dump", "freeze", "autograd") and getattr(self, field.name) != field.default
+            if field.name not in ("fallback", "dump", "freeze", "autograd", "partitioner") and getattr(self, field.name) != field.default
         }
         if self.dump:
             told["dump_dir"] = self.dump
@@ -117,6 +121,7 @@ def _environment() -> types.MappingProxyType[str, Any]:
         "tier": "TENON_TIER",
         "isa": "TENON_ISA",
         "autograd": "TENON_AUTOGRAD",
+        "partitioner": "TENON_PARTITIONER",
         "dump": "TENON_DUMP",
         "repro_dir": "TENON_REPRO_DIR",
     }

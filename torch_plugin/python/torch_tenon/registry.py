@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 import json
 import threading
@@ -37,6 +38,8 @@ class GraphRecord:
         self.compile_ms: dict[str, float] = {}
         self.compiled = False  # else it runs from Python
         self.autograd: Autograd | None = None  # of forwards
+        self.cut: Any = None  # of forwards: partition.Cut
+        self.first_call: Any = None  # of forwards, for their backward too, and of inference graphs: first_call.Spent
         self._executable: weakref.ref | None = None
         self._program: weakref.ref | None = None  # what runs it from Python
         self._python_runs = collections.Counter()  # of graphs that run from Python
@@ -145,6 +148,8 @@ class GraphRecord:
             "planned_bytes": self.planned_bytes,
             "frozen": self.frozen,
             "autograd": self.autograd.stats() if self.autograd is not None else None,
+            "cut": dataclasses.asdict(self.cut) if self.cut is not None else None,
+            "first_call_s": dict(self.first_call.seconds) if self.first_call is not None else None,
         }
 
 

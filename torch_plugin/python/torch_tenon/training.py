@@ -12,6 +12,7 @@ from . import _C, registry
 from ._torch_private import TrainingFacts, forward_metadata, hooks_are_inlined, keep_nothing_donated
 from .compiler import Compiled
 from .dynamic import DynamicGraph, symbolic_inputs
+from .partition import CUT
 
 _aten = torch.ops.aten
 
@@ -91,6 +92,7 @@ class Capture:
         followed = self.forward if isinstance(self.forward, DynamicGraph) else getattr(self.forward, "record", None)
         if followed is not None:
             followed.autograd = autograd
+            followed.cut = self.forward_gm.meta.get(CUT)
 
     def _why_stock(self, example_inputs: Sequence[Any]) -> str:
         """Why the node can't take the graph; "": it can."""
