@@ -11,6 +11,9 @@
 // gathers in the innermost loop.
 //
 // An operand of a library call that is not dense and row-major, and a result that the program wants laid out otherwise.
+//
+// What a scatter or dynamic-update-slice starts from, where it lies otherwise than the result (zeros, above all: one element, broadcast): a
+// kernel writes it into memory that the op then takes over, instead of a copy element by element.
 // What the results of regions and the operands of conditionals need: region_copies.h.
 #include <algorithm>
 #include <optional>
@@ -254,6 +257,23 @@ bool CopyContractionOperands(Computation* entry, PassContext& context, ViewCache
   return changed;
 }
 
+bool CopyUpdated(Computation* entry, PassContext& context, ViewCache& views) {
+  bool changed = false;
+  for (Instruction* op : entry->PostOrder()) {
+    if (op->opcode() != Opcode::kScatter && op->opcode() != Opcode::kDynamicUpdateSlice) continue;
+    const int64_t updated = op->opcode() == Opcode::kScatter ? op->operand_count() / 2 : 1;
+    for (int64_t i = 0; i < updated; ++i) {
+      Instruction* operand = op->operand(i);
+      const Shape& shape = op->shape().is_tuple() ? op->shape().element(i) : op->shape();
+      if (views.Of(operand).strides == shape.strides()) continue;
+      context.Note("insert-copies", "copied", *operand, absl::StrCat(op->name(), " starts from it, and lies otherwise"));
+      op->ReplaceOperand(i, CopyWithLayout(operand, shape.minor_to_major()));
+      changed = true;
+    }
+  }
+  return changed;
+}
+
 }  // namespace
 
 absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
@@ -264,6 +284,7 @@ absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
     changed |= CopyLibraryArrays(c, context);
     ViewCache views;
     changed |= CopyContractionOperands(c, context, views);
+    changed |= CopyUpdated(c, context, views);
   }
   return changed;
 }

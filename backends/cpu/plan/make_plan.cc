@@ -159,12 +159,12 @@ class Planner {
       if (const MemoryUse* load = ReadAlongALongerLoop(trace, iteration, *reference)) reference = load;
     }
     if (reference != nullptr) {
-      for (size_t i = 0; i < loops.size(); ++i)
-        strides[i] = AccessAlong(reference->offset, iteration.vars[i]->var).stride;
+      const std::vector<Dim> logical = DenseStrides(f_.dims);
       for (size_t i = 0; i < loops.size(); ++i) {
-        if (AccessAlong(reference->offset, iteration.vars[i]->var).kind ==
-            Access::Kind::kContiguous)
-          strides[i] = 1;
+        const Access access = AccessAlong(reference->offset, iteration.vars[i]->var);
+        strides[i] = access.kind == Access::Kind::kContiguous ? Dim(1)
+                     : access.kind == Access::Kind::kGathered ? logical[loops[i].dims[0]]  // no one stride: as if it were dense
+                                                              : access.stride;
       }
     } else {
       strides.clear();
