@@ -1,5 +1,6 @@
 #include "backends/codegen/emit/convert.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "hlo/check.h"
@@ -52,22 +53,22 @@ Value* IntToFloat(llvm::IRBuilderBase& b, PrimitiveType from, PrimitiveType to, 
   return f->getType() == type ? f : TruncateToOdd(b, f);
 }
 
-// Saturated, NaN to 0. LLVM takes fptosi.sat and fptoui.sat apart lane by lane where the integer is narrower than the float; here a vector is
-// clamped between limits that the float type holds, and 32 bits are converted. The highest s32 is none of them in f32: above, it is selected.
+// Saturated, NaN to 0. LLVM takes fptosi.sat and fptoui.sat of vectors apart, lane by lane; here a vector is clamped between limits that the float
+// type holds, then converted. Above them the highest integer is selected where it is none of the type's floats.
 Value* FloatToInt(llvm::IRBuilderBase& b, PrimitiveType to, Value* v, llvm::Type* type) {
   const int bits = static_cast<int>(type->getScalarSizeInBits());
   const bool is_signed = IsSigned(to), wide = v->getType()->getScalarType()->isDoubleTy();
-  if (bits > 32 || (bits == 32 && !is_signed)) {
-    return b.CreateIntrinsic(is_signed ? Intrinsic::fptosi_sat : Intrinsic::fptoui_sat, {type, v->getType()}, {v});
-  }
-  const double lowest = is_signed ? -std::ldexp(1.0, bits - 1) : 0, above = std::ldexp(1.0, is_signed ? bits - 1 : bits);
-  const double highest = bits < 32 || wide ? above - 1 : 0x1.fffffep30;  // the largest float below
+  if (bits >= 32 && !is_signed) return b.CreateIntrinsic(Intrinsic::fptoui_sat, {type, v->getType()}, {v});
+  const int digits = is_signed ? bits - 1 : bits, mantissa = wide ? 53 : 24;
+  const double lowest = is_signed ? -std::ldexp(1.0, digits) : 0, above = std::ldexp(1.0, digits);
+  const bool held = digits <= mantissa;  // the highest integer is a float
+  const double highest = above - std::ldexp(1.0, std::max(digits - mantissa, 0));
   auto f = [&](double x) { return llvm::ConstantFP::get(v->getType(), x); };
   Value* x = b.CreateSelect(b.CreateFCmpOGT(v, f(lowest)), v, f(lowest));  // NaN is below, too
   x = b.CreateSelect(b.CreateFCmpOLT(x, f(highest)), x, f(highest));
-  Value* i = b.CreateFPToSI(x, WithLanesOf(v->getType(), b.getInt32Ty()));
+  Value* i = b.CreateFPToSI(x, WithLanesOf(v->getType(), b.getIntNTy(bits > 32 ? 64 : 32)));
   auto c = [&](int64_t k) { return llvm::ConstantInt::getSigned(i->getType(), k); };
-  if (highest != above - 1) i = b.CreateSelect(b.CreateFCmpOGE(v, f(above)), c(INT32_MAX), i);
+  if (!held) i = b.CreateSelect(b.CreateFCmpOGE(v, f(above)), c(bits > 32 ? INT64_MAX : INT32_MAX), i);
   if (lowest != 0) i = b.CreateSelect(b.CreateFCmpUNO(v, v), c(0), i);
   return b.CreateTrunc(i, type);
 }
