@@ -14,6 +14,9 @@
 //
 // What a scatter or dynamic-update-slice starts from, where it lies otherwise than the result (zeros, above all: one element, broadcast): a
 // kernel writes it into memory that the op then takes over, instead of a copy element by element.
+//
+// A broadcast behind a reshape that is no view of it (repeat, expanded heads merged): copied in the broadcast's dims, in which its rows are whole;
+// by the reshape's each element would need divisions.
 // What the results of regions and the operands of conditionals need: region_copies.h.
 #include <algorithm>
 #include <optional>
@@ -274,6 +277,32 @@ bool CopyUpdated(Computation* entry, PassContext& context, ViewCache& views) {
   return changed;
 }
 
+// The layout of the operand in which `reshape`, as it lies, is a view of it.
+std::optional<Permutation> LayoutBehindReshape(const Instruction& reshape) {
+  const Shape &to = reshape.shape(), &from = reshape.operand(0)->shape();
+  const std::optional<DimVector> strides = ReshapeStrides(to.dims(), to.strides(), from.dims());
+  if (!strides || !absl::c_all_of(*strides, [](Dim d) { return d.is_constant(); })) return std::nullopt;
+  Permutation layout = RowMajor(from.rank());
+  absl::c_stable_sort(layout, [&](int64_t a, int64_t b) { return (*strides)[a].constant() < (*strides)[b].constant(); });
+  return layout;
+}
+
+bool CopyRepeated(Computation* entry, PassContext& context) {
+  bool changed = false;
+  ViewCache views;
+  for (Instruction* op : entry->PostOrder()) {
+    if (op->opcode() != Opcode::kReshape || views.IsView(*op)) continue;
+    Instruction* repeated = op->operand(0);
+    if (repeated->opcode() != Opcode::kBroadcast || KnownOne(repeated->operand(0)->shape().num_elements())) continue;
+    const std::optional<Permutation> layout = LayoutBehindReshape(*op);
+    if (!layout) continue;
+    context.Note("insert-copies", "copied", *repeated, absl::StrCat(op->name(), " merges dims of which one only repeats"));
+    op->ReplaceOperand(0, CopyWithLayout(repeated, *layout));
+    changed = true;
+  }
+  return changed;
+}
+
 }  // namespace
 
 absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
@@ -285,6 +314,7 @@ absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
     ViewCache views;
     changed |= CopyContractionOperands(c, context, views);
     changed |= CopyUpdated(c, context, views);
+    changed |= CopyRepeated(c, context);
   }
   return changed;
 }
