@@ -11,10 +11,9 @@ namespace tenon::math {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kHuge = 0x1p1000;
 
-// 0 <= x, 0 < d, finite, f64.
-V Remainder(V x, V d) {
+// 0 <= x, 0 < d, finite, f64; `far`: x / d may be 2^900 or more.
+V Remainder(V x, V d, bool far) {
   llvm::IRBuilderBase& b = *x.b;
   llvm::BasicBlock* entry = b.GetInsertBlock();
   llvm::BasicBlock* loop = llvm::BasicBlock::Create(b.getContext(), "loop", entry->getParent());
@@ -23,9 +22,11 @@ V Remainder(V x, V d) {
   b.SetInsertPoint(loop);
   llvm::PHINode* phi = b.CreatePHI(x.type(), 2);
   V r = x.With(phi);
-  // A quotient above f64: a multiple of d first.
-  V far = d * 0x1p900;
-  V divisor = Select(Abs(r) * 0x1p-100 < far, d, far);
+  V divisor = d;
+  if (far) {  // the quotient by a multiple of d first, by which it is below 2^900
+    V once = d * 0x1p700, twice = once * 0x1p700;
+    divisor = Select(Abs(r) < once * 0x1p200, d, Select(Abs(r) < twice * 0x1p200, once, twice));
+  }
   V rest = Fma(-Trunc(r / divisor), divisor, r);
   phi->addIncoming(x.v, entry);
   phi->addIncoming(rest.v, loop);
@@ -45,7 +46,7 @@ llvm::Value* EmitRemainder(llvm::IRBuilderBase& builder, llvm::Value* dividend, 
     V a = narrow ? ToF64(Abs(x)) : Abs(x), d = narrow ? ToF64(Abs(y)) : Abs(y);
     V valid = And(a < kInf, d > 0);  // false for NaN, too
     V whole = Or(Not(valid), d == kInf);
-    V r = Remainder(Select(whole, 0, a), Select(whole, 1, d));
+    V r = Remainder(Select(whole, 0, a), Select(whole, 1, d), /*far=*/!narrow);
     r = Select(d == kInf, a, r);
     r = Select(valid, r, std::numeric_limits<double>::quiet_NaN());
     return std::vector<llvm::Value*>{CopySign(narrow ? ToF32(r) : r, x).v};

@@ -33,6 +33,7 @@ constexpr int64_t kTileBlock = 16;
 constexpr int64_t kShortVector = 4;  // elements along the fastest dim below which vectors go along another one
 constexpr int64_t kTogether = 4, kMaxTogether = 8;  // iterations of another loop that share work
 constexpr int kWorthSharing = 12;   // instructions that they share
+constexpr int kPlaceCost = 4;       // of an index that was read: bounds, the address
 constexpr int64_t kScatterBlock = 16;
 constexpr int64_t kColumnBlock = 64;
 constexpr int64_t kMaxTileRows = 14, kMaxTileVectors = 6;
@@ -506,7 +507,7 @@ class Planner {
       }
       auto depends = [&](int64_t d) { return absl::c_linear_search(kept, d); };
       if (absl::c_none_of(vector, depends) || absl::c_any_of(loop.dims, depends)) continue;
-      cost += CostOfAll(op->operand(op->operand_count() - 1), seen);
+      cost += CostOfAll(op->operand(op->operand_count() - 1), seen) + (op->opcode() == Opcode::kGather ? kPlaceCost : 0);
     }
     return cost;
   }
