@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 environment.find_packages()
+import beyond  # noqa: E402
 import equation_of_state  # noqa: E402
 from models import nets, zoo  # noqa: E402
 
@@ -407,3 +408,43 @@ def _image():
         return ((x - mean) / spread).permute(0, 3, 1, 2).to(torch.bfloat16)
 
     return normalise, (torch.randint(0, 256, (8, 224, 224, 3), dtype=torch.uint8),)
+
+
+# --- of beyond.py, a row or two of each family ------------------------------------------------
+
+BEYOND = {
+    "interp_bilinear_cl": "bilinear resampling, channels last",
+    "interp_bicubic_aa_down": "bicubic resampling with antialiasing, 224 to 64",
+    "interp_linear1d": "linear resampling of signals to twice the length",
+    "adapt_avg_uneven": "adaptive average pooling, windows of unequal lengths",
+    "adapt_max_uneven_idx": "adaptive maximum pooling with positions, unequal windows",
+    "avg_cl": "3x3 average pooling, channels last",
+    "max3d_3s2": "3x3x3 maximum pooling",
+    "mean_28x28": "means of planes",
+    "gn_cl": "group norm, channels last",
+    "ln_bf16": "layer norm in bfloat16",
+    "softmax_vocab": "softmax over 50257",
+    "ce_smooth": "cross entropy with label smoothing",
+    "dec_gqa_2048": "one token of attention, four heads to a cached one",
+    "dec_4096_bf16": "one token of attention over 4096 cached in bfloat16",
+    "rope_interleaved": "rotary embedding of neighbouring pairs",
+    "moe_combine": "weighted rows added by index",
+    "moe_scatter_add": "scatter_add of rows by an expanded index",
+    "geglu_bf16": "gelu gate in bfloat16, 333x1000",
+    "int4_unpack": "int4 weights, two a byte, 8 tokens",
+    "quant_dyn": "rows to int8 by their own scale",
+    "f16_f32": "f16 times f32",
+    "u8_hwc_norm": "8-bit images to normalised planes",
+    "emb_ln": "embedding and layer norm",
+    "index_2d": "elements by two indices",
+    "cummax": "running maxima and their positions",
+    "topk_small": "the 2 best of 16, 8192 rows",
+    "tile": "a matrix repeated 4x3 times",
+    "dot": "product of two vectors",
+    "act_fmod": "C remainder of floats",
+    "grid_mid": "bilinear grid sampling, 16 channels",
+    "stft_mag": "magnitudes of a short-time Fourier transform",
+}
+
+for _name, _what in BEYOND.items():
+    row(_name, _what)(beyond.ROWS[_name].make)

@@ -46,14 +46,23 @@ const Instruction* BiasAddedTo(const Instruction& contraction, const Instruction
   return nullptr;
 }
 
+// A product of two vectors: one reduction, which threads share; libraries take it for a matrix of one element.
+bool IsOneSum(const Instruction& dot, int64_t short_sum) {
+  const PrimitiveType type = dot.shape().element_type();
+  return (type == PrimitiveType::kF32 || type == PrimitiveType::kF64) && OfOneType(dot) && KnownOne(dot.shape().num_elements()) &&
+         TermsOf(dot).value_or(0) >= short_sum;
+}
+
 // On machines for which the library has no good code. The second operand may have to be brought into another order at each call, which
 // some rows must make good: few where kernels pack it. One row reads all of it once, and libraries are good at that, but not at many
 // such products.
 bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
   constexpr double kWorthwhile = 0.8;
   constexpr int64_t kShort = 16, kRows = 64, kPackedRows = 4, kPackedTerms = 1 << 14;
-  if (site.target->facts().machine.matmul_share > kWorthwhile || dot.opcode() != Opcode::kDot || dot.operand_count() != 2) return false;
-  if (dot.shape().element_type() != PrimitiveType::kF32 || !dot.shape().is_static() || !GeneratedTakes(dot, site).ok()) return false;
+  if (dot.opcode() != Opcode::kDot || dot.operand_count() != 2) return false;
+  if (IsOneSum(dot, kShort)) return true;
+  if (site.target->facts().machine.matmul_share > kWorthwhile || dot.shape().element_type() != PrimitiveType::kF32) return false;
+  if (!dot.shape().is_static() || !GeneratedTakes(dot, site).ok()) return false;
   const int64_t terms = TermsOf(dot).value_or(0), result = dot.shape().num_elements_constant();
   int64_t batch = 1;
   for (int64_t d : dot.int_list(Attr::kLhsBatchDims)) batch *= dot.operand(0)->shape().constant_dim(d);

@@ -417,6 +417,8 @@ class Selector {
       const int64_t m = n / 64 >= 4 * k_ ? Candidates<64>(x, items, other, parallel) : Candidates<16>(x, items, other, parallel);
       if (m > k_) std::nth_element(items, items + k_, items + m);
       std::sort(items, items + k_);
+    } else if (k_ <= kFew) {
+      Fewest(x, items);
     } else {
       parallel.Pieces(n, kPiece, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) items[i] = Item::Make(CodeAt(x, i), static_cast<uint32_t>(i));
@@ -431,6 +433,19 @@ class Selector {
     for (int64_t i = 0; i < k_; ++i) {
       if (wide) static_cast<int64_t*>(call_.results[1])[row * k_ + i] = sorted[i].at();
       else static_cast<uint32_t*>(call_.results[1])[row * k_ + i] = sorted[i].at();
+    }
+  }
+
+  static constexpr int64_t kFew = 8;
+
+  // The k first of a short row, in order: each element goes to its place among those that are the first so far, if it has one.
+  void Fewest(const U* x, Item* kept) const {
+    for (int64_t i = 0; i < rows_.n; ++i) {
+      const Item item = Item::Make(CodeAt(x, i), static_cast<uint32_t>(i));
+      int64_t place = std::min(i, k_);
+      if (place == k_ && !(item < kept[--place])) continue;
+      for (; place > 0 && item < kept[place - 1]; --place) kept[place] = kept[place - 1];
+      kept[place] = item;
     }
   }
 

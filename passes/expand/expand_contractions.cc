@@ -125,7 +125,8 @@ class Expansion {
   // [batch..., 1, k] times [batch..., n, k] where k elements lie side by side.
   Instruction* RowAsReduction() {
     constexpr int64_t kShort = 16;
-    if (type_ != PrimitiveType::kF32 || type(0) != type_ || type(1) != type_ || !NamedProvider(*op_).empty()) return nullptr;
+    if (type_ != PrimitiveType::kF32 && type_ != PrimitiveType::kF64) return nullptr;
+    if (type(0) != type_ || type(1) != type_ || !NamedProvider(*op_).empty()) return nullptr;
     const Ints batch[2] = {op_->int_list(Attr::kLhsBatchDims), op_->int_list(Attr::kRhsBatchDims)};
     const Ints summed[2] = {op_->int_list(Attr::kLhsContractingDims), op_->int_list(Attr::kRhsContractingDims)};
     if (!shape(0).is_static() || !shape(1).is_static() || summed[0].size() != 1) return nullptr;

@@ -214,6 +214,8 @@ class Splitter {
 }  // namespace
 
 FrozenSplit SplitFrozen(Module& module, const std::vector<bool>& frozen, const std::function<bool(const Instruction&)>& packs) {
+  PassContext context;  // a bitcast means its operand's layout, which a value on the border gives up
+  TENON_CHECK(FindPass("expand-bitcast")->run(module, context).ok(), module.name());
   Splitter splitter(module, frozen);
   const int64_t packed = splitter.Pack(packs);
   FrozenSplit split = splitter.Split();

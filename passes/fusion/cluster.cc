@@ -72,6 +72,14 @@ bool SamePlaces(const Shape& a, const Shape& b) {
   return Shape::SameWithLayout(places(a), places(b));
 }
 
+// A gather of whole rows by a table: where a row is read from is known outside of the loop along it, whatever moves the rows.
+bool TakesRows(const Instruction& op) {
+  if (op.opcode() != Opcode::kGather || op.operand(1)->opcode() != Opcode::kConstant || op.operand(1)->shape().rank() != 1) return false;
+  const std::vector<int64_t> offset = op.int_list(Attr::kOffsetDims), collapsed = op.int_list(Attr::kCollapsedSliceDims);
+  if (collapsed.size() != 1 || !op.shape().has_layout() || op.shape().rank() < 2) return false;
+  return absl::c_linear_search(offset, op.shape().minor_to_major()[0]);
+}
+
 bool LoopLike(FusionForm form) {
   return form == FusionForm::kLoop || form == FusionForm::kTranspose || form == FusionForm::kConcat || form == FusionForm::kGather;
 }
@@ -321,6 +329,11 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
   if (as_result && !MatchesAsResult(op, c)) {
     *why = "another iteration space";
     return false;
+  }
+  if (TakesRows(*op) && LoopLike(c.form) && absl::c_all_of(op->users(), [&](const Instruction* u) {
+        return u->family() == Family::kMovement && c.contains.contains(u);
+      })) {
+    return true;
   }
   if ((op->opcode() == Opcode::kGather || op->opcode() == Opcode::kDynamicSlice || op->opcode() == Opcode::kConcatenate)) {
     if (!LoopLike(c.form) || c.form == FusionForm::kConcat || !Shape::SameDims(op->shape(), c.lead->shape())) {

@@ -1,17 +1,89 @@
 // AssignLayout: a layout for every array of the entry computation and of its regions that has none.
 //
 // Lowering sets the layouts that the framework will see (its strides); what lies between follows: an elementwise op takes the
-// layout of its first operand of the same dims, so that channels_last stays channels_last; a transpose is given the layout that
-// makes it a view of its operand; everything else is row-major. Before fusion.
+// layout of its first operand of the same dims, so that channels_last stays channels_last; so do windows, slices, pads, concatenations,
+// gathers along one dim and reductions, of which dims come from dims of the operand; a transpose or reshape is given the layout that makes it
+// a view of its operand; everything else is row-major. Before fusion.
 //
 // A while, the parameters of its condition and body have one layout (its own, or the initial value's, where given); the parameter of a
 // branch has the operand's. What a body or branch returns may differ: a copy brings it into place (insert-copies).
+#include <algorithm>
+#include <optional>
+
+#include "absl/algorithm/container.h"
 #include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
+#include "passes/memory/strided_view.h"
 #include "passes/pass.h"
 
 namespace tenon {
 namespace {
+
+// Per dim of the result the dim of operand 0 that it runs along, in the order of the dims; empty: not that sort of op. -1: a new dim.
+std::vector<int64_t> DimsOfOperand(const Instruction& op) {
+  const int64_t rank = op.operand_count() > 0 && op.operand(0)->shape().is_array() ? op.operand(0)->shape().rank() : 0;
+  std::vector<int64_t> dims;
+  switch (op.opcode()) {
+    case Opcode::kSlice:
+    case Opcode::kPad:
+    case Opcode::kReverse:
+    case Opcode::kConcatenate:
+    case Opcode::kReduceWindow:
+    case Opcode::kSelectAndScatter:
+    case Opcode::kDynamicSlice:
+    case Opcode::kDynamicUpdateSlice:
+    case Opcode::kScatter:
+    case Opcode::kScan:
+      for (int64_t d = 0; d < rank; ++d) dims.push_back(d);
+      return dims;
+    case Opcode::kReduce:
+      for (int64_t d = 0; d < rank; ++d) {
+        if (!absl::c_linear_search(op.dimensions(), d)) dims.push_back(d);
+      }
+      return dims;
+    case Opcode::kGather: {  // x[..., index, ...]: dims of the index stand for the dim that they index
+      const std::vector<int64_t> collapsed = op.int_list(Attr::kCollapsedSliceDims), offset = op.int_list(Attr::kOffsetDims);
+      if (collapsed.size() != 1 || op.int_list(Attr::kStartIndexMap) != collapsed || !op.int_list(Attr::kOperandBatchingDims).empty()) return {};
+      int64_t next = 0;
+      for (int64_t d = 0; d < op.shape().rank(); ++d) {
+        if (!absl::c_linear_search(offset, d)) {
+          dims.push_back(collapsed[0]);
+          continue;
+        }
+        if (next == collapsed[0]) ++next;
+        dims.push_back(next++);
+      }
+      return absl::c_is_sorted(dims) ? dims : std::vector<int64_t>();
+    }
+    default: return {};
+  }
+}
+
+// Dims as they lie in the operand; those that come from one dim, row-major.
+Permutation LikeOperand(const std::vector<int64_t>& dims, const Permutation& operand) {
+  std::vector<int64_t> place(operand.size());
+  for (size_t k = 0; k < operand.size(); ++k) place[operand[k]] = static_cast<int64_t>(k);
+  Permutation layout = RowMajor(static_cast<int64_t>(dims.size()));
+  std::stable_sort(layout.begin(), layout.end(), [&](int64_t a, int64_t b) { return place[dims[a]] < place[dims[b]]; });
+  return layout;
+}
+
+// The layout in which a reshape is a view of its operand, if there is one.
+std::optional<Permutation> AsView(const Instruction& reshape) {
+  const Shape &from = reshape.operand(0)->shape(), &to = reshape.shape();
+  const std::optional<DimVector> strides = ReshapeStrides(from.dims(), from.strides(), to.dims());
+  if (!strides || !absl::c_all_of(*strides, [](Dim d) { return d.is_constant(); })) return std::nullopt;
+  Permutation layout = RowMajor(to.rank());
+  // Dims of one element, which may have any stride, stay beside the dim inside of them.
+  std::vector<int64_t> stride(to.rank());
+  int64_t inner = 1;
+  for (int64_t d = to.rank(); d-- > 0;) {
+    if (!KnownOne(to.dim(d))) inner = (*strides)[d].constant();
+    stride[d] = inner;
+  }
+  std::stable_sort(layout.begin(), layout.end(), [&](int64_t a, int64_t b) { return stride[a] < stride[b]; });
+  return layout;
+}
 
 Permutation LayoutFor(const Instruction& op, const Shape& shape) {
   if (IsPointwise(op)) {
@@ -27,7 +99,11 @@ Permutation LayoutFor(const Instruction& op, const Shape& shape) {
     for (int64_t i = 0; i < shape.rank(); ++i) layout[i] = inverse[from[i]];
     return layout;
   }
-  return RowMajor(shape.rank());
+  if (op.operand_count() == 0 || !op.operand(0)->shape().is_array() || !op.operand(0)->shape().has_layout()) return RowMajor(shape.rank());
+  if (op.opcode() == Opcode::kReshape) return AsView(op).value_or(RowMajor(shape.rank()));
+  const std::vector<int64_t> dims = DimsOfOperand(op);
+  if (static_cast<int64_t>(dims.size()) != shape.rank()) return RowMajor(shape.rank());
+  return LikeOperand(dims, op.operand(0)->shape().minor_to_major());
 }
 
 bool Assign(const Instruction& op, Shape* shape) {

@@ -11,6 +11,12 @@
 // gathers in the innermost loop.
 //
 // An operand of a library call that is not dense and row-major, and a result that the program wants laid out otherwise.
+//
+// What a scatter or dynamic-update-slice starts from, where it lies otherwise than the result (zeros, above all: one element, broadcast): a
+// kernel writes it into memory that the op then takes over, instead of a copy element by element.
+//
+// A broadcast behind a reshape that is no view of it (repeat, expanded heads merged): copied in the broadcast's dims, in which its rows are whole;
+// by the reshape's each element would need divisions.
 // What the results of regions and the operands of conditionals need: region_copies.h.
 #include <algorithm>
 #include <optional>
@@ -254,6 +260,49 @@ bool CopyContractionOperands(Computation* entry, PassContext& context, ViewCache
   return changed;
 }
 
+bool CopyUpdated(Computation* entry, PassContext& context, ViewCache& views) {
+  bool changed = false;
+  for (Instruction* op : entry->PostOrder()) {
+    if (op->opcode() != Opcode::kScatter && op->opcode() != Opcode::kDynamicUpdateSlice) continue;
+    const int64_t updated = op->opcode() == Opcode::kScatter ? op->operand_count() / 2 : 1;
+    for (int64_t i = 0; i < updated; ++i) {
+      Instruction* operand = op->operand(i);
+      const Shape& shape = op->shape().is_tuple() ? op->shape().element(i) : op->shape();
+      if (views.Of(operand).strides == shape.strides()) continue;
+      context.Note("insert-copies", "copied", *operand, absl::StrCat(op->name(), " starts from it, and lies otherwise"));
+      op->ReplaceOperand(i, CopyWithLayout(operand, shape.minor_to_major()));
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+// The layout of the operand in which `reshape`, as it lies, is a view of it.
+std::optional<Permutation> LayoutBehindReshape(const Instruction& reshape) {
+  const Shape &to = reshape.shape(), &from = reshape.operand(0)->shape();
+  const std::optional<DimVector> strides = ReshapeStrides(to.dims(), to.strides(), from.dims());
+  if (!strides || !absl::c_all_of(*strides, [](Dim d) { return d.is_constant(); })) return std::nullopt;
+  Permutation layout = RowMajor(from.rank());
+  absl::c_stable_sort(layout, [&](int64_t a, int64_t b) { return (*strides)[a].constant() < (*strides)[b].constant(); });
+  return layout;
+}
+
+bool CopyRepeated(Computation* entry, PassContext& context) {
+  bool changed = false;
+  ViewCache views;
+  for (Instruction* op : entry->PostOrder()) {
+    if (op->opcode() != Opcode::kReshape || views.IsView(*op)) continue;
+    Instruction* repeated = op->operand(0);
+    if (repeated->opcode() != Opcode::kBroadcast || KnownOne(repeated->operand(0)->shape().num_elements())) continue;
+    const std::optional<Permutation> layout = LayoutBehindReshape(*op);
+    if (!layout) continue;
+    context.Note("insert-copies", "copied", *repeated, absl::StrCat(op->name(), " merges dims of which one only repeats"));
+    op->ReplaceOperand(0, CopyWithLayout(repeated, *layout));
+    changed = true;
+  }
+  return changed;
+}
+
 }  // namespace
 
 absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
@@ -264,6 +313,8 @@ absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
     changed |= CopyLibraryArrays(c, context);
     ViewCache views;
     changed |= CopyContractionOperands(c, context, views);
+    changed |= CopyUpdated(c, context, views);
+    changed |= CopyRepeated(c, context);
   }
   return changed;
 }

@@ -44,6 +44,28 @@ TEST(SplitFrozen, ComputesWhatTheModuleDid) {
   EXPECT_GT(values, 100);
 }
 
+// Values on the border are row-major, while a bitcast means the layout that its operand had.
+TEST(SplitFrozen, KeepsWhatABitcastMeans) {
+  const auto module = ParseModule(R"(HloModule m
+ENTRY main {
+  x = s32[2,3] parameter(0)
+  c = f32[2,3]{0,1} convert(x)
+  ROOT b = f32[6] bitcast(c)
+})");
+  ASSERT_TRUE(module.ok()) << module.status();
+  std::vector<Literal> args = RandomInputs(**module, 1);
+  const absl::StatusOr<Literal> want = Evaluate(**module, args);
+  ASSERT_TRUE(want.ok()) << want.status();
+  const FrozenSplit parts = SplitFrozen(**module, {true}, [](const Instruction&) { return true; });
+  ASSERT_NE(parts.once, nullptr);
+  const absl::StatusOr<Literal> once = Evaluate(*parts.once, args);
+  ASSERT_TRUE(once.ok()) << once.status();
+  for (const Literal& value : once->elements()) args.push_back(value);
+  const absl::StatusOr<Literal> got = Evaluate(**module, args);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_TRUE(CompareLiterals(*got, *want).within) << Print(**module);
+}
+
 TEST(SplitFrozen, LeavesViewsAndBroadcastsBehind) {
   const auto module = ParseModule(R"(HloModule m
 ENTRY main {

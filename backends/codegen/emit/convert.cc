@@ -1,5 +1,8 @@
 #include "backends/codegen/emit/convert.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "hlo/check.h"
 #include "llvm/IR/Intrinsics.h"
 
@@ -50,6 +53,26 @@ Value* IntToFloat(llvm::IRBuilderBase& b, PrimitiveType from, PrimitiveType to, 
   return f->getType() == type ? f : TruncateToOdd(b, f);
 }
 
+// Saturated, NaN to 0. LLVM takes fptosi.sat and fptoui.sat of vectors apart, lane by lane; here a vector is clamped between limits that the float
+// type holds, then converted. Above them the highest integer is selected where it is none of the type's floats.
+Value* FloatToInt(llvm::IRBuilderBase& b, PrimitiveType to, Value* v, llvm::Type* type) {
+  const int bits = static_cast<int>(type->getScalarSizeInBits());
+  const bool is_signed = IsSigned(to), wide = v->getType()->getScalarType()->isDoubleTy();
+  if (bits >= 32 && !is_signed) return b.CreateIntrinsic(Intrinsic::fptoui_sat, {type, v->getType()}, {v});
+  const int digits = is_signed ? bits - 1 : bits, mantissa = wide ? 53 : 24;
+  const double lowest = is_signed ? -std::ldexp(1.0, digits) : 0, above = std::ldexp(1.0, digits);
+  const bool held = digits <= mantissa;  // the highest integer is a float
+  const double highest = above - std::ldexp(1.0, std::max(digits - mantissa, 0));
+  auto f = [&](double x) { return llvm::ConstantFP::get(v->getType(), x); };
+  Value* x = b.CreateSelect(b.CreateFCmpOGT(v, f(lowest)), v, f(lowest));  // NaN is below, too
+  x = b.CreateSelect(b.CreateFCmpOLT(x, f(highest)), x, f(highest));
+  Value* i = b.CreateFPToSI(x, WithLanesOf(v->getType(), b.getIntNTy(bits > 32 ? 64 : 32)));
+  auto c = [&](int64_t k) { return llvm::ConstantInt::getSigned(i->getType(), k); };
+  if (!held) i = b.CreateSelect(b.CreateFCmpOGE(v, f(above)), c(bits > 32 ? INT64_MAX : INT32_MAX), i);
+  if (lowest != 0) i = b.CreateSelect(b.CreateFCmpUNO(v, v), c(0), i);
+  return b.CreateTrunc(i, type);
+}
+
 }  // namespace
 
 Value* ConvertValue(llvm::IRBuilderBase& b, PrimitiveType from, PrimitiveType to, Value* v,
@@ -75,9 +98,7 @@ Value* ConvertValue(llvm::IRBuilderBase& b, PrimitiveType from, PrimitiveType to
     return b.CreateICmpNE(v, llvm::ConstantInt::get(v->getType(), 0));
   }
   if (IsFloat(from)) {
-    if (!IsFloat(to))
-      return b.CreateIntrinsic(IsSigned(to) ? Intrinsic::fptosi_sat : Intrinsic::fptoui_sat,
-                               {type, v->getType()}, {v});
+    if (!IsFloat(to)) return FloatToInt(b, to, v, type);
     const bool wide = v->getType()->getScalarType()->isDoubleTy();
     if (wide && (IsHalf(to) || IsNarrowFloat(to)) && !type->getScalarType()->isDoubleTy())
       return TruncateToOdd(b, v);

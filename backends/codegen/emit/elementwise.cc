@@ -60,21 +60,9 @@ Value* IntegerDivide(const Emission& e, bool remainder) {
   return e.b.CreateSelect(zero, e.Int(~uint64_t{0}), q);
 }
 
-// One fmod per lane.
-Value* FloatRemainder(const Emission& e) {
-  llvm::Type* scalar = e.x()->getType()->getScalarType();
-  llvm::Module* module = e.b.GetInsertBlock()->getModule();
-  llvm::FunctionCallee fmod =
-      module->getOrInsertFunction(scalar->isFloatTy() ? "fmodf" : "fmod", scalar, scalar, scalar);
-  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(e.x()->getType());
-  if (vector == nullptr) return e.b.CreateCall(fmod, {e.x(), e.y()});
-  Value* r = llvm::PoisonValue::get(vector);
-  for (unsigned i = 0; i < vector->getNumElements(); ++i) {
-    Value* lane = e.b.CreateCall(
-        fmod, {e.b.CreateExtractElement(e.x(), i), e.b.CreateExtractElement(e.y(), i)});
-    r = e.b.CreateInsertElement(r, lane, i);
-  }
-  return r;
+Value* FloatPower(const Emission& e) {
+  if (!IsPowerOfTwo(e.op)) return e.Math(math::Fn::kPow);
+  return math::Emit(e.b, math::Fn::kExp2, e.args.subspan(1));
 }
 
 // Square and multiply over every bit of the exponent. base^-n is 0 but for a base of 1 or -1.
@@ -243,7 +231,7 @@ const Row& RowOf(Opcode opcode) {
     row(Opcode::kDivide, kInt | kReal, 5,
         [](E) { return e.is_float() ? e.b.CreateFDiv(e.x(), e.y()) : IntegerDivide(e, false); });
     row(Opcode::kRemainder, kInt | kReal, 60,
-        [](E) { return e.is_float() ? FloatRemainder(e) : IntegerDivide(e, true); });
+        [](E) { return e.is_float() ? math::EmitRemainder(e.b, e.x(), e.y()) : IntegerDivide(e, true); });
     row(Opcode::kMaximum, kAll, 3, [](E) { return Maximum(e, e.x(), e.y()); });
     row(Opcode::kMinimum, kAll, 3, [](E) { return Minimum(e, e.x(), e.y()); });
     row(Opcode::kAnd, kBool | kInt, 1, [](E) { return e.b.CreateAnd(e.x(), e.y()); });
@@ -286,7 +274,7 @@ const Row& RowOf(Opcode opcode) {
     }
     t[static_cast<int>(Opcode::kPower)] = {
         kInt | kReal, 50,
-        [](E) { return e.is_float() ? e.Math(math::Fn::kPow) : IntegerPower(e); }};
+        [](E) { return e.is_float() ? FloatPower(e) : IntegerPower(e); }};
     return t;
   }();
   return table[static_cast<int>(opcode)];
@@ -355,6 +343,13 @@ bool HasElementwiseBody(const Instruction& op) {
     default:
       return true;
   }
+}
+
+bool IsPowerOfTwo(const Instruction& op) {
+  if (op.opcode() != Opcode::kPower || !IsFloat(op.shape().element_type())) return false;
+  const Instruction* base = op.operand(0);
+  while (base->opcode() == Opcode::kBroadcast) base = base->operand(0);
+  return base->opcode() == Opcode::kConstant && base->shape().is_scalar() && base->literal().GetAsDouble(0) == 2;
 }
 
 bool ChangesWidth(const Instruction& op) {

@@ -16,6 +16,9 @@ namespace tenon {
 // Elementwise op with these operand types can be emitted.
 bool HasElementwiseBody(const Instruction& op);
 
+// 2^x, written as a power.
+bool IsPowerOfTwo(const Instruction& op);
+
 // A bitcast-convert between widths: the wider elements are the narrower ones of a minor dimension.
 bool ChangesWidth(const Instruction& op);
 

@@ -1,4 +1,6 @@
 // Elementwise ops on complex operands: in double, as the evaluator computes, rounded once for c64.
+#include <limits>
+
 #include "backends/codegen/emit/emission.h"
 #include "backends/codegen/math/complex.h"
 #include "llvm/IR/Intrinsics.h"
@@ -9,6 +11,8 @@ namespace {
 using llvm::Value;
 using math::ComplexV;
 using math::V;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 ComplexV Operand(const Emission& e, size_t i) {
   V re{&e.b, Part(e.b, e.args[i], 0)}, im{&e.b, Part(e.b, e.args[i], 1)};
@@ -63,7 +67,14 @@ ElementwiseBody ComplexBody(Opcode opcode) {
     case Opcode::kCompare:
       return Equal;
     case Opcode::kAbs:
-      return [](const Emission& e) { return Real(e, math::Abs(Operand(e, 0))); };
+      return [](const Emission& e) {
+        const ComplexV x = Operand(e, 0);
+        // Squares of floats neither overflow nor underflow in double; an infinite part makes an infinite value beside a NaN, too.
+        if (e.type() != PrimitiveType::kC64) return Real(e, math::Abs(x));
+        const V root = math::Sqrt(Fma(x.re, x.re, x.im * x.im));
+        const V infinite = math::Or(math::Abs(x.re) == kInf, math::Abs(x.im) == kInf);
+        return Real(e, math::Select(infinite, kInf, root));
+      };
     case Opcode::kMultiply:
       return Emit2<[](ComplexV x, ComplexV y) { return x * y; }>;
     case Opcode::kDivide:

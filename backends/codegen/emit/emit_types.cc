@@ -114,6 +114,19 @@ Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
   return v;
 }
 
+namespace {
+// The bits from which FromMemory has made `v`, a bf16, if nothing was done with it since: what is only moved is not rounded.
+Value* UnchangedBf16(Value* v) {
+  auto* cast = llvm::dyn_cast<llvm::BitCastInst>(v);
+  auto* shifted = cast ? llvm::dyn_cast<llvm::BinaryOperator>(cast->getOperand(0)) : nullptr;
+  if (shifted == nullptr || shifted->getOpcode() != llvm::Instruction::Shl) return nullptr;
+  auto* wide = llvm::dyn_cast<llvm::ZExtInst>(shifted->getOperand(0));
+  if (wide == nullptr || !wide->getOperand(0)->getType()->getScalarType()->isIntegerTy(16)) return nullptr;
+  auto* by = llvm::dyn_cast<llvm::Constant>(shifted->getOperand(1));
+  return by != nullptr && by == IntLike(wide, 16) ? wide->getOperand(0) : nullptr;
+}
+}  // namespace
+
 Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const EmitOptions& options) {
   if (IsStoredAsInMemory(type)) {
     llvm::Type* byte = WithLanesOf(v->getType(), b.getInt8Ty());
@@ -121,6 +134,7 @@ Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const Emit
   }
   if (IsNarrowFloat(type)) return NarrowFloatToBits(b, type, v, /*quiet=*/false);
   if (type == PrimitiveType::kBF16) {
+    if (Value* same = UnchangedBf16(v)) return same;
     Value* bits = RoundedBf16Bits(b, v);
     return Narrow(b, b.CreateLShr(bits, IntLike(bits, 16)));
   }

@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "backends/codegen/math/out_of_line.h"
 #include "llvm/IR/Module.h"
 
 namespace tenon::math {
@@ -64,11 +65,10 @@ V CallReal(const char* symbol, std::initializer_list<V> args) {
 
 // C99 Annex G.5.1: a product that came out as NaN + i NaN is an infinity if a factor is one, or if
 // a partial product overflowed.
-ComplexV operator*(ComplexV x, ComplexV y) {
+namespace {
+ComplexV Recovered(ComplexV x, ComplexV y, ComplexV r, V lost) {
   V a = x.re, b = x.im, c = y.re, d = y.im;
   V ac = a * c, bd = b * d, ad = a * d, bc = b * c;
-  ComplexV r{ac - bd, ad + bc};
-  V lost = And(IsNan(r.re), IsNan(r.im));
   auto boxed = [](V v) { return CopySign(Select(IsInf(v), 1.0, v.Constant(0)), v); };
   auto no_nan = [](V v) { return Select(IsNan(v), CopySign(v.Constant(0), v), v); };
   V x_inf = Or(IsInf(a), IsInf(b)), y_inf = Or(IsInf(c), IsInf(d));
@@ -85,6 +85,34 @@ ComplexV operator*(ComplexV x, ComplexV y) {
   V c2 = final_value(c, y_inf, x_inf), d2 = final_value(d, y_inf, x_inf);
   V again = And(lost, Or(any_inf, overflow));
   return Select(again, {(a2 * c2 - b2 * d2) * kInf, (a2 * d2 + b2 * c2) * kInf}, r);
+}
+}  // namespace
+
+ComplexV operator*(ComplexV x, ComplexV y) {
+  llvm::Value* const args[] = {x.re.v, x.im.v, y.re.v, y.im.v};
+  llvm::Type* const types[] = {x.re.type(), x.re.type()};
+  const std::vector<llvm::Value*> product =
+      CallOutOfLine(*x.re.b, "complex_multiply", args, types, [](llvm::IRBuilderBase& b, std::span<llvm::Value* const> in) {
+        const ComplexV p{{&b, in[0]}, {&b, in[1]}}, q{{&b, in[2]}, {&b, in[3]}};
+        const ComplexV r{p.re * q.re - p.im * q.im, p.re * q.im + p.im * q.re};
+        const V lost = And(IsNan(r.re), IsNan(r.im));
+        llvm::BasicBlock* plain = b.GetInsertBlock();
+        llvm::BasicBlock* rare = llvm::BasicBlock::Create(b.getContext(), "rare", plain->getParent());
+        llvm::BasicBlock* done = llvm::BasicBlock::Create(b.getContext(), "done", plain->getParent());
+        b.CreateCondBr(AnyLane(b, lost.v), rare, done);
+        b.SetInsertPoint(rare);
+        const ComplexV recovered = Recovered(p, q, r, lost);
+        b.CreateBr(done);
+        b.SetInsertPoint(done);
+        auto either = [&](V a, V c) -> llvm::Value* {
+          llvm::PHINode* phi = b.CreatePHI(a.type(), 2);
+          phi->addIncoming(a.v, plain);
+          phi->addIncoming(c.v, rare);
+          return phi;
+        };
+        return std::vector<llvm::Value*>{either(r.re, recovered.re), either(r.im, recovered.im)};
+      });
+  return {x.re.With(product[0]), x.re.With(product[1])};
 }
 
 ComplexV operator/(ComplexV x, ComplexV y) { return CallComplex("__divdc3", {x, y}); }

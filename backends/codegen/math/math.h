@@ -51,6 +51,9 @@ bool HasVectorBody(Fn fn, llvm::Type* type);
 // holds (checked).
 llvm::Value* Emit(llvm::IRBuilderBase& builder, Fn fn, std::span<llvm::Value* const> args);
 
+// C's fmod, exact, for float and double.
+llvm::Value* EmitRemainder(llvm::IRBuilderBase& builder, llvm::Value* dividend, llvm::Value* divisor);
+
 // What double bodies call. Sorted, without duplicates.
 std::span<const std::string_view> ImportedSymbols();
 

@@ -69,6 +69,26 @@ Value* LoadVector(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, Value* p
                      b.CreateShuffleVector(v, EveryOther(lanes, 1, reversed)));
 }
 
+constexpr int kWholeStride = 4;  // up to it, all that lies between the elements is loaded, too
+
+// `lanes` elements from `pointer` on, `stride` apart, of the vectors that lie there; the last one ends with the last element.
+Value* LoadStrided(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, int stride, Value* pointer) {
+  llvm::Type* type = WithLanes(element, static_cast<unsigned>(lanes));
+  Value* v = nullptr;
+  for (int k = 0; k < stride; ++k) {
+    const int start = k + 1 < stride ? k * lanes : stride * (lanes - 1) + 1 - lanes;
+    Value* part = b.CreateAlignedLoad(type, b.CreateConstGEP1_64(element, pointer, static_cast<uint64_t>(start)), AlignOf(element));
+    llvm::SmallVector<int, 32> pick;  // what earlier parts have not given
+    for (int l = 0; l < lanes; ++l) {
+      const int at = l * stride;
+      if (at < k * lanes) pick.push_back(k == 1 ? at : l);  // the first part lies as it was loaded
+      else pick.push_back(at - start < lanes ? lanes + at - start : llvm::PoisonMaskElem);
+    }
+    v = v == nullptr ? part : b.CreateShuffleVector(v, part, pick);
+  }
+  return v;
+}
+
 void StoreVector(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, Value* v, Value* pointer,
                  Value* mask) {
   if (IsComplexType(element)) {
@@ -218,6 +238,19 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
     }
     return r;
   }
+  if (!masked && access.kind == Access::Kind::kStrided && access.stride.is_constant() && !IsComplexType(element) &&
+      access.stride.constant() >= 2 && access.stride.constant() <= std::min(kWholeStride, mode_.lanes)) {
+    Val p = ElementPointer(base, base_level, element, offset, guard);
+    r.level = std::max(r.level, p.level);
+    for (size_t c = 0; c < std::max(p.v.size(), condition ? condition->v.size() : 1); ++c) {
+      Value* dummy = condition ? Dummy() : nullptr;
+      llvm::IRBuilder<>& b = At(r.level);
+      Value* first = p.at(c);
+      if (dummy != nullptr) first = b.CreateSelect(condition->at(c), first, dummy);
+      r.v.push_back(LoadStrided(b, element, mode_.lanes, static_cast<int>(access.stride.constant()), first));
+    }
+    return r;
+  }
   Val index = VectorIndex(offset, guard);
   r.level = std::max({r.level, index.level, base_level});
   const bool native = specs_.vector_bytes == 64 && PartBits(element) >= 32;
@@ -296,6 +329,46 @@ void KernelEmitter::StoreElements(Value* base, int base_level, llvm::Type* eleme
       });
     }
   }
+}
+
+bool KernelEmitter::StoreInterleaved(int result, absl::Span<const Index> offsets, absl::Span<const Val> parts) {
+  const int count = static_cast<int>(parts.size()), lanes = mode_.lanes;
+  const PrimitiveType type = ResultType(result);
+  llvm::Type* element = MemoryType(context(), type);
+  if (count < 2 || lanes == 1 || IsComplexType(element) || !IsVectorIndex(offsets[0])) return false;
+  const Access along = AccessAlong(offsets[0], mode_.vector_var);
+  if (along.kind != Access::Kind::kStrided || !(along.stride == Dim(count))) return false;
+  for (int c = 1; c < count; ++c) {
+    if (space_.Combine(offsets[static_cast<size_t>(c)], 1, offsets[0], -1) != space_.Constant(c)) return false;
+  }
+  const Val where = ElementPointer(ResultPointer(result), 0, element, offsets[0], nullptr);
+  llvm::SmallVector<int, 64> order, repeated;
+  for (int i = 0; i < count * lanes; ++i) {
+    order.push_back(i % count * lanes + i / count);
+    repeated.push_back(i / count);
+  }
+  for (size_t copy = 0; copy < where.v.size(); ++copy) {
+    llvm::SmallVector<Value*, 4> vectors;
+    for (const Val& part : parts) {
+      Value* v = ToMemory(Here(), type, part.at(std::min(copy, part.v.size() - 1)), specs_.types);
+      vectors.push_back(Splat(v, innermost()));
+    }
+    llvm::IRBuilder<>& b = Here();
+    // Side by side, then lane by lane.
+    Value* wide = vectors[0];
+    for (int c = 1; c < count; ++c) {  // the next one, as wide as what is there
+      llvm::SmallVector<int, 64> widen, join;
+      for (int i = 0; i < c * lanes; ++i) widen.push_back(i < lanes ? i : llvm::PoisonMaskElem);
+      for (int i = 0; i < (c + 1) * lanes; ++i) join.push_back(i);
+      wide = b.CreateShuffleVector(wide, b.CreateShuffleVector(vectors[static_cast<size_t>(c)], widen), join);
+    }
+    Value* mask = LaneMask(static_cast<int>(copy));
+    if (mask != nullptr) mask = b.CreateShuffleVector(mask, repeated);
+    wide = b.CreateShuffleVector(wide, order);
+    if (mask == nullptr) b.CreateAlignedStore(wide, where.v[copy], AlignOf(element));
+    else b.CreateMaskedStore(wide, where.v[copy], AlignOf(element), mask);
+  }
+  return true;
 }
 
 PrimitiveType KernelEmitter::ResultType(int result) const {

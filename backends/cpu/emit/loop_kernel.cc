@@ -161,6 +161,7 @@ class LoopKernel {
     for (const PlanLoop& l : plan.loops) vars_.push_back(e.space().Var(l.extent));
     index_.assign(vars_.begin(), vars_.end());
     segments_ = FindSegments(f_, plan);
+    if (Tiled() && segments_ && segments_->loop == Tile()) segments_ = std::nullopt;
   }
 
   void Emit() {
@@ -199,7 +200,29 @@ class LoopKernel {
     });
   }
 
+  bool Tiled() const { return plan_.kind == PlanKind::kLoop && plan_.rows > 0; }
+  size_t Tile() const { return static_cast<size_t>(plan_.tile_loop); }
+
+  // The tile loop, `rows` iterations at once, and those that are left.
+  void Tiles(const std::function<void()>& body) {
+    const int64_t extent = plan_.loops[Tile()].extent.constant(), whole = extent / plan_.rows;
+    tile_count_ = plan_.rows;
+    if (whole == 1) {
+      tile_ = e_.space().Constant(0);
+      body();
+    } else if (whole > 1) {
+      Index at = e_.space().Var(whole);
+      tile_ = e_.space().Multiply(at, plan_.rows);
+      e_.LoopOver(at, e_.I64(0), e_.I64(whole), 1, body);
+    }
+    if (extent % plan_.rows == 0) return;
+    tile_count_ = extent % plan_.rows;
+    tile_ = e_.space().Constant(whole * plan_.rows);
+    body();
+  }
+
   void Inner(size_t i) {
+    if (Tiled() && i == Tile()) return Tiles([&] { Inner(i + 1); });
     if (i + 1 >= plan_.loops.size()) {
       if (i == plan_.loops.size()) return Body();  // no loop at all, or all of them split
       Value* n = e_.EmitDim(plan_.loops.back().extent);
@@ -244,15 +267,42 @@ class LoopKernel {
   }
 
   void Body() {
+    if (Tiled()) return TileBody();
     Iteration iteration(e_.space(), f_, plan_.loops, index_);
     EmitChecks(e_, iteration, Role::kFull);  // before a result takes an operand's memory
     StoreRoots(e_, iteration, RootsWithRole(f_, Role::kFull));
+  }
+
+  // All values of the tile, then its stores.
+  void TileBody() {
+    const std::vector<int64_t> roots = RootsWithRole(f_, Role::kFull);
+    std::vector<std::vector<Val>> values(roots.size());
+    std::vector<std::vector<Index>> offsets(roots.size());
+    for (int64_t c = 0; c < tile_count_; ++c) {
+      index_[Tile()] = e_.space().AddConstant(tile_, c);
+      Iteration iteration(e_.space(), f_, plan_.loops, index_);
+      EmitChecks(e_, iteration, Role::kFull);
+      for (size_t k = 0; k < roots.size(); ++k) {
+        const size_t root = static_cast<size_t>(roots[k]);
+        const IndexTuple index = iteration.IndexOf(e_.space(), f_, RootShape(f_, root));
+        values[k].push_back(e_.Eval(f_.roots[root], index));
+        offsets[k].push_back(e_.space().Linear(index, f_.results[root].strides));
+      }
+    }
+    for (size_t k = 0; k < roots.size(); ++k) {
+      const int root = static_cast<int>(roots[k]);
+      if (e_.StoreInterleaved(root, offsets[k], values[k])) continue;
+      for (size_t c = 0; c < values[k].size(); ++c) e_.StoreResult(root, offsets[k][c], values[k][c]);
+    }
+    index_[Tile()] = vars_[Tile()];
   }
 
   KernelEmitter& e_;
   const FusedKernel& f_;
   const KernelPlan& plan_;
   std::vector<Index> vars_, index_;
+  Index tile_ = nullptr;  // the first of tile_count_ iterations of the tile loop
+  int64_t tile_count_ = 0;
   std::optional<Segments> segments_;
   Value* block_ = nullptr;
 };

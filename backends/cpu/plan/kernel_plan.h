@@ -48,8 +48,12 @@ struct KernelPlan {
   int split = 0;                // leading loops merged into the outer range
   int64_t block =
       0;  // > 0: the vector loop too is in the outer range, in blocks of this many elements
-  int tile_loop = -1;  // kTranspose: the loop along which operands are contiguous; kContraction: the one along which `unroll` goes, if any
-  int64_t rows = 0;    // kContraction, > 0: the tile loop too is in the outer range, in so many iterations
+  // kTranspose: the loop along which operands are contiguous; kContraction: the one along which `unroll` goes, if any; kLoop: see `rows`.
+  int tile_loop = -1;
+  // kContraction, > 0: the tile loop too is in the outer range, in so many iterations. kLoop, > 0: so many iterations of the tile loop, which is
+  // next to the vector loop, are done together inside of that one: what does not depend on them is computed once, and vectors that lie
+  // between each other are stored as one.
+  int64_t rows = 0;
   bool packed = false;  // kContraction: a block's part of the second operand is brought into scratch as the tiles read it (packing.h)
   int lanes = 1;
   int unroll = 1;            // kLoop, kRow: vectors at once; kColumn, kContraction: rows at once

@@ -31,6 +31,9 @@ constexpr double kSerialPieceNs = 20000;   // work of a serial op that is worth 
 constexpr int kTapCost = 3;  // of a window: address, load, the reducer
 constexpr int64_t kTileBlock = 16;
 constexpr int64_t kShortVector = 4;  // elements along the fastest dim below which vectors go along another one
+constexpr int64_t kTogether = 4, kMaxTogether = 8;  // iterations of another loop that share work
+constexpr int kWorthSharing = 12;   // instructions that they share
+constexpr int kPlaceCost = 4;       // of an index that was read: bounds, the address
 constexpr int64_t kScatterBlock = 16;
 constexpr int64_t kColumnBlock = 64;
 constexpr int64_t kMaxTileRows = 14, kMaxTileVectors = 6;
@@ -101,8 +104,10 @@ class Planner {
       return std::move(plan_);
     }
     if (f_.reduces.empty()) {
+      InterleaveShort();
       if (!OnScalars(f_)) plan_.unroll = BodyCost() < kUnrollCost && !VectorExtentBelow(2 * plan_.lanes) ? 2 : 1;
-      FindTile();
+      if (plan_.rows == 0) FindTile();
+      if (plan_.tile_loop < 0) ShareAcross();
     } else {
       MakePhases();
       const int cost = BodyCost();
@@ -159,12 +164,12 @@ class Planner {
       if (const MemoryUse* load = ReadAlongALongerLoop(trace, iteration, *reference)) reference = load;
     }
     if (reference != nullptr) {
-      for (size_t i = 0; i < loops.size(); ++i)
-        strides[i] = AccessAlong(reference->offset, iteration.vars[i]->var).stride;
+      const std::vector<Dim> logical = DenseStrides(f_.dims);
       for (size_t i = 0; i < loops.size(); ++i) {
-        if (AccessAlong(reference->offset, iteration.vars[i]->var).kind ==
-            Access::Kind::kContiguous)
-          strides[i] = 1;
+        const Access access = AccessAlong(reference->offset, iteration.vars[i]->var);
+        strides[i] = access.kind == Access::Kind::kContiguous ? Dim(1)
+                     : access.kind == Access::Kind::kGathered ? logical[loops[i].dims[0]]  // no one stride: as if it were dense
+                                                              : access.stride;
       }
     } else {
       strides.clear();
@@ -434,6 +439,111 @@ class Planner {
     plan_.block = across * plan_.lanes;
   }
 
+  // The last two loops, changed so that these are they.
+  void PutInside(size_t tile, size_t vector) {
+    std::vector<PlanLoop> loops;
+    for (size_t i = 0; i < plan_.loops.size(); ++i) {
+      if (i != tile && i != vector) loops.push_back(plan_.loops[i]);
+    }
+    loops.push_back(plan_.loops[tile]);
+    loops.push_back(plan_.loops[vector]);
+    plan_.loops = std::move(loops);
+    plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
+  }
+
+  // Results whose fastest dim is too short for vectors (pairs, pixels of three colours), where everything is read as vectors along the next one,
+  // at most so many elements apart: all elements of the fastest dim together.
+  void InterleaveShort() {
+    if (plan_.loops.size() < 2 || OnScalars(f_)) return;
+    IndexSpace space;
+    Iteration iteration(space, f_, plan_.loops);
+    const AccessTrace trace = TraceAccesses(space, f_, iteration);
+    if (!trace.elsewhere.empty()) return;
+    auto along = [&](const MemoryUse& use, size_t loop) { return AccessAlong(use.offset, iteration.vars[loop]->var); };
+    for (size_t tile = 0; tile < plan_.loops.size(); ++tile) {
+      const int64_t extent = plan_.loops[tile].extent.constant_or(0);
+      if (extent < 2 || extent > kShortVector) continue;
+      for (size_t vector = plan_.loops.size(); vector-- > 0;) {
+        if (vector == tile || plan_.loops[vector].extent.constant_or(0) < 4 * kShortVector) continue;
+        const bool fits = absl::c_all_of(trace.uses, [&](const MemoryUse& use) {
+          const Access a = along(use, vector);
+          if (use.store) return a.kind == Access::Kind::kStrided && a.stride == Dim(extent) && along(use, tile).kind == Access::Kind::kContiguous;
+          const bool near = a.kind == Access::Kind::kStrided && a.stride.constant_or(0) >= 2 && a.stride.constant_or(0) <= kShortVector;
+          return near || a.kind == Access::Kind::kContiguous || a.kind == Access::Kind::kBroadcast;
+        });
+        if (!fits || BodyCost() * extent > kUnrollCost) continue;
+        PutInside(tile, vector);
+        plan_.rows = extent;
+        return ChooseLanes();
+      }
+    }
+  }
+
+  // What `op` costs together with all that it is computed of, short of what was seen before.
+  int CostOfAll(const Instruction* op, absl::flat_hash_set<const Instruction*>& seen) const {
+    if (!seen.insert(op).second) return 0;
+    int cost = CostOf(*op);
+    for (const Instruction* o : op->operands()) cost += CostOfAll(o, seen);
+    return cost;
+  }
+
+  // What is computed per vector, but is the same for all iterations of `loop`: of broadcasts that lack its dims, of the places that gathers read.
+  int SharedCost(const PlanLoop& loop) const {
+    const std::vector<int64_t>& vector = plan_.loops.back().dims;
+    absl::flat_hash_set<const Instruction*> seen;
+    int cost = 0;
+    for (const Instruction* op : f_.order) {
+      if (!IsFullShaped(*op) || op->shape().rank() != static_cast<int64_t>(f_.dims.size())) continue;
+      std::vector<int64_t> kept;  // the dims on which it depends
+      if (op->opcode() == Opcode::kBroadcast) {
+        kept = op->dimensions();
+      } else if (op->opcode() == Opcode::kGather) {
+        const std::vector<int64_t> offset = op->int_list(Attr::kOffsetDims);
+        for (int64_t d = 0; d < op->shape().rank(); ++d) {
+          if (!absl::c_linear_search(offset, d)) kept.push_back(d);
+        }
+      } else {
+        continue;
+      }
+      auto depends = [&](int64_t d) { return absl::c_linear_search(kept, d); };
+      if (absl::c_none_of(vector, depends) || absl::c_any_of(loop.dims, depends)) continue;
+      cost += CostOfAll(op->operand(op->operand_count() - 1), seen) + (op->opcode() == Opcode::kGather ? kPlaceCost : 0);
+    }
+    return cost;
+  }
+
+  // A loop whose iterations share much: some of them together.
+  void ShareAcross() {
+    if (plan_.loops.size() < 2 || plan_.lanes < 4 || OnScalars(f_)) return;
+    std::optional<size_t> best;
+    int most = kWorthSharing - 1;
+    for (size_t i = plan_.loops.size() - 1; i-- > 0;) {
+      if (!plan_.loops[i].extent.is_constant()) continue;
+      const int cost = SharedCost(plan_.loops[i]);
+      if (cost > most) best = i, most = cost;
+    }
+    if (!best) return;
+    // The inner dims of it: the others are for threads.
+    PlanLoop &loop = plan_.loops[*best], inner{{}, 1, false};
+    while (!loop.dims.empty() && inner.extent.constant() < kTogether) {
+      inner.dims.insert(inner.dims.begin(), loop.dims.back());
+      inner.extent *= f_.dims[static_cast<size_t>(loop.dims.back())];
+      loop.dims.pop_back();
+    }
+    if (inner.extent.constant() < 2) return RestoreDims(loop, inner);
+    const int64_t rows = std::min(inner.extent.constant(), kTogether);
+    if (BodyCost() * rows + most > 3 * kUnrollCost) return RestoreDims(loop, inner);
+    loop.extent = 1;
+    for (int64_t d : loop.dims) loop.extent *= f_.dims[static_cast<size_t>(d)];
+    const bool whole = loop.dims.empty();
+    if (whole) loop = inner;
+    else plan_.loops.insert(plan_.loops.begin() + static_cast<std::ptrdiff_t>(*best) + 1, inner);
+    PutInside(*best + (whole ? 0 : 1), plan_.loops.size() - 1);
+    plan_.rows = rows;
+    plan_.unroll = 1;
+  }
+  static void RestoreDims(PlanLoop& loop, const PlanLoop& inner) { loop.dims.insert(loop.dims.end(), inner.dims.begin(), inner.dims.end()); }
+
   // A materialised transpose: some operand is contiguous along a loop that is not the vector loop.
   void FindTile() {
     if (plan_.loops.size() < 2 || plan_.lanes < 4) return;
@@ -571,6 +681,8 @@ class Planner {
     } else if (plan_.kind == PlanKind::kLoop && !plan_.loops.empty()) {
       if (plan_.loops.size() == 1) {
         plan_.block = kFlatBlock;
+      } else if (plan_.rows > 0) {
+        if (n + 2 == plan_.loops.size() && pieces < kSplitPieces && !VectorExtentBelow(2 * kFlatBlock)) plan_.block = kFlatBlock;
       } else if (n + 1 == plan_.loops.size() && pieces < kSplitPieces &&
                  !VectorExtentBelow(4 * kFlatBlock)) {
         plan_.block = 4 * kFlatBlock;
@@ -847,8 +959,14 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan) {
       if (!packing) return bad("an operand that cannot be packed");
       if (plan.scratch_bytes < packing->Bytes(plan.block)) return bad("too little scratch");
     }
-  } else if (plan.rows != 0 || plan.unroll > 8 || plan.packed) {
+  } else if ((plan.rows != 0 && plan.kind != PlanKind::kLoop) || plan.unroll > 8 || plan.packed) {
     return bad("tiles of what is no contraction");
+  }
+  if (plan.kind == PlanKind::kLoop && plan.rows != 0) {
+    if (plan.rows < 0 || plan.rows > kMaxTogether || plan.tile_loop < 0 || plan.tile_loop != loops - 2 || plan.split > plan.tile_loop ||
+        !plan.loops[static_cast<size_t>(plan.tile_loop)].extent.is_constant()) {
+      return bad("no loop of which iterations can be done together");
+    }
   }
   if ((plan.kind == PlanKind::kLoop || plan.kind == PlanKind::kRow) && !std::has_single_bit(static_cast<unsigned>(plan.unroll))) {
     return bad("vectors at once that are no power of two");
@@ -871,7 +989,7 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
   const int blocked = plan.kind == PlanKind::kTranspose ? plan.tile_loop
                                                         : static_cast<int>(plan.loops.size()) - 1;
   if (plan.block > 0) w.units *= CeilDiv(plan.loops[blocked].extent, plan.block);
-  if (plan.rows > 0) w.units *= CeilDiv(plan.loops[plan.tile_loop].extent, plan.rows);
+  if (plan.rows > 0 && plan.kind == PlanKind::kContraction) w.units *= CeilDiv(plan.loops[plan.tile_loop].extent, plan.rows);
   Dim elements = 1;
   for (const PlanLoop& l : plan.loops) elements *= l.extent;
   int cost = 1;

@@ -7,11 +7,13 @@
 #include "backends/codegen/emit/elementwise.h"
 #include "backends/codegen/fused/region.h"
 #include "backends/cpu/plan/make_plan.h"
+#include "hlo/own_calls.h"
 
 namespace tenon {
 namespace {
 
 constexpr int64_t kScanBlock = 64;  // columns of a unit
+constexpr int kDearStep = 7;        // instructions of a scan's step
 
 int64_t RoundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -69,6 +71,25 @@ absl::StatusOr<KernelPlan> SortPlan(const FusedKernel& f, const CpuTarget& targe
   return plan;
 }
 
+// Instructions of a step.
+int StepCost(const Instruction& scan) {
+  int cost = 0;
+  for (const Instruction* op : scan.to_apply()->instructions()) cost += IsPointwise(*op) ? ElementwiseCost(*op) : 0;
+  return cost;
+}
+
+// Of the kept loops the longest, where the scanned dim is the fastest: a step that waits for the one before is worth bringing elements of many
+// rows together. -1: it is not.
+int RowsSideBySide(const FusedKernel& f, const CpuTarget& target, const KernelPlan& plan) {
+  if (HasGeneralRegion(*f.serial) || StepCost(*f.serial) < kDearStep) return -1;
+  int longest = -1;
+  for (int i = 0; i < plan.split; ++i) {
+    const int64_t extent = plan.loops[i].extent.constant_or(0);
+    if (extent >= 2 * target.vector_bytes / 4 && (longest < 0 || extent > plan.loops[longest].extent.constant())) longest = i;
+  }
+  return longest;
+}
+
 // Along the fastest dim that is not the scanned one where the scanned one is not the fastest.
 KernelPlan ScanPlan(const FusedKernel& f, const CpuTarget& target) {
   KernelPlan plan{.kind = PlanKind::kScan, .loops = KeptThenReduced(f)};
@@ -80,8 +101,11 @@ KernelPlan ScanPlan(const FusedKernel& f, const CpuTarget& target) {
       strides = &f.results[i].strides;
   }
   if (strides->size() != f.dims.size()) return plan;
+  const auto fastest = [&](const PlanLoop& l) { return (*strides)[static_cast<size_t>(l.dims[0])] == Dim(1); };
+  const bool kept_fastest = std::any_of(plan.loops.begin(), plan.loops.begin() + plan.split, fastest);
+  const int side_by_side = kept_fastest ? -1 : RowsSideBySide(f, target, plan);
   for (int i = 0; i < plan.split; ++i) {
-    if (!((*strides)[static_cast<size_t>(plan.loops[i].dims[0])] == Dim(1))) continue;
+    if (i != side_by_side && !fastest(plan.loops[i])) continue;
     std::rotate(plan.loops.begin() + i, plan.loops.begin() + i + 1, plan.loops.end());
     --plan.split;
     plan.lanes = Lanes(f, target, plan.loops.back().extent);

@@ -80,7 +80,7 @@ WithSlope Padded(const Sampler& s, WithSlope x, int64_t n) {
 // One neighbour along one dim: its element, weight, the weight's derivative in the grid's coordinate, and whether it lies
 // inside (nullptr: always).
 struct Tap {
-  Instruction* index;  // s64, in range
+  Instruction* index;  // s32 or s64, in range
   V weight, slope;
   Instruction* inside;
 };
@@ -90,7 +90,8 @@ Tap TapAt(V at, V weight, V slope, int64_t n) {
   const double last = static_cast<double>(n - 1);
   Instruction* inside = b.Binary(kAnd, Is(at, "GE", 0), Is(at, "LE", last));
   V safe = Select(inside, at, at.Number(0));
-  return {b.Convert(safe.x, PT::kS64), weight, slope, inside};
+  const PT narrow = n <= std::numeric_limits<int32_t>::max() ? PT::kS32 : PT::kS64;
+  return {b.Convert(safe.x, narrow), weight, slope, inside};
 }
 
 // ATen's Keys kernel with A = -0.75 and its derivative, for the neighbours at distances t + 1, t, 1 - t, 2 - t.
@@ -213,58 +214,20 @@ Sampler SamplerOf(OpContext& op, int64_t at) {
           op.boolean(at + 4)};
 }
 
-// Equal dims, one after the other in a new first dim.
-Instruction* Stacked(OpContext& op, const std::vector<Instruction*>& parts) {
-  std::vector<Instruction*> rows;
-  for (Instruction* part : parts) {
-    std::vector<Dim> dims = DimsOf(part);
-    dims.insert(dims.begin(), 1);
-    rows.push_back(op.b.Reshape(part, dims));
-  }
-  return op.b.Concatenate(rows, 0);
-}
-
-// The four corners of a plane's point are read by one gather; the result of more would take too much memory.
-constexpr size_t kStackedCorners = 4;
-
-// The image at flat indices [corners, N, points...] (any element where they are negative): [corners, N, C, points...].
-Instruction* AtStacked(const Sampler& s, Instruction* index) {
+// The same by the place in a plane: one index, and of half the width. nullptr if that is too large.
+Instruction* AtFlat(const Sampler& s, const Corner& corner) {
+  if (corner.flat == nullptr) return nullptr;
   Builder& b = s.op.b;
   Attributes attrs;
-  attrs.set(Attr::kOffsetDims, std::vector<int64_t>{2});
+  attrs.set(Attr::kOffsetDims, std::vector<int64_t>{1});
   attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{2});
   attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{2});
-  attrs.set(Attr::kIndexVectorDim, Rank(index));
+  attrs.set(Attr::kIndexVectorDim, Rank(corner.flat));
   attrs.set(Attr::kSliceSizes, std::vector<int64_t>{1, s.image->shape().constant_dim(1), 1});
   attrs.set(Attr::kOperandBatchingDims, std::vector<int64_t>{0});
-  attrs.set(Attr::kStartIndicesBatchingDims, std::vector<int64_t>{1});
+  attrs.set(Attr::kStartIndicesBatchingDims, std::vector<int64_t>{0});
   Instruction* planes = b.Reshape(s.image, {s.image->shape().dim(0), s.image->shape().dim(1), Elements(s)});
-  return b.Make(kGather, {planes, index}, std::move(attrs));
-}
-
-// The sum over the corners. What all channels share, an index (-1 outside) and a weight of each corner at every point, is made
-// once: concatenated, so that it isn't fused into the loop over the channels.
-Instruction* SumOfStacked(const Sampler& s, const std::vector<Corner>& corners) {
-  OpContext& op = s.op;
-  Builder& b = op.b;
-  std::vector<Instruction*> indices, weights;
-  for (const Corner& corner : corners) {
-    indices.push_back(b.Select(corner.inside, corner.flat, b.FullLike(corner.flat, -1)));
-    weights.push_back(corner.weight.x);
-  }
-  Instruction *index = Stacked(op, indices), *read = AtStacked(s, index);
-  std::vector<int64_t> place = {0, 1};
-  for (int64_t d = 3; d < Rank(read); ++d) place.push_back(d);
-  auto for_channels = [&](Instruction* x) { return b.Broadcast(x, read->shape().dims(), place); };
-  Instruction* terms = b.Binary(kMultiply, read, for_channels(Stacked(op, weights)));
-  Instruction* inside = b.Compare(index, b.FullLike(index, 0), "GE");
-  terms = b.Select(for_channels(inside), terms, op.Full(terms, 0));
-  Instruction* sum = nullptr;
-  for (int64_t k = 0; k < static_cast<int64_t>(corners.size()); ++k) {
-    Instruction* term = b.Reshape(b.SliceDim(terms, 0, k, k + 1), op.result_dims());
-    sum = sum == nullptr ? term : b.Binary(kAdd, sum, term);
-  }
-  return sum;
+  return b.Make(kGather, {planes, corner.flat}, std::move(attrs));
 }
 
 // grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
@@ -273,11 +236,10 @@ Lowering GridSampler(OpContext& op) {
   if (!op.tensor(0)->shape().is_static() || !op.tensor(1)->shape().is_static()) return NotLowered("grid_sampler of symbolic sizes");
   const Sampler s = SamplerOf(op, 0);
   if (IsEmpty(op.result_dims())) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
-  const std::vector<Corner> corners = CornersOf(s);
-  if (corners.size() == kStackedCorners && corners[0].flat != nullptr) return op.One(SumOfStacked(s, corners));
   Instruction* sum = nullptr;
-  for (const Corner& corner : corners) {
-    Instruction* read = At(s, corner);
+  for (const Corner& corner : CornersOf(s)) {
+    Instruction* read = AtFlat(s, corner);
+    if (read == nullptr) read = At(s, corner);
     Instruction* term = b.Binary(kMultiply, read, ForChannels(op, corner.weight.x, read));
     term = b.Select(ForChannels(op, corner.inside, read), term, op.Full(term, 0));
     sum = sum == nullptr ? term : b.Binary(kAdd, sum, term);

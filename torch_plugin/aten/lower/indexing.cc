@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "torch_plugin/aten/lower/indexing.h"
 #include "torch_plugin/aten/lower/reduce.h"
@@ -124,23 +125,42 @@ Instruction* Take(OpContext& op, Instruction* x, Instruction* index, int64_t axi
 }
 
 Instruction* TakeAlong(OpContext& op, Instruction* x, Instruction* index, int64_t axis) {
-  std::vector<int64_t> batch, sizes(Rank(x), 1);
-  for (int64_t d = 0; d < Rank(x); ++d) {
-    if (d == axis) continue;
-    batch.push_back(d);
-    x = op.b.SliceDim(x, d, 0, index->shape().dim(d));
+  return TakeAlong(op, x, RepeatedIndex{.index = index, .dims = DimsOf(index)}, axis);
+}
+
+Instruction* TakeAlong(OpContext& op, Instruction* x, const RepeatedIndex& at, int64_t axis) {
+  std::vector<int64_t> batch, index_batch, collapsed = {axis}, sizes(Rank(x), 1);
+  for (int64_t d = 0, next = 0; d < Rank(x); ++d) {
+    const bool repeated = absl::c_linear_search(at.repeated, d);
+    if (repeated) sizes[d] = at.dims[d].constant();
+    if (d != axis && !repeated) {
+      batch.push_back(d);
+      index_batch.push_back(next);
+    }
+    if (!repeated) ++next;
+    if (d != axis) x = op.b.SliceDim(x, d, 0, at.dims[d]);
   }
   Attributes attrs;
-  attrs.set(Attr::kOffsetDims, std::vector<int64_t>{});
-  attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{axis});
-  attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{axis});
-  attrs.set(Attr::kIndexVectorDim, Rank(index));
+  attrs.set(Attr::kOffsetDims, at.repeated);
+  attrs.set(Attr::kCollapsedSliceDims, collapsed);
+  attrs.set(Attr::kStartIndexMap, collapsed);
+  attrs.set(Attr::kIndexVectorDim, Rank(at.index));
   attrs.set(Attr::kSliceSizes, std::move(sizes));
   if (!batch.empty()) {
-    attrs.set(Attr::kOperandBatchingDims, batch);
-    attrs.set(Attr::kStartIndicesBatchingDims, batch);
+    attrs.set(Attr::kOperandBatchingDims, std::move(batch));
+    attrs.set(Attr::kStartIndicesBatchingDims, std::move(index_batch));
   }
-  return op.b.Make(kGather, {x, index}, std::move(attrs));
+  return op.b.Make(kGather, {x, at.index}, std::move(attrs));
+}
+
+RepeatedIndex Unrepeated(Instruction* index, int64_t axis) {
+  RepeatedIndex r{.index = index, .dims = DimsOf(index)};
+  if (index->opcode() != kBroadcast || !absl::c_linear_search(index->dimensions(), axis)) return r;
+  for (int64_t d = 0; d < Rank(index); ++d) {
+    if (!absl::c_linear_search(index->dimensions(), d)) r.repeated.push_back(d);
+  }
+  r.index = index->operand(0);
+  return r;
 }
 
 Instruction* StackIndices(OpContext& op, const std::vector<Instruction*>& indices) {
@@ -253,27 +273,39 @@ std::vector<Instruction*> FullIndices(OpContext& op, Instruction* index, int64_t
 
 Instruction* AtLeast1d(OpContext& op, Instruction* x) { return Rank(x) == 0 ? op.b.Reshape(x, {1}) : x; }
 
-// x[.., index[.., i, ..], ..] = source along `axis`. Dims that index and x have alike are batches, which need no index.
-Instruction* ScatterFull(OpContext& op, Instruction* x, Instruction* index, int64_t axis, Instruction* source, std::string_view reduce) {
+// x[.., index[.., i, ..], ..] = source along `axis`. Dims that index and x have alike are batches, which need no index; those along which
+// the index only repeats are windows.
+Instruction* ScatterFull(OpContext& op, Instruction* x, const RepeatedIndex& at, int64_t axis, Instruction* source, std::string_view reduce) {
   Computation* combine = Combiner(op, x->shape().element_type(), reduce);
-  std::vector<int64_t> all, batch;
-  for (int64_t d = 0; d < Rank(x); ++d) {
+  std::vector<int64_t> all, batch, index_batch;
+  bool alike = true;
+  for (int64_t d = 0, next = 0; d < Rank(x); ++d) {
+    const bool repeated = absl::c_linear_search(at.repeated, d);
     all.push_back(d);
-    if (d != axis && KnownEqual(x->shape().dim(d), index->shape().dim(d))) batch.push_back(d);
+    if (d != axis) alike = alike && KnownEqual(x->shape().dim(d), at.dims[d]);
+    if (d != axis && !repeated) {
+      batch.push_back(d);
+      index_batch.push_back(next);
+    }
+    if (!repeated) ++next;
   }
-  if (batch.size() + 1 < all.size())
+  if (!alike) {
+    std::vector<int64_t> kept;
+    std::set_difference(all.begin(), all.end(), at.repeated.begin(), at.repeated.end(), std::back_inserter(kept));
+    Instruction* index = at.repeated.empty() ? at.index : op.b.Broadcast(at.index, at.dims, kept);
     return Scatter(op, x, StackIndices(op, FullIndices(op, index, axis)), source, all, Rank(source), {}, combine);
+  }
   Attributes attrs;
-  attrs.set(Attr::kUpdateWindowDims, std::vector<int64_t>{});
+  attrs.set(Attr::kUpdateWindowDims, at.repeated);
   attrs.set(Attr::kInsertedWindowDims, std::vector<int64_t>{axis});
   attrs.set(Attr::kScatterDimsToOperandDims, std::vector<int64_t>{axis});
-  attrs.set(Attr::kIndexVectorDim, Rank(index));
+  attrs.set(Attr::kIndexVectorDim, Rank(at.index));
   attrs.set(Attr::kToApply, combine);
   if (!batch.empty()) {
-    attrs.set(Attr::kInputBatchingDims, batch);
-    attrs.set(Attr::kScatterIndicesBatchingDims, batch);
+    attrs.set(Attr::kInputBatchingDims, std::move(batch));
+    attrs.set(Attr::kScatterIndicesBatchingDims, std::move(index_batch));
   }
-  return op.b.Make(kScatter, {x, index, source}, std::move(attrs));
+  return op.b.Make(kScatter, {x, at.index, source}, std::move(attrs));
 }
 
 // scatter(self, dim, index, source): with `with_self` false the old value does not count where something is written.
@@ -284,9 +316,10 @@ Lowering ScatterAlong(OpContext& op, Instruction* source, std::string_view reduc
   if (IsEmpty(index)) return Values{op.tensor(0)};
   const PT type = op.result_type(), math = reduce.empty() ? type : OpMath(type);
   const int64_t axis = op.axis(1, Rank(x));
-  index = InRange(op, index, x->shape().dim(axis), {false, "RuntimeError", OutOfBounds(axis, x->shape().dim(axis))});
+  RepeatedIndex at = Unrepeated(index, axis);
+  at.index = InRange(op, at.index, x->shape().dim(axis), {false, "RuntimeError", OutOfBounds(axis, x->shape().dim(axis))});
   source = b.Convert(AtLeast1d(op, source), math);
-  for (int64_t d = 0; d < Rank(source); ++d) source = b.SliceDim(source, d, 0, index->shape().dim(d));
+  for (int64_t d = 0; d < Rank(source); ++d) source = b.SliceDim(source, d, 0, at.dims[d]);
   x = b.Convert(x, math);
   const bool mean = reduce == "mean";
   if (!with_self) {
@@ -294,13 +327,13 @@ Lowering ScatterAlong(OpContext& op, Instruction* source, std::string_view reduc
                             : reduce == "amax" ? LimitConstant(op, math, true)
                             : reduce == "amin" ? LimitConstant(op, math, false)
                                                : b.ScalarConstantInt(math, 0);
-    x = ScatterFull(op, x, index, axis, b.BroadcastTo(identity, source->shape().dims()), "");
+    x = ScatterFull(op, x, at, axis, b.BroadcastTo(identity, source->shape().dims()), "");
   }
-  Instruction* y = ScatterFull(op, x, index, axis, source, mean ? "add" : reduce);
+  Instruction* y = ScatterFull(op, x, at, axis, source, mean ? "add" : reduce);
   if (mean) {
     Instruction* ones = b.Full(math, source->shape().dims(), 1);
     Instruction* counts = b.Full(math, x->shape().dims(), with_self ? 1 : 0);
-    counts = ScatterFull(op, counts, index, axis, ones, "add");
+    counts = ScatterFull(op, counts, at, axis, ones, "add");
     counts = b.Binary(kMaximum, counts, op.Full(counts, 1));
     y = IsFloat(math) ? b.Binary(kDivide, y, counts) : IntegerFloorDivide(b, y, counts);
   }
@@ -334,8 +367,9 @@ Lowering LowerGather(OpContext& op) {
   if (!StaticDims(x) || !StaticDims(index)) return NotLowered("gather with symbolic sizes");
   if (IsEmpty(index)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t axis = op.axis(1, Rank(x));
-  index = InRange(op, index, x->shape().dim(axis), {false, "RuntimeError", OutOfBounds(axis, x->shape().dim(axis))});
-  return Values{b.Reshape(TakeAlong(op, x, index, axis), op.result_dims())};
+  RepeatedIndex at = Unrepeated(index, axis);
+  at.index = InRange(op, at.index, x->shape().dim(axis), {false, "RuntimeError", OutOfBounds(axis, x->shape().dim(axis))});
+  return Values{b.Reshape(TakeAlong(op, x, at, axis), op.result_dims())};
 }
 
 namespace {

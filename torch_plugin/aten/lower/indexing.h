@@ -29,6 +29,16 @@ Instruction* Take(OpContext& op, Instruction* x, Instruction* index, int64_t axi
 // x[..., index[..., i, ...], ...]: `index`, in range, has x's rank and may be smaller in any dim (torch.gather).
 Instruction* TakeAlong(OpContext& op, Instruction* x, Instruction* index, int64_t axis);
 
+// An index of dims `dims` that is the same along the dims `repeated`: `index` has the others.
+struct RepeatedIndex {
+  Instruction* index;
+  std::vector<int64_t> repeated;
+  std::vector<Dim> dims;
+};
+// What an expanded index is made from: then whole rows are read or written, not elements.
+RepeatedIndex Unrepeated(Instruction* index, int64_t axis);
+Instruction* TakeAlong(OpContext& op, Instruction* x, const RepeatedIndex& at, int64_t axis);
+
 // Index tensors of equal dims stacked in a new last dim; one alone is itself.
 Instruction* StackIndices(OpContext& op, const std::vector<Instruction*>& indices);
 

@@ -3,11 +3,23 @@
 
 #include "torch_plugin/aten/lower/indexing.h"
 #include "torch_plugin/aten/lower/reduce.h"
+#include "torch_plugin/aten/lower/taps.h"
 
 namespace tenon::aten {
 namespace {
 
 using enum Opcode;
+
+// The same for a dim of which whole rows are read: by where each row comes from.
+Instruction* MirrorRows(OpContext& op, Instruction* x, int64_t axis, int64_t low, int64_t high, bool reflect) {
+  const int64_t n = x->shape().dim(axis).constant();
+  std::vector<int64_t> from;
+  for (int64_t i = -low; i < n + high; ++i) {
+    const int64_t mirrored = i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
+    from.push_back(reflect ? mirrored : std::clamp<int64_t>(i, 0, n - 1));
+  }
+  return TakeAt(op, x, axis, from);
+}
 
 // Reflects or repeats `low` and `high` elements at the ends of dim `axis`.
 Instruction* PadByMirror(OpContext& op, Instruction* x, int64_t axis, int64_t low, int64_t high, bool reflect) {
@@ -32,10 +44,10 @@ Instruction* PadByMirror(OpContext& op, Instruction* x, int64_t axis, int64_t lo
 Lowering MirrorPad(OpContext& op, bool reflect) {
   Instruction* x = op.tensor(0);
   const std::vector<int64_t> pad = op.integers(1);
-  for (size_t k = 0; k < pad.size() / 2; ++k) {
-    x = PadByMirror(op, x, Rank(x) - 1 - static_cast<int64_t>(k), pad[2 * k], pad[2 * k + 1], reflect);
+  for (size_t k = pad.size() / 2; k-- > 1;) {  // the fastest dim last: one kernel for all
+    x = MirrorRows(op, x, Rank(x) - 1 - static_cast<int64_t>(k), pad[2 * k], pad[2 * k + 1], reflect);
   }
-  return op.One(x);
+  return op.One(PadByMirror(op, x, Rank(x) - 1, pad[0], pad[1], reflect));
 }
 
 // `x` with zeros around it in dim `axis`.

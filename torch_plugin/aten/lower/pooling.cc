@@ -256,14 +256,16 @@ Instruction* WindowByWindow(Builder& b, Instruction* x, int64_t axis, int64_t ou
   return parts.size() == 1 ? parts[0] : b.Concatenate(parts, axis);
 }
 
-// The windows of AdaptiveTaps, few of them one by one.
+// Longer windows are reduced one by one, if they are few.
+bool ByTaps(const Taps& taps) {
+  return taps.longest() <= kUnrolledTaps || static_cast<int64_t>(taps.rows.size()) > kUnrolledWindows;
+}
+
+// The windows of AdaptiveTaps, averaged.
 Instruction* AdaptiveAverageAlong(OpContext& op, Instruction* x, int64_t axis, int64_t out) {
   Builder& b = op.b;
-  const int64_t in = x->shape().constant_dim(axis);
-  if (out > kUnrolledWindows) {
-    const Taps taps = AdaptiveTaps(in, out);
-    return DivideByCounts(op, ApplyTaps(op, x, axis, taps), axis, {RowLengths(taps)});
-  }
+  const Taps taps = AdaptiveTaps(x->shape().constant_dim(axis), out);
+  if (ByTaps(taps)) return DivideByCounts(op, ApplyTaps(op, x, axis, taps), axis, {RowLengths(taps)});
   return WindowByWindow(b, x, axis, out, [&](Instruction* window) {
     Instruction* sum = ReduceSum(op, window, {axis});
     return b.Binary(kDivide, sum, op.Full(sum, static_cast<double>(window->shape().constant_dim(axis))));
@@ -300,10 +302,21 @@ Lowering AdaptiveAvgPool(OpContext& op, int64_t spatial) {
   return op.One(b.Binary(kDivide, sum, op.Full(sum, count)));
 }
 
-// The maxima of the windows of AdaptiveTaps, one by one.
+// The maxima of the windows of AdaptiveTaps.
 Instruction* AdaptiveMaximumAlong(OpContext& op, Instruction* x, int64_t axis, int64_t out) {
   if (x->shape().constant_dim(axis) == out) return x;
-  return WindowByWindow(op.b, x, axis, out, [&](Instruction* window) { return ReduceMax(op, window, {axis}); });
+  Taps taps = AdaptiveTaps(x->shape().constant_dim(axis), out);
+  const int64_t longest = taps.longest();
+  if (longest > kUnrolledTaps) {
+    return WindowByWindow(op.b, x, axis, out, [&](Instruction* window) { return ReduceMax(op, window, {axis}); });
+  }
+  for (auto& row : taps.rows) row.resize(static_cast<size_t>(longest), row.back());  // an element twice changes no maximum
+  Instruction* best = nullptr;
+  for (int64_t k = 0; k < longest; ++k) {
+    Instruction* at = TakeAt(op, x, axis, ColumnOf(taps, k).index);
+    best = best == nullptr ? at : op.b.Binary(kMaximum, best, at);
+  }
+  return best;
 }
 
 // adaptive_max_pool(self, output_size) -> values, flat positions

@@ -142,7 +142,16 @@ Lowering Resample(OpContext& op, int64_t spatial, Mode mode, bool backward) {
   if (!nearest || backward) x = op.b.Convert(x, OpMath(op.result_type()));
   const bool wide = x->shape().element_type() == PT::kF64;
   const int64_t first = Rank(x) - spatial, options = backward ? 3 : 2, scales = options + (nearest ? 0 : 1);
+  // Along the fastest dim elements are gathered: that comes after the dims that shrink and before those that grow.
+  std::vector<int64_t> order;
+  auto shrinks = [&](int64_t k) { return Less(op.result_dims()[first + k], x->shape().dim(first + k)) == Ternary::kYes; };
+  for (int64_t k = 0; k + 1 < spatial; ++k) {
+    if (shrinks(k)) order.push_back(k);
+  }
   for (int64_t k = spatial - 1; k >= 0; --k) {
+    if (k + 1 == spatial || !shrinks(k)) order.push_back(k);
+  }
+  for (int64_t k : order) {
     const int64_t here = x->shape().constant_dim(first + k), there = op.result_dims()[first + k].constant();
     Dim1d d{.in = backward ? there : here, .out = backward ? here : there, .align = !nearest && op.boolean(options)};
     if (!op.is_none(scales + k)) d.scale = op.number(scales + k);

@@ -11,9 +11,6 @@ namespace {
 using enum Opcode;
 using PT = PrimitiveType;
 
-// Up to here the terms of a row are added one by one, in registers; longer rows are a reduction over a dim of their own.
-constexpr int64_t kUnrolledTaps = 8;
-
 // x[..., index, ...]: `axis` replaced by the dims of the constant `index`.
 Instruction* GatherAlong(OpContext& op, Instruction* x, int64_t axis, Literal index) {
   const int64_t index_rank = index.shape().rank();

@@ -9,6 +9,9 @@
 
 namespace tenon::aten {
 
+// Up to here the terms of a row are added one by one, in registers; longer rows are a reduction over a dim of their own.
+inline constexpr int64_t kUnrolledTaps = 8;
+
 struct Taps {
   int64_t in = 0;  // elements of the dim that is read
   // Per result element the (element, weight) pairs that it sums, in this order; a row may be empty.
