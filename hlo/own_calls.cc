@@ -13,7 +13,8 @@ bool NamesPointwiseCall(const Attributes& attrs) {
 bool IsPointwiseCall(const Instruction& op) { return op.opcode() == Opcode::kCustomCall && NamesPointwiseCall(op.attrs()); }
 
 bool IsFrameworkCall(const Instruction& op) {
-  return op.opcode() == Opcode::kCustomCall && absl::StrContains(op.backend_config(), "\"args\":");
+  if (op.opcode() != Opcode::kCustomCall) return false;
+  return op.framework_call() != nullptr || absl::StrContains(op.backend_config(), "\"args\":");
 }
 
 bool IsPointwise(const Instruction& op) { return op.IsElementwise() || IsPointwiseCall(op); }

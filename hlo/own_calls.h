@@ -19,8 +19,8 @@ inline constexpr std::string_view kFmaTarget = "tenon.fma";
 bool NamesPointwiseCall(const Attributes& attrs);
 bool IsPointwiseCall(const Instruction& op);
 
-// A call of an operator of the framework that a graph came from: backend_config gives its arguments, {"args":"(%0, 1)", ...}, by which such
-// calls are known, whatever the operator's name is (backends/program/framework_config.h).
+// A call of an operator of the framework that a graph came from, whatever its name is: one with a call site (hlo/framework_call.h), or with
+// text in backend_config that means to be one.
 bool IsFrameworkCall(const Instruction& op);
 
 // Each element from the operands' at its own index: Instruction::IsElementwise() and the calls above.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import logging
-import re
 import threading
 import time
 import warnings
-import zlib
 from typing import Any, Callable, Sequence
 
 import torch
@@ -20,7 +18,6 @@ from .export import Exported, NotExpressible, count_nodes, export
 from .options import Options
 
 Compiled = Callable[[list], list]
-_TENSOR_INPUT = re.compile(r"^( *%\S+ = input )(?!symint |none$|other\().*$", re.MULTILINE)
 
 
 _C.set_logger(
@@ -90,13 +87,14 @@ def _compile(exported: Exported, options: Options, any_inputs: bool = False, fro
         told.update(tier="eager_program", reason=exported.needs_eager)
     elif options.tier == "eager_program":
         told["reason"] = "asked for by the options"
+    if any_inputs:
+        told["any_inputs"] = True
     if frozen:
         told["frozen"] = list(frozen)
     if options.dump:
         told["dump_prefix"] = f"{exported.name}."
     with no_dispatch_modes():  # compilers are called under fake tensors; constants are real
-        text = _TENSOR_INPUT.sub(r'\1other("any tensor")', exported.text) if any_inputs else exported.text
-        executable = _C.compile(text, json.dumps(told), exported.constants)
+        executable = _C.compile(exported.graph, told, exported.constants)
     if exported.recipes is not None:
         executable.set_recipes(exported.recipes)
     return executable
@@ -108,8 +106,8 @@ class Rerun:
     Thread-safe; compiled when first called."""
 
     def __init__(self, exported: Exported, record: registry.GraphRecord):
-        self._text = zlib.compress(exported.text.encode(), 1)
-        self._name, self._constants, self._recipes = exported.name, exported.constants, exported.recipes
+        self._exported: Exported | None = dataclasses.replace(exported, needs_eager="run again by ATen")
+        self._name = exported.name
         self._record = record
         self._executable: Compiled | None = None
         self._lock = threading.Lock()
@@ -120,9 +118,8 @@ class Rerun:
                 self._record.give_up(reason)
                 logger().warning("%s runs by ATen from now on: %s", self._name, reason)
             if self._executable is None:
-                exported = Exported(zlib.decompress(self._text).decode(), self._name, self._constants,
-                                    recipes=self._recipes, needs_eager="run again by ATen")  # fmt: skip
-                self._executable = _compile(exported, Options(), any_inputs=True)
+                self._executable = _compile(self._exported, Options(), any_inputs=True)
+                self._exported = None
         return self._executable(inputs)
 
 

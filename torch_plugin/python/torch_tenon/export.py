@@ -1,9 +1,8 @@
-"""FX graphs of ATen ops -> aten::Graph text (torch_plugin/aten/graph.h).
+"""FX graphs of ATen ops -> aten::Graph (torch_plugin/aten/graph.h), node by node through _C.Graph.
 
-Every call is written with its schema's whole argument list. SymInts are numbers by the time a graph
-is exported with `values`, else expressions over the graph's symbols. What the text can't say about
-a call (a generator, a higher-order operator, a dtype without a name) makes it a `python.<id>` node:
-a Python callable run as one step.
+Every call has its schema's whole argument list. SymInts are numbers by the time a graph is exported with `values`, else
+expressions over the graph's symbols. What a graph can't say about a call (a generator, a higher-order operator, a dtype without a
+name) makes it a `python.<id>` node: a Python callable run as one step.
 """
 
 from __future__ import annotations
@@ -13,52 +12,43 @@ import dataclasses
 import functools
 import operator
 import re
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import torch
 from torch import fx
 
 from . import _C, symbols
-from ._torch_private import is_higher_order, is_with_effects, no_dispatch_modes, plain_tensor_types
+from ._torch_private import is_higher_order, is_with_effects, plain_tensor_types
 from .output_views import OutputPlan, plan_outputs
 
-_DTYPES = {
-    torch.bool: "pred", torch.int8: "s8", torch.int16: "s16", torch.int32: "s32",
-    torch.int64: "s64", torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32",
-    torch.uint64: "u64", torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32",
-    torch.float64: "f64", torch.complex64: "c64", torch.complex128: "c128",
-    torch.float8_e5m2: "f8e5m2", torch.float8_e4m3fn: "f8e4m3fn",
-    torch.float8_e5m2fnuz: "f8e5m2fnuz", torch.float8_e4m3fnuz: "f8e4m3fnuz",
-}  # fmt: skip
-_FORMATS = {
-    torch.contiguous_format: "contiguous", torch.preserve_format: "preserve",
-    torch.channels_last: "channels_last", torch.channels_last_3d: "channels_last_3d",
-}  # fmt: skip
 # Of the operators with an ordered effect, those that only raise: framework steps, which keep their order.
 _CHECKS = {torch.ops.aten._linalg_check_errors.default}
-_LITERAL_ELEMENTS = 16  # constants up to this size are written into the text
+_LITERAL_ELEMENTS = 16  # constants up to this size are part of the graph
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class NotExpressible(Exception):
-    """The graph has no text; the message says why."""
+    """No aten::Graph says what this graph does; the message says why."""
 
 
 class _NotAnArgument(Exception):
-    """This call has no text; it becomes a Python step."""
+    """No aten::Graph has such an argument; the call becomes a Python step."""
 
 
 @dataclasses.dataclass
 class Exported:
-    text: str
     name: str
+    graph: _C.Graph | None = None
     constants: list[torch.Tensor] = dataclasses.field(default_factory=list)
     callables: list[int] = dataclasses.field(default_factory=list)  # ids, freed by release()
-    nodes: dict[str, int] = dataclasses.field(default_factory=dict)  # overload -> count
     needs_eager: str = ""  # why no compiler can take it
     # Per output of the graph: k, the program's output k; or (is_input, k, sizes, strides, offset), a
     # view of input or output k. None: the program's outputs are the graph's.
     recipes: list[Any] | None = None
+
+    @property
+    def text(self) -> str:
+        return self.graph.text()
 
     def release(self) -> None:
         """After the compile: prepared steps keep their callables."""
@@ -77,24 +67,23 @@ def count_nodes(gm: fx.GraphModule) -> dict[str, int]:
 
 
 def export(gm: fx.GraphModule, name: str, values: symbols.Values | None = None) -> Exported:
-    """Raises NotExpressible. `values`: what the graph's symbols stand for, for static text."""
+    """Raises NotExpressible. `values`: what the graph's symbols stand for, so that all sizes are numbers."""
     return _Exporter(gm, name, values).run()
 
 
 class _Exporter:
     def __init__(self, gm: fx.GraphModule, name: str, values: symbols.Values | None):
         self.gm, self.values = gm, values
-        self.out = Exported(text="", name=name)
-        self.lines: list[str] = []
+        self.out = Exported(name)
         self.names: dict[tuple[fx.Node, int | None], str] = {}
-        self.symbols: dict[str, Any] = {}
+        self.symbols: set[str] = set()
         self.resolved = True  # a value with a conjugate or negative bit is written as what is read through it
-        self.tokens: set[fx.Node] = set()  # of ordered effects: the text's order is order enough
+        self.tokens: set[fx.Node] = set()  # of ordered effects: the graph's order is order enough
 
     def run(self) -> Exported:
-        self.out.nodes = count_nodes(self.gm)
         self.plan = plan_outputs(self.gm)
         self.resolved = not _needs_bits(self.gm, self.plan)
+        self.graph = self.out.graph = _C.Graph(self.out.name, plain_tensor_types(), self._arg, self._meta, self.resolved)
         self.out.needs_eager = self.plan.foreign
         try:
             for node in self.gm.graph.nodes:
@@ -105,10 +94,6 @@ class _Exporter:
         except BaseException:
             self.out.release()
             raise
-        head = [f'graph {_quoted(self.out.name)} {{']
-        if self.symbols:
-            head.append("symbols " + ", ".join(self.symbols))
-        self.out.text = "\n  ".join(head + self.lines) + "\n}\n"
         return self.out
 
     # Nodes.
@@ -119,7 +104,7 @@ class _Exporter:
             self.tokens.add(node)  # AOTAutograd passes None for it
             value = None
         self.names[node, None] = node.name
-        self.lines.append(f"%{node.name} = input {self._meta(value)}")
+        self.graph.input(node.name, value)
 
     def _get_attr(self, node: fx.Node) -> None:
         value = _attribute(self.gm, node.target)
@@ -128,15 +113,11 @@ class _Exporter:
         if type(value) not in plain_tensor_types() or _why_other(value):
             raise NotExpressible(f"constant {node.target}: {_why_other(value) or type(value).__name__}")
         self.names[node, None] = node.name
-        meta = self._meta(value)
         if value.numel() <= _LITERAL_ELEMENTS and value.is_contiguous() and not _is_fake(value):
-            with no_dispatch_modes():  # exporting happens under fake tensors, and this one is real
-                elements = value.detach().flatten().tolist()
-            text = ", ".join(map(_scalar, elements))
-            self.lines.append(f"%{node.name} = literal {meta.split('+')[0]} [{text}]")
+            self.graph.literal(node.name, value)
         else:
             self.out.constants.append(value)
-            self.lines.append(f"%{node.name} = constant {meta}")
+            self.graph.constant(node.name, value)
 
     def _call_function(self, node: fx.Node) -> None:
         if node.target is operator.getitem and (node.args[0], node.args[1]) in self.names:
@@ -166,8 +147,7 @@ class _Exporter:
         outputs = node.args[0]
         if not isinstance(outputs, (list, tuple)):
             raise NotExpressible("the graph's output is no list or tuple")
-        returned = [self._returned(k, o) for k, o in enumerate(self.plan.direct)]
-        self.lines.append(f"return ({', '.join(returned)})")
+        self.graph.returns([self._returned(k, o) for k, o in enumerate(self.plan.direct)])
 
     def _recipe(self, recipe: Any) -> Any:
         if isinstance(recipe, int):
@@ -181,50 +161,45 @@ class _Exporter:
         sizes, strides = tuple(map(number, value.shape)), tuple(map(number, value.stride()))
         return (is_input, list(places).index(base), sizes, strides, offset)
 
-    def _returned(self, index: int, value: Any) -> str:
+    def _returned(self, index: int, value: Any) -> Any:
         if value in self.tokens:
-            return "none"
+            return None
         if isinstance(value, fx.Node) and (value, None) in self.names:
-            return "none" if value.meta.get("val", None) is None else f"%{self.names[value, None]}"
+            return None if value.meta.get("val", None) is None else _C.Value(self.names[value, None])
         node = value
         if isinstance(node, fx.Node):
             value = node.meta.get("val", None)
             if isinstance(value, (torch.Tensor, list, tuple)):
                 raise NotExpressible(f"output {index} of the graph is {_unnamed(node)}")
         if value is None:
-            return "none"
+            return None
         if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-            return f"sym({self._size(value)})"
+            return self._symbolic(value)
         raise NotExpressible(f"output {index} of the graph is of type {type(value).__name__}; wanted a tensor")
 
     # Calls.
 
     def _aten(self, node: fx.Node) -> None:
         schema = node.target._schema
-        args = ", ".join(self._arg(a) for a in _whole_arguments(node.target, node.args, node.kwargs))
+        args = _whole_arguments(node.target, node.args, node.kwargs)
         alias = _mutated_first(node, schema)
+        names, metas = ([node.name], []) if alias else self._results(node)
+        self._call(node, _target_name(node.target), args, names, metas, alias)
+        if alias:
+            self.names[node, None] = node.name
         if schema.is_mutable and not alias and not self.out.needs_eager:
             self.out.needs_eager = f"{node.target} changes its arguments"
-        if alias:
-            result = f"alias %{self._operand(node.args[0])}"
-            self.names[node, None] = node.name
-            left = f"%{node.name} = "
-        else:
-            left, result = self._results(node)
-        self.lines.append(f"{left}{node.target}({args}) -> {result}{_provenance(node)}")
 
     def _with_effects(self, node: fx.Node) -> None:
         _, target, *args = node.args
-        text = ", ".join(self._arg(a) for a in _whole_arguments(target, args, node.kwargs))
+        args = _whole_arguments(target, args, node.kwargs)
         values = node.meta["val"][1:]
         for index in range(len(values)):
             self.names[node, index + 1] = f"{node.name}.{index + 1}"
         used = [i for i, value in enumerate(values) if value is not None]
-        left = ", ".join(f"%{self.names[node, i + 1]}" for i in used) + " = " if used else ""
-        result = ", ".join(self._meta(values[i]) for i in used) or "none"
         if target not in _CHECKS:
             self.out.needs_eager = self.out.needs_eager or f"{target} has an ordered effect"
-        self.lines.append(f"{left}{target}({text}) -> {result}{_provenance(node)}")
+        self._call(node, str(target), args, [self.names[node, i + 1] for i in used], [values[i] for i in used])
 
     def _python(self, node: fx.Node) -> None:
         call, operands = _closure(self.gm, node, self)
@@ -232,23 +207,25 @@ class _Exporter:
         self.out.callables.append(number)
         if not self.out.needs_eager:
             self.out.needs_eager = f"{_target_name(node.target)} is called from Python"
-        args = ", ".join(f"%{self._operand(o)}" for o in operands)
-        left, result = self._results(node)
-        self.lines.append(f"{left}python.{number}({args}) -> {result}{_provenance(node)}")
+        args = [_C.Value(self._operand(o)) for o in operands]
+        self._call(node, f"python.{number}", args, *self._results(node))
 
-    def _results(self, node: fx.Node) -> tuple[str, str]:
+    def _call(self, node: fx.Node, op: str, args: Sequence[Any], names: Sequence[str], metas: Sequence[Any], alias: bool = False) -> None:
+        """One node of the graph. `args`: see _arg; `metas`: see _meta; alias: the result is the first tensor, changed."""
+        self.graph.node(op, args, names, metas, alias, *_provenance(node))
+
+    def _results(self, node: fx.Node) -> tuple[Sequence[str], Sequence[Any]]:
+        """Names of the results, and what is known of each."""
         value = node.meta.get("val", None)
         if isinstance(value, (list, tuple)):
-            for index in range(len(value)):
-                self.names[node, index] = f"{node.name}.{index}"
-            if not value:
-                return "", "none"
-            left = ", ".join(f"%{self.names[node, i]}" for i in range(len(value)))
-            return f"{left} = ", ", ".join(self._meta(v) for v in value)
+            names = [f"{node.name}.{index}" for index in range(len(value))]
+            for index, name in enumerate(names):
+                self.names[node, index] = name
+            return names, value
         if value is None and not node.users:
-            return "", "none"
+            return (), ()
         self.names[node, None] = node.name
-        return f"%{node.name} = ", self._meta(value)
+        return (node.name,), (value,)
 
     # Arguments.
 
@@ -257,68 +234,63 @@ class _Exporter:
             raise NotExpressible(f"an operand is {_unnamed(node)}")
         return self.names[node, None]
 
-    def _arg(self, value: Any) -> str:
+    def _arg(self, value: Any) -> Any:
+        """Of what _C.Graph doesn't read by itself as an argument (or as part of one): numbers, None, strings, lists, dtypes, layouts,
+        devices and memory formats are none of it."""
         if isinstance(value, fx.Node):
             return self._node_arg(value)
-        if isinstance(value, (list, tuple)):
-            return f"[{', '.join(self._arg(v) for v in value)}]"
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self._number(value)
-        if value is None or isinstance(value, (bool, int, float, complex)):
-            return _scalar(value)
-        if isinstance(value, str):
-            return _quoted(value)
-        if isinstance(value, torch.dtype) and value in _DTYPES:
-            return f"dtype:{_DTYPES[value]}"
-        if isinstance(value, torch.memory_format) and value in _FORMATS:
-            return f"format:{_FORMATS[value]}"
-        if isinstance(value, torch.layout):
-            return f"layout:{str(value).removeprefix('torch.')}"
-        if isinstance(value, torch.device):
-            return f"device:{value}"
         raise _NotAnArgument(type(value).__name__)
 
-    def _node_arg(self, node: fx.Node) -> str:
+    def _node_arg(self, node: fx.Node) -> Any:
         value = node.meta.get("val", None)
         if isinstance(value, _NUMBERS):
             return self._number(value)
         if isinstance(value, (list, tuple)):
-            return f"[{', '.join(f'%{self.names[node, i]}' for i in range(len(value)))}]"
+            return [_C.Value(self.names[node, i]) for i in range(len(value))]
         if (node, None) not in self.names:
             raise _NotAnArgument(node.name)
-        return f"%{self.names[node, None]}"
+        return _C.Value(self.names[node, None])
 
-    def _number(self, value: Any) -> str:
+    def _number(self, value: Any) -> Any:
         if isinstance(value, (bool, int, float)):
-            return _scalar(value)
+            return value
         if self.values is not None:
-            return _scalar(symbols.evaluate(value, self.values))
+            return symbols.evaluate(value, self.values)
         if isinstance(value, torch.SymInt):
-            return f"sym({self._size(value)})"
+            return self._symbolic(value)
         raise NotExpressible(f"a symbolic {type(value).__name__}")
 
-    def _size(self, value: int | torch.SymInt) -> str:
-        if type(value) is int:
-            return str(value)
-        if self.values is not None:
-            return str(symbols.evaluate(value, self.values))
-        text, used = symbols.to_text(value)
-        self.symbols.update(dict.fromkeys(used))
-        return text
+    def _symbolic(self, value: int | torch.SymInt) -> Any:
+        size = self._size(value)
+        return size if isinstance(size, int) else _C.Symbolic(size)
 
-    def _meta(self, value: Any) -> str:
+    def _size(self, value: int | torch.SymInt) -> int | str:
+        """A number, or the text of an expression."""
+        if type(value) is int:
+            return value
+        if self.values is not None:
+            return symbols.evaluate(value, self.values)
+        text, used = symbols.to_text(value)
+        for name in used:
+            if name not in self.symbols:
+                self.symbols.add(name)
+                self.graph.symbol(name)
+        return text if used else int(value)
+
+    def _meta(self, value: Any) -> Any:
+        """Of what _C.Graph doesn't read by itself: dense CPU tensors of numbers as sizes, ints and None are none of it."""
         if value is None:
-            return "none"
+            return None
         if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-            return f"symint {self._size(value)}"
+            return "symint", self._size(value)
         if not isinstance(value, torch.Tensor):
-            return f"other({_quoted(type(value).__name__)})"
+            return "other", type(value).__name__
         if why := _why_other(value, self.resolved):
-            return f"other({_quoted(why)})"
-        sizes = ",".join(self._size(s) for s in value.shape)
-        strides = ",".join(self._size(s) for s in value.stride())
-        offset = self._size(value.storage_offset())
-        return f"{_DTYPES[value.dtype]}[{sizes}]{{{strides}}}" + ("" if offset == "0" else f"+{offset}")
+            return "other", why
+        sizes, strides = tuple(map(self._size, value.shape)), tuple(map(self._size, value.stride()))
+        return "tensor", value.dtype, sizes, strides, self._size(value.storage_offset())
 
 
 def _unnamed(node: fx.Node) -> str:
@@ -360,7 +332,7 @@ def _why_other(value: torch.Tensor, resolved: bool = False) -> str:
         return "quantised tensor"
     if value.device.type != "cpu":
         return f"device {value.device}"
-    if value.dtype not in _DTYPES:
+    if value.dtype not in _C.DTYPES:
         return f"dtype {str(value.dtype).removeprefix('torch.')}"
     if not resolved and (value.is_conj() or value.is_neg()):
         return "conjugated or negated view"
@@ -375,9 +347,11 @@ def _is_size_arithmetic(node: fx.Node) -> bool:
     """Computes only numbers that the tracer knows as expressions (or asserts something of them)."""
     if node.target is operator.getitem:
         return True
+    value = node.meta.get("val", None)
+    if isinstance(value, torch.Tensor):
+        return False
     if isinstance(node.target, torch._ops.OpOverload) and node.target in _SIZE_ASSERTS:
         return True
-    value = node.meta.get("val", None)
     return isinstance(value, _NUMBERS) and not symbols.is_unbacked(value)
 
 
@@ -388,6 +362,7 @@ _SIZE_ASSERTS = {
 }
 
 
+@functools.lru_cache(maxsize=4096)
 def _target_name(target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return str(target)
@@ -396,17 +371,22 @@ def _target_name(target: Any) -> str:
     return getattr(target, "__name__", str(target))
 
 
+_NO_DEFAULT = object()
+
+
+@functools.lru_cache(maxsize=4096)
+def _parameters(target: torch._ops.OpOverload) -> list[tuple[str, Any]]:
+    """Name and default value of each."""
+    return [(a.name, a.default_value if a.has_default_value() else _NO_DEFAULT) for a in target._schema.arguments]
+
+
 def _whole_arguments(target: torch._ops.OpOverload, args: Any, kwargs: dict[str, Any]) -> list[Any]:
-    arguments = []
-    for index, argument in enumerate(target._schema.arguments):
-        if index < len(args):
-            arguments.append(args[index])
-        elif argument.name in kwargs:
-            arguments.append(kwargs[argument.name])
-        elif argument.has_default_value():
-            arguments.append(argument.default_value)
-        else:
-            raise NotExpressible(f"{target}: argument {argument.name} is missing")
+    arguments = list(args)
+    for name, default in _parameters(target)[len(arguments) :]:
+        value = kwargs.get(name, default)
+        if value is _NO_DEFAULT:
+            raise NotExpressible(f"{target}: argument {name} is missing")
+        arguments.append(value)
     return arguments
 
 
@@ -471,40 +451,20 @@ def _attribute(gm: fx.GraphModule, target: str) -> Any:
     return value
 
 
-# Text.
-
-
-def _scalar(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, complex):
-        return f"complex({float(value.real)!r},{float(value.imag)!r})"
-    return repr(value)
-
-
-@functools.lru_cache(maxsize=4096)
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    if not escaped.isprintable():
-        escaped = "".join(c if c >= " " else f"\\x{ord(c):02x}" for c in escaped)
-    return f'"{escaped}"'
+# Provenance.
 
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def _provenance(node: fx.Node) -> str:
-    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+def _provenance(node: fx.Node) -> tuple[str, str]:
+    """The module's path and the source line, "" where unknown."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     module = ""
     if stack:
         path = next(reversed(stack.values()))
         module = _clean_path(path[0] if isinstance(path, (tuple, list)) else str(path))
-    source = _last_frame(node.meta.get("stack_trace") or "")
-    if not module and not source:
-        return ""
-    return f" @ {_quoted(module)}" + (f" {_quoted(source)}" if source else "")
+    return module, _last_frame(node.meta.get("stack_trace") or "")
 
 
 @functools.lru_cache(maxsize=4096)
