@@ -3,15 +3,16 @@
     python benchmarks/seam.py --before ../base/build/release/python [--layers 23] [--repeats 30] [--processes 5]
 
 A graph of ATen operators (a stack of small attention layers, captured by AOTAutograd with its modules and source lines) is compiled
-again and again by compiler.compile_static, as the backend does. Shown, in CPU time of the calling thread and per graph:
+again and again by compiler.compile_static, as the backend does, in a process that has compiled it before: so no pass runs, and what is
+left is the seam. Shown, in ms of CPU time of the calling thread per graph:
 
-* `known`: the process has compiled this very graph before. From the FX graph to the executable with its signature read: export,
-  the graph's crossing, options, keys, what libtenon does before its cache answers, the signature. No compile is in it.
-* `export`: the part of it that walks the FX graph (the phase "export").
-* `new`: as `known`, with nothing in the cache, less the phases that passes and plans take ("setup", "passes", "plan"; LLVM has threads
-  of its own): what a first compile costs besides, lowering to HLO and loading the code included.
+* `export`: from the FX graph to what tenon_compile is given.
+* `lowered`: from the FX graph to the executable with its signature read, of a graph that the process has not seen but that leads to a
+  module that it has (an option of lowering differs): export, the graph's crossing, lowering to HLO, the module's key, the cache's answer,
+  the signature, the record. What every first compile pays besides the compiler.
+* `known`: the same of a graph that the process has seen.
 
-Builds take turns, a process each per round; the ratio is of the medians of the rounds' minima.
+Builds take turns, a process each per round; shown are medians of the rounds' minima and their ratio.
 """
 
 import argparse
@@ -71,38 +72,41 @@ def child(layers: int, repeats: int) -> dict[str, float]:
     import gc
 
     import torch
-    import torch_tenon
     from torch_tenon import compiler, registry
+    from torch_tenon.export import export
     from torch_tenon.options import Options
 
     torch.set_num_threads(1)
     graph = captured(layers)
-    options = Options.make(None, {"compile_threads": 1})
     nodes = sum(node.op == "call_function" for node in graph.graph.nodes)
 
-    def compile_once() -> tuple[float, dict[str, float]]:
+    def timed(work) -> float:
         gc.collect()
         gc.disable()
         began = time.thread_time()
-        executable = compiler.compile_static(graph, "inference", options)
+        made = work()
         spent = 1e3 * (time.thread_time() - began)
         gc.enable()
+        del made
+        return spent
+
+    def compiled(**options) -> float:
+        checked = Options.make(None, options)
+        spent = timed(lambda: compiler.compile_static(graph, "inference", checked))
         record = registry.records()[-1]
         assert record.tier == "native", record.reason
-        del executable
-        return spent, dict(record.compile_ms)
+        return spent
 
-    compile_once()
-    known, exports, new = [], [], []
-    for _ in range(repeats):
-        spent, phases = compile_once()
-        known.append(spent)
-        exports.append(phases["export"])
-    for _ in range(max(3, repeats // 4)):
-        torch_tenon._C.cache_clear()
-        spent, phases = compile_once()
-        new.append(spent - sum(phases[name] for name in ("setup", "passes", "plan")))
-    return {"nodes": nodes, "known": min(known), "export": min(exports), "new": min(new)}
+    compiled()
+    first = registry.stats()["cache"]["compiles"]
+    rows = {
+        "export": lambda k: timed(lambda: export(graph, f"graph_{k}")),
+        "lowered": lambda k: compiled(disable_lowering=[f"aten.none_{k}"]),
+        "known": lambda k: compiled(),
+    }
+    least = {name: min(run(k) for k in range(repeats)) for name, run in rows.items()}
+    assert registry.stats()["cache"]["compiles"] == first, "something was compiled again"
+    return {"nodes": nodes, **least}
 
 
 def fresh(build: pathlib.Path, args: argparse.Namespace) -> dict[str, float]:

@@ -12,8 +12,8 @@ absl::StatusOr<const FrameworkCallSite*> CallSiteOf(const Instruction& op, Frame
     return read;
   }
   const absl::string_view why = parsed.status().message();
-  return absl::InvalidArgumentError(absl::StrCat(op.name(), ": wanted backend_config={\"args\":\"(...)\", ...}, got \"", op.backend_config(),
-                                                 "\"", why.empty() ? "" : absl::StrCat(" (", why, ")")));
+  return absl::InvalidArgumentError(absl::StrCat(op.name(), ": wanted backend_config={\"args\":\"(...)\", ...}, got \"",
+                                                 op.backend_config(), "\"", why.empty() ? "" : absl::StrCat(" (", why, ")")));
 }
 
 }  // namespace tenon

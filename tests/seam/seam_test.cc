@@ -474,7 +474,8 @@ TenonMeta Meta(int32_t kind, int64_t number = 0) {
 // Without memory of its own.
 template <typename Args = std::initializer_list<TenonArg>, typename Names = std::initializer_list<const char*>,
           typename Metas = std::initializer_list<TenonMeta>>
-int64_t AddNode(TenonGraph* g, const char* op, const Args& args, const Names& names, const Metas& metas, char** error, bool mutates = false) {
+int64_t AddNode(TenonGraph* g, const char* op, const Args& args, const Names& names, const Metas& metas, char** error,
+                bool mutates = false) {
   TenonNode node = {};
   node.op = op;
   node.args = std::data(args);
@@ -519,7 +520,8 @@ constexpr char kWholeGraph[] = R"(graph "whole" {
 GraphPtr BuiltWholeGraph(char** error) {
   GraphPtr graph(tenon_graph_new("whole", error));
   TenonGraph* g = graph.get();
-  if (g == nullptr || tenon_graph_symbol(g, "s0", 2, 1024, error) != 0 || tenon_graph_symbol(g, "s1", 0, INT64_MAX, error) != 0) return nullptr;
+  if (g == nullptr || tenon_graph_symbol(g, "s0", 2, 1024, error) != 0) return nullptr;
+  if (tenon_graph_symbol(g, "s1", 0, INT64_MAX, error) != 0) return nullptr;
   const int64_t sizes[] = {8, 0}, strides[] = {0, 1}, two[] = {2}, three[] = {3}, eight[] = {8}, one[] = {1};
   const char* const by_symbol[] = {nullptr, "s0", "s0", nullptr, nullptr};
   TenonMeta p0 = Dense();
@@ -541,8 +543,9 @@ GraphPtr BuiltWholeGraph(char** error) {
   const TenonMeta c0 = vector("f32", three), lit = vector("s64", two), v = vector("f32", eight), i = vector("s64", eight),
                   x = vector("bf16", two);
   const int64_t elements[] = {1, -2};
-  if (tenon_graph_input(g, "p0", &p0, error) < 0 || tenon_graph_input(g, "p1", &p1, error) < 0 || tenon_graph_input(g, "p2", &p2, error) < 0 ||
-      tenon_graph_input(g, "n", &n, error) < 0 || tenon_graph_input(g, "o", &o, error) < 0 || tenon_graph_constant(g, "c0", &c0, error) < 0 ||
+  if (tenon_graph_input(g, "p0", &p0, error) < 0 || tenon_graph_input(g, "p1", &p1, error) < 0 ||
+      tenon_graph_input(g, "p2", &p2, error) < 0 || tenon_graph_input(g, "n", &n, error) < 0 || tenon_graph_input(g, "o", &o, error) < 0 ||
+      tenon_graph_constant(g, "c0", &c0, error) < 0 ||
       tenon_graph_literal(g, "lit", &lit, elements, sizeof(elements), error) < 0) {
     return nullptr;
   }
@@ -597,7 +600,8 @@ TEST_F(Seam, GraphsAreBuilt) {
 TEST_F(Seam, WhatIsWrongWithAGraphIsTold) {
   using Build = std::function<bool(TenonGraph*, char**)>;  // true: it was taken
   const std::vector<TenonMeta> dense = {Dense()}, twice = {Dense(), Dense()};
-  TenonMeta ranked = Dense(), sizeless = Dense(), typeless = Dense(), tuple = Dense(), negative = Dense(), huge = Dense(), unknown = Dense();
+  TenonMeta ranked = Dense(), sizeless = Dense(), typeless = Dense(), tuple = Dense();
+  TenonMeta negative = Dense(), huge = Dense(), unknown = Dense();
   const int64_t minus[] = {4, -8}, beyond[] = {4, INT64_MAX};
   const char* const s9[] = {"s9", nullptr, nullptr, nullptr, nullptr};
   ranked.ndim = -1, sizeless.sizes = nullptr, typeless.dtype = 999, tuple.dtype = tenon_dtype_from_name("token"), negative.sizes = minus;

@@ -165,7 +165,8 @@ absl::StatusOr<std::vector<ValueId>> GraphBuilder::AddNode(Node node, absl::Span
   for (const FrameworkArg& arg : node.args) TENON_RETURN_IF_ERROR(CheckArg(arg, 0));
   if (node.mutates_first) {
     if (node.operands.empty() || names.size() > 1 || !metas.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(node.op, ": an operator that mutates its first tensor has one, and at most that as a result"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(node.op, ": an operator that mutates its first tensor has one, and at most that as a result"));
     }
     if (names.size() == 1) metas.push_back(graph_.meta(node.operands[0]));
   } else {

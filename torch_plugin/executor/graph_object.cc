@@ -121,7 +121,8 @@ class Metas {
       meta->sizes = sizes.data();
       meta->strides = strides.data();
     } else {
-      if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "wanted None, (\"symint\", n), (\"other\", why) or (\"tensor\", ...)");
+      if (PyErr_Occurred() != nullptr) return false;
+      PyErr_SetString(PyExc_TypeError, "wanted None, (\"symint\", n), (\"other\", why) or (\"tensor\", ...)");
       return false;
     }
     meta->expressions = expressions.data();
@@ -356,20 +357,22 @@ PyMethodDef kMethods[] = {
     {"parse", Parse, METH_O | METH_STATIC, "parse(text) -> Graph: torch_plugin/aten/graph.h has the form."},
     {"text", Text, METH_NOARGS, "The graph as text, for dumps, tests and bug reports."},
     {"symbol", Symbol, METH_O, "symbol(name), before the first value that has it."},
-    {"input", Fast(Declare<tenon_graph_input>), METH_FASTCALL, "input(name, value): a tensor, an int, None, or what `described` can tell of."},
+    {"input", Fast(Declare<tenon_graph_input>), METH_FASTCALL,
+     "input(name, value): a tensor, an int, None, or what `described` can tell of."},
     {"constant", Fast(Declare<tenon_graph_constant>), METH_FASTCALL, "constant(name, tensor): the next that the compile is given."},
     {"literal", Fast(AddLiteral), METH_FASTCALL, "literal(name, tensor): a constant whose elements are copied."},
     {"node", Fast(AddNode), METH_FASTCALL, "node(op, args, names, metas, mutates_first, module_path, source)"},
     {"returns", Returns, METH_O, "returns(outputs): Values, None, ints, Symbolic. The graph is complete."},
     {nullptr, nullptr, 0, nullptr}};
+constexpr const char* kDoc =
+    "Graph(name, plain=(), argument=None, described=None, resolved=True): an aten::Graph, made call by call. plain: the tensor types that "
+    "are dense memory. argument, described: callables that make something simpler of what is no argument, or no tensor, by itself.";
 PyType_Slot kSlots[] = {{Py_tp_new, reinterpret_cast<void*>(New)},
                         {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)},
                         {Py_tp_traverse, reinterpret_cast<void*>(Traverse)},
                         {Py_tp_clear, reinterpret_cast<void*>(ClearCallables)},
                         {Py_tp_methods, kMethods},
-                        {Py_tp_doc, const_cast<char*>("Graph(name, plain=(), argument=None, described=None, resolved=True): an aten::Graph, made call "
-                                                      "by call. plain: the tensor types that are dense memory. argument, described: callables that "
-                                                      "make something simpler of what is no argument, or no tensor, by itself.")},
+                        {Py_tp_doc, const_cast<char*>(kDoc)},
                         {0, nullptr}};
 PyType_Spec kSpec = {"torch_tenon._C.Graph", sizeof(GraphObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, kSlots};
 

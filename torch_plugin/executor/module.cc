@@ -142,7 +142,8 @@ PyModuleDef kModule = {PyModuleDef_HEAD_INIT,
 extern "C" __attribute__((visibility("default"))) PyObject* PyInit__C() {
   PyObject* module = PyModule_Create(&tenon::torch_host::kModule);
   if (module == nullptr) return nullptr;
-  if (tenon::torch_host::AddExecutableType(module) != 0 || tenon::torch_host::AddGraphType(module) != 0 || tenon::torch_host::AddTrainingCall(module) != 0 ||
+  if (tenon::torch_host::AddExecutableType(module) != 0 || tenon::torch_host::AddGraphType(module) != 0 ||
+      tenon::torch_host::AddTrainingCall(module) != 0 ||
       PyModule_AddStringConstant(module, "TORCH_VERSION", TORCH_VERSION) != 0) {
     Py_DECREF(module);
     return nullptr;

@@ -137,8 +137,7 @@ absl::Status AddReturn(GraphBuilder& graph, const TenonArg* outputs, int64_t num
   for (const FrameworkArg& arg : given) {
     GraphOutput output;
     if (arg.kind == Kind::kTensor) {
-      if (arg.i < 0 || arg.i > INT32_MAX) return absl::InvalidArgumentError(absl::StrCat("wanted a value of the graph, got number ", arg.i));
-      output.value = static_cast<ValueId>(arg.i);
+      output.value = arg.i > INT32_MAX || arg.i < 0 ? -1 : static_cast<ValueId>(arg.i);
     } else if (arg.kind == Kind::kNone) {
       output.kind = GraphOutput::Kind::kNone;
     } else if (arg.kind == Kind::kInt || arg.kind == Kind::kSymInt) {

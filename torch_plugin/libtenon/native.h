@@ -33,7 +33,8 @@ struct NativeCompile {
  private:
   bool shared() const;
   // `key`: what the executable is found by, if it is shared.
-  absl::StatusOr<std::shared_ptr<Executable>> CompileOne(aten::Lowered lowered, const std::string& name, double lower_ms, CacheKey* key) const;
+  absl::StatusOr<std::shared_ptr<Executable>> CompileOne(aten::Lowered lowered, const std::string& name, double lower_ms,
+                                                         CacheKey* key) const;
 };
 
 }  // namespace tenon

@@ -22,7 +22,10 @@ Option Bool(bool* to) {
   return {"true or false", [to](const FrameworkArg& v) { return v.kind == Kind::kBool && (*to = v.i != 0, true); }};
 }
 Option Int(int* to) {
-  return {"a number", [to](const FrameworkArg& v) { return v.kind == Kind::kInt && v.i == static_cast<int>(v.i) && (*to = static_cast<int>(v.i), true); }};
+  return {"a number", [to](const FrameworkArg& v) {
+            *to = static_cast<int>(v.i);
+            return v.kind == Kind::kInt && v.i == *to;
+          }};
 }
 Option String(std::string* to) {
   return {"a string", [to](const FrameworkArg& v) { return v.kind == Kind::kString && (*to = v.s, true); }};

@@ -14,7 +14,8 @@ absl::StatusOr<std::vector<FrameworkArg>> Args(const TenonArg* args, int64_t cou
 
 absl::StatusOr<FrameworkArg> Arg(const TenonArg& given, int depth) {
   if (given.kind < 0 || given.kind > static_cast<int32_t>(Kind::kSymInt)) {
-    return absl::InvalidArgumentError(absl::StrCat("wanted a kind of argument from 0 to ", static_cast<int>(Kind::kSymInt), ", got ", given.kind));
+    return absl::InvalidArgumentError(
+        absl::StrCat("wanted a kind of argument from 0 to ", static_cast<int>(Kind::kSymInt), ", got ", given.kind));
   }
   FrameworkArg arg{.kind = static_cast<Kind>(given.kind)};
   switch (arg.kind) {
