@@ -1,7 +1,7 @@
 # The torch of TENON_PYTHON, found by asking that interpreter. torch's own CMake package isn't used:
 # on a CUDA build of torch it insists on a CUDA toolkit, which a CPU machine has no use for.
 #
-# Out: TENON_TORCH_FOUND, TENON_TORCH_MESSAGE, target tenon_torch, Python_* (Development.Module).
+# Out: TENON_TORCH_FOUND, TENON_TORCH_MESSAGE, targets tenon_torch and tenon_libtorch (without Python), Python_* (Development.Module).
 
 set(TENON_TORCH_FOUND FALSE)
 if(TENON_PYTHON)
@@ -48,13 +48,15 @@ if(NOT Python_Development.Module_FOUND)
   return()
 endif()
 
-add_library(tenon_torch INTERFACE)
-target_include_directories(tenon_torch SYSTEM INTERFACE
+add_library(tenon_libtorch INTERFACE)
+target_include_directories(tenon_libtorch SYSTEM INTERFACE
   "${tenon_torch_dir}/include" "${tenon_torch_dir}/include/torch/csrc/api/include")
-target_compile_definitions(tenon_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=${tenon_torch_abi})
+target_compile_definitions(tenon_libtorch INTERFACE _GLIBCXX_USE_CXX11_ABI=${tenon_torch_abi})
 # Full paths without their rpath: at run time `import torch` has loaded them already.
-foreach(lib torch_python torch_cpu torch c10)
-  target_link_libraries(tenon_torch INTERFACE "${tenon_torch_dir}/lib/lib${lib}.so")
+foreach(lib torch_cpu torch c10)
+  target_link_libraries(tenon_libtorch INTERFACE "${tenon_torch_dir}/lib/lib${lib}.so")
 endforeach()
+add_library(tenon_torch INTERFACE)
+target_link_libraries(tenon_torch INTERFACE "${tenon_torch_dir}/lib/libtorch_python.so" tenon_libtorch)
 set(TENON_TORCH_FOUND TRUE)
 message(STATUS "tenon: torch ${TENON_TORCH_VERSION} of ${tenon_python}")

@@ -7,6 +7,7 @@
 
 #include "hlo/check.h"
 #include "hlo/dim/dim.h"
+#include "hlo/framework_call.h"
 #include "hlo/opcode.h"
 
 namespace tenon {
@@ -47,9 +48,10 @@ struct PaddingConfig {
 };
 
 using AttrValue = std::variant<int64_t, bool, std::string, std::vector<int64_t>, double, SliceSpec, Window, DimLabels,
-                               PaddingConfig, Computation*, std::vector<Computation*>>;
+                               PaddingConfig, Computation*, std::vector<Computation*>, FrameworkCallRef>;
 
-// Sorted by Attr; few entries. A kBackendConfig that was JSON in the text (not a quoted string) has json() true.
+// Sorted by Attr; few entries. A kBackendConfig is a std::string, with backend_config_is_json where it was JSON in the text (not a quoted
+// string), or a FrameworkCallRef.
 class Attributes {
  public:
   bool has(Attr a) const { return find(a) != nullptr; }

@@ -243,6 +243,15 @@ Instruction* Builder::CustomCall(std::string_view target, const Shape& shape,
   return Make(Opcode::kCustomCall, operands, std::move(attrs), shape);
 }
 
+Instruction* Builder::CustomCall(std::string_view target, const Shape& shape, absl::Span<Instruction* const> operands,
+                                 FrameworkCallRef site, bool side_effect) {
+  Attributes attrs = With(Attr::kCustomCallTarget, std::string(target));
+  if (side_effect) attrs.set(Attr::kCustomCallHasSideEffect, true);
+  attrs.set(Attr::kBackendConfig, std::move(site));
+  attrs.backend_config_is_json = true;
+  return Make(Opcode::kCustomCall, operands, std::move(attrs), shape);
+}
+
 Computation* Builder::ScalarComputation(Opcode opcode, PrimitiveType type) {
   return module()->ScalarComputation(opcode, type);
 }

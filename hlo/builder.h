@@ -63,6 +63,8 @@ class Builder {
   Instruction* GetTupleElement(Instruction* x, int64_t index);
   Instruction* CustomCall(std::string_view target, const Shape& shape, absl::Span<Instruction* const> operands,
                           std::string backend_config_json = "", bool side_effect = false);
+  Instruction* CustomCall(std::string_view target, const Shape& shape, absl::Span<Instruction* const> operands, FrameworkCallRef site,
+                          bool side_effect);
   // Any opcode: attributes given, shape inferred.
   Instruction* Make(Opcode opcode, absl::Span<Instruction* const> operands, Attributes attrs,
                     std::optional<Shape> shape = std::nullopt);

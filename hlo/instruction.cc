@@ -122,6 +122,17 @@ std::vector<Computation*> Instruction::called_computations() const {
   return called;
 }
 
+std::string Instruction::backend_config() const {
+  const FrameworkCallSite* site = framework_call();
+  return site != nullptr ? tenon::ToString(*site) : attrs_.get_or<std::string>(Attr::kBackendConfig, "");
+}
+
+const FrameworkCallSite* Instruction::framework_call() const {
+  const AttrValue* value = attrs_.find(Attr::kBackendConfig);
+  const auto* call = value == nullptr ? nullptr : std::get_if<FrameworkCallRef>(value);
+  return call == nullptr ? nullptr : &**call;
+}
+
 void Instruction::set_backend_config_json(std::string json) {
   attrs_.set(Attr::kBackendConfig, std::move(json));
   attrs_.backend_config_is_json = true;

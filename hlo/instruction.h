@@ -75,7 +75,8 @@ class Instruction {
   const std::string& comparison_direction() const { return attrs_.get<std::string>(Attr::kDirection); }
   int64_t tuple_index() const { return attrs_.get<int64_t>(Attr::kTupleIndex); }
   const std::string& custom_call_target() const { return attrs_.get<std::string>(Attr::kCustomCallTarget); }
-  std::string backend_config() const { return attrs_.get_or<std::string>(Attr::kBackendConfig, ""); }
+  std::string backend_config() const;  // as text, "" if there is none
+  const FrameworkCallSite* framework_call() const;  // NULL: backend_config, if any, is text
   void set_backend_config_json(std::string json);
 
   int64_t parameter_number() const;  // kParameter

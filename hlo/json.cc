@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "hlo/text_counts.h"
+
 namespace tenon {
 namespace {
 
@@ -238,6 +240,7 @@ Json::Json(std::initializer_list<Json> elements) {
 }
 
 std::optional<Json> Json::Parse(std::string_view text) {
+  Count(text_counts.json_parsed);
   Json json;
   if (!Reader(text).Document(&json)) return std::nullopt;
   return json;

@@ -2,7 +2,6 @@
 
 #include "absl/strings/match.h"
 #include "hlo/instruction.h"
-#include "hlo/json.h"
 
 namespace tenon {
 
@@ -14,22 +13,23 @@ bool NamesPointwiseCall(const Attributes& attrs) {
 bool IsPointwiseCall(const Instruction& op) { return op.opcode() == Opcode::kCustomCall && NamesPointwiseCall(op.attrs()); }
 
 bool IsFrameworkCall(const Instruction& op) {
-  return op.opcode() == Opcode::kCustomCall && absl::StrContains(op.backend_config(), "\"args\":");
+  if (op.opcode() != Opcode::kCustomCall) return false;
+  return op.framework_call() != nullptr || absl::StrContains(op.backend_config(), "\"args\":");
 }
 
 std::vector<WrittenOperand> WrittenOperands(const Instruction& op) {
-  if (!IsFrameworkCall(op) || !absl::StrContains(op.backend_config(), "\"writes\":")) return {};
+  if (!IsFrameworkCall(op)) return {};
   std::vector<WrittenOperand> written;
-  const Json config = Json::Parse(op.backend_config()).value_or(Json());
-  const int64_t leaves = static_cast<int64_t>(FlattenShape(op.shape()).size());
-  try {
-    for (const std::vector<int64_t>& pair : config["writes"].get<std::vector<std::vector<int64_t>>>()) {
-      if (pair.size() != 2 || pair[0] < 0 || pair[0] >= leaves || pair[1] < 0 || pair[1] >= op.operand_count()) return {};
-      written.push_back({pair[0], pair[1]});
-    }
-  } catch (const JsonError&) {  // the step's maker tells
-    return {};
+  if (const FrameworkCallSite* site = op.framework_call()) {
+    written = site->writes;
+  } else if (const absl::StatusOr<FrameworkCallSite> read = ReadCallSite(op.backend_config()); read.ok()) {
+    written = read->writes;  // of text that is not as it would be printed
   }
+  if (written.empty()) return {};
+  const int64_t leaves = static_cast<int64_t>(FlattenShape(op.shape()).size());
+  std::erase_if(written, [&](const WrittenOperand& w) {
+    return w.leaf < 0 || w.leaf >= leaves || w.operand < 0 || w.operand >= op.operand_count();
+  });
   return written;
 }
 

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hlo/framework_call.h"
+
 namespace tenon {
 
 class Attributes;
@@ -21,15 +23,11 @@ inline constexpr std::string_view kFmaTarget = "tenon.fma";
 bool NamesPointwiseCall(const Attributes& attrs);
 bool IsPointwiseCall(const Instruction& op);
 
-// A call of an operator of the framework that a graph came from: backend_config gives its arguments, {"args":"(%0, 1)", ...}, by which such
-// calls are known, whatever the operator's name is (backends/program/framework_config.h).
+// A call of an operator of the framework that a graph came from, whatever its name is: one with a call site (hlo/framework_call.h), or with
+// text in backend_config that means to be one.
 bool IsFrameworkCall(const Instruction& op);
 
-// Of a framework call that writes operands ("writes":[[leaf, operand]] in its config): the leaf of its result that is what the operand
-// holds when it is done. The call is a function all the same: it is run on a copy, or where the operand's old value dies.
-struct WrittenOperand {
-  int64_t leaf = 0, operand = 0;
-};
+// The operands that a framework call writes; none that its shape and operands don't have.
 std::vector<WrittenOperand> WrittenOperands(const Instruction& op);
 
 // Each element from the operands' at its own index: Instruction::IsElementwise() and the calls above.

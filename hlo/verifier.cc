@@ -58,7 +58,7 @@ bool HoldsKind(AttrKind kind, const AttrValue& v) {
     case AttrKind::kCompList: return std::holds_alternative<std::vector<Computation*>>(v);
     case AttrKind::kIdent:
     case AttrKind::kQuoted:
-    case AttrKind::kRaw: return std::holds_alternative<std::string>(v);
+    case AttrKind::kRaw: return std::holds_alternative<std::string>(v) || std::holds_alternative<FrameworkCallRef>(v);
   }
   return false;
 }

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define TENON_ABI_VERSION 5
+#define TENON_ABI_VERSION 6
 #define TENON_API __attribute__((visibility("default")))
 
 /* ---- data
@@ -36,7 +36,7 @@ typedef struct TenonTensor {
   int32_t ndim;
 } TenonTensor;
 
-/* An argument of a framework operator (runtime/program/framework_arg.h), as a tree. kind:
+/* An argument of a framework operator (hlo/framework_arg.h), as a tree. kind:
  * FrameworkArg::Kind's number. */
 typedef struct TenonArg {
   int32_t kind;
@@ -132,19 +132,89 @@ typedef struct TenonHost {
   void (*event_release)(void* context, int32_t space, void* event);
 } TenonHost;
 
+/* ---- graphs
+ * ----------------------------------------------------------------------------------------------------------
+ * A graph of the framework's operators (torch_plugin/aten/graph.h), made call by call: symbols, then values and nodes as they are used,
+ * then the return. Used by one thread until it has its return, by any number from then on, when nothing can be added. All that is
+ * passed in is copied. Values have numbers, from 0 in the order in which they are made; names are for texts and messages, made of
+ * letters, digits, '_' and '.', and none occurs twice. After an error, which names what was wanted and what came, a graph may only be
+ * released. */
+typedef struct TenonGraph TenonGraph;
+enum { TENON_META_TENSOR = 0, TENON_META_SYMINT = 1, TENON_META_NONE = 2, TENON_META_OTHER = 3 };
+/* What is known of a value. TENSOR: dtype, ndim, sizes, strides in elements, storage offset; SYMINT: its value in `offset`; OTHER: what no
+ * compiler takes (a sparse tensor, a subclass), with the reason. */
+typedef struct TenonMeta {
+  int32_t kind;
+  int32_t dtype;
+  int32_t ndim;
+  const int64_t* sizes;
+  const int64_t* strides;
+  int64_t offset;
+  /* NULL: all of these are numbers. Else of the sizes, the strides, the offset, 2 * ndim + 1 in all: NULL for a number, or the text of an
+   * expression over the graph's symbols. */
+  const char* const* expressions;
+  const char* device; /* NULL: "cpu" */
+  const char* other;
+} TenonMeta;
+/* One call of an operator. args: the schema's whole positional list; a tensor's `i` is its value's number. names: of the results, NULL
+ * where there are none. A tensor's `list` may say how the operator sees it: [strides], a copy if it has others, or [sizes, strides, offset],
+ * a view. writes: values among the tensors that the operator changes; the last num_writes results are what they hold then. mutates_first: the operator changes its first tensor; its result, which `names` may name, is that tensor, and
+ * `metas` is not looked at. */
+typedef struct TenonNode {
+  const char* op; /* the overload, "aten.add.Tensor" */
+  const TenonArg* args;
+  int64_t num_args;
+  const char* const* names;
+  const TenonMeta* metas;
+  int64_t num_results;
+  const int64_t* writes;
+  int64_t num_writes;
+  int32_t mutates_first;
+  const char* module_path; /* where it comes from: "layer.0", "net.py:12"; NULL: unknown */
+  const char* source;
+} TenonNode;
+
+TENON_API TenonGraph* tenon_graph_new(const char* name, char** error);
+TENON_API void tenon_graph_release(TenonGraph*);
+/* 0: done; 1: *error. */
+TENON_API int tenon_graph_symbol(TenonGraph*, const char* name, int64_t lower, int64_t upper, char** error);
+/* The value's number; -1: *error. Constants are the tensors handed to tenon_compile, in order. A literal's `data` are its elements,
+ * dense and row-major. */
+TENON_API int64_t tenon_graph_input(TenonGraph*, const char* name, const TenonMeta* meta, char** error);
+TENON_API int64_t tenon_graph_constant(TenonGraph*, const char* name, const TenonMeta* meta, char** error);
+TENON_API int64_t tenon_graph_literal(TenonGraph*, const char* name, const TenonMeta* meta, const void* data, size_t bytes, char** error);
+/* The number of the first result, the others' follow; without results that of the value that would be next. -1: *error. */
+TENON_API int64_t tenon_graph_node(TenonGraph*, const TenonNode* node, char** error);
+/* Outputs are arguments of kind tensor (a value's number), none, int or SymInt. 0: done; 1: *error. */
+TENON_API int tenon_graph_return(TenonGraph*, const TenonArg* outputs, int64_t num_outputs, char** error);
+/* A value's number by its name; -1: *error. */
+TENON_API int64_t tenon_graph_value(const TenonGraph*, const char* name, char** error);
+/* The text of torch_plugin/aten/graph.h, for dumps, tests and bug reports. */
+TENON_API char* tenon_graph_print(const TenonGraph*, char** error);
+TENON_API TenonGraph* tenon_graph_parse(const char* text, size_t size, char** error);
+/* How many graphs, and how many modules of HLO, this process has printed and parsed as text. A compile does neither, but for what it is
+ * asked to dump, for the check of passes (the option "verify_passes"), and for the repro of one that fails. */
+typedef struct TenonTextCounts {
+  int64_t graphs_printed, graphs_parsed, modules_printed, modules_parsed, json_parsed;
+} TenonTextCounts;
+TENON_API TenonTextCounts tenon_text_counts(void);
+
 /* ---- compiling
  * ------------------------------------------------------------------------------------------------------
  */
 typedef struct TenonExecutable TenonExecutable;
 
-/* `graph`: aten::Graph text. `options`: JSON object (torch_plugin/libtenon/options.cc; unknown keys
- * are refused). `constants`: tensors of the graph's `constant k` values, in order; their memory is
- * borrowed, and the caller keeps it alive and unchanged while the executable lives. Returns NULL
- * and *error on a bad request only: what fails inside falls back to the eager program, whose reason
- * tenon_executable_info tells. */
-TENON_API TenonExecutable* tenon_compile(const char* graph, size_t graph_size, const char* options,
-                                         size_t options_size, const TenonTensor* constants,
-                                         int64_t num_constants, const TenonHost* host,
+/* An option of a compile (torch_plugin/libtenon/options.h has their names and types): a bool, int, string, or list of them. */
+typedef struct TenonOption {
+  const char* name;
+  TenonArg value;
+} TenonOption;
+
+/* `graph`: with its return; the caller's again when this returns. An unknown option is an error. `constants`: tensors of the graph's
+ * constants, in order; their memory is borrowed, and the caller keeps it alive and unchanged while the executable lives. Returns NULL
+ * and *error on a bad request only: what fails inside falls back to the eager program, whose reason the signature tells. */
+TENON_API TenonExecutable* tenon_compile(const TenonGraph* graph, const TenonOption* options, int64_t num_options,
+                                         const TenonTensor* constants, int64_t num_constants, const TenonHost* host,
                                          char** error);
 TENON_API void tenon_executable_retain(TenonExecutable*);
 TENON_API void tenon_executable_release(TenonExecutable*);
@@ -188,12 +258,38 @@ typedef struct TenonOutput {
   const int64_t* strides;
   int32_t space; /* kFresh: the memory space to allocate it in; 0: the host's */
 } TenonOutput;
-TENON_API int64_t tenon_num_inputs(const TenonExecutable*); /* the graph's */
+enum { TENON_INPUT_MUTATED = 1, TENON_INPUT_FRAMEWORK = 2 };
+typedef struct TenonInput {
+  int32_t kind; /* tenon::InputSpec::Kind */
+  int32_t dtype;
+  int32_t ndim;
+  const int64_t* sizes; /* what was compiled for; NULL: a symbol says */
+  const int64_t* strides;
+  int32_t flags; /* ..._MUTATED: a run writes to it; ..._FRAMEWORK: some step reads the whole of it, so that an operator may
+                    get the caller's own tensor */
+} TenonInput;
+typedef struct TenonPhase {
+  const char* name;
+  double ms;
+} TenonPhase;
+/* What a caller must know of an executable. Belongs to it and lives as long. */
+typedef struct TenonSignature {
+  uint32_t size; /* sizeof(TenonSignature) of the library: fields are appended */
+  int32_t native; /* 0: the eager program, for `reason` */
+  const char* name;
+  const char* reason;
+  const TenonInput* inputs; /* the graph's */
+  const TenonOutput* outputs;
+  int64_t num_inputs, num_outputs;
+  int64_t num_kernels;
+  int64_t planned_bytes; /* arena, outputs, constants */
+  const TenonPhase* compile_ms;
+  int64_t num_phases;
+} TenonSignature;
+TENON_API const TenonSignature* tenon_signature(const TenonExecutable*);
 /* Compiled with the option "frozen": what computes, from the same inputs, of which it reads the frozen ones only, the values that a run
  * takes behind its inputs: its outputs, all of them kFresh. Belongs to the executable. NULL: a run takes the inputs alone. */
 TENON_API TenonExecutable* tenon_executable_once(const TenonExecutable*);
-TENON_API int64_t tenon_num_outputs(const TenonExecutable*);
-TENON_API const TenonOutput* tenon_outputs(const TenonExecutable*);
 
 /* ---- running
  * --------------------------------------------------------------------------------------------------------
@@ -204,7 +300,7 @@ enum { TENON_OK = 0, TENON_HOST_ERROR = 1, TENON_CHECK_ERROR = 2, TENON_ERROR = 
 
 /* inputs: one per graph input, then one per output of tenon_executable_once (SymInt inputs: the
  * number in `data` cast to pointer size, ndim -1).
- * outputs: kFresh: `data` is the memory the caller allocated with tenon_outputs' sizes and strides.
+ * outputs: kFresh: `data` is the memory the caller allocated with the signature's sizes and strides.
  * kSlot: filled in with `tensor` (ownership passes to the caller). Others: untouched. Inputs of
  * kind kOther: `tensor` only, ndim -1. Metas of inputs are checked against what was compiled
  * (dtype, sizes, strides): TENON_ERROR with a message. TENON_CHECK_ERROR: *error is "IndexError:
@@ -255,13 +351,13 @@ TENON_API int tenon_hlo_run_passes(TenonHlo*, const char* passes, const char* di
 
 /* A whole report of one graph: the module compiled for the CPU with `options` (as in tenon_compile), or, where that is refused, as
  * it is, with the reason. Does not touch what tenon_hlo_compile made. */
-TENON_API char* tenon_hlo_report(const TenonHlo*, const char* options, size_t options_size, char** error);
+TENON_API char* tenon_hlo_report(const TenonHlo*, const TenonOption* options, int64_t num_options, char** error);
 
 typedef struct TenonHloResult TenonHloResult;
 TENON_API TenonHloResult* tenon_hlo_evaluate(const TenonHlo*, const TenonTensor* inputs, int64_t num_inputs,
                                              char** error);
 /* Compiles for the CPU on the first call; `options` as in tenon_compile. Dots run as plain loops. */
-TENON_API int tenon_hlo_compile(TenonHlo*, const char* options, size_t options_size, char** error);
+TENON_API int tenon_hlo_compile(TenonHlo*, const TenonOption* options, int64_t num_options, char** error);
 TENON_API TenonHloResult* tenon_hlo_run(TenonHlo*, const TenonTensor* inputs, int64_t num_inputs, char** error);
 /* The leaves, row-major; alive until the result is released. */
 TENON_API int64_t tenon_hlo_result_count(const TenonHloResult*);

@@ -73,8 +73,9 @@ absl::Status ProgramBuilder::FindUpdates() {
   for (const Computation* c : ControlComputations(module_)) {
     for (const Instruction* op : c->instructions()) {
       if (!IsFrameworkCall(*op)) continue;
-      TENON_ASSIGN_OR_RETURN(const FrameworkConfig config, ConfigOf(*op));
-      if (config.rule != ResultRule::kView) continue;
+      FrameworkCallSite read;
+      TENON_ASSIGN_OR_RETURN(const FrameworkCallSite* site, CallSiteOf(*op, &read));
+      if (site->rule != ResultRule::kView) continue;
       for (const Instruction* operand : op->operands()) kept.insert(views_.at({operand, 0}).buffer.instruction);
     }
   }
@@ -122,8 +123,10 @@ absl::Status ProgramBuilder::Plan() {
     return it == update_.end() ? std::nullopt : std::make_optional(it->second);
   };
   options.is_total = [](const Instruction& op) {
-    const absl::StatusOr<FrameworkConfig> config = ConfigOf(op);
-    return IsFrameworkCall(op) && config.ok() && config->total;
+    if (!IsFrameworkCall(op)) return false;
+    FrameworkCallSite read;
+    const absl::StatusOr<const FrameworkCallSite*> site = CallSiteOf(op, &read);
+    return site.ok() && (*site)->total;
   };
   options.plans = &plans_;
   options.views = &views_;

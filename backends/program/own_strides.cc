@@ -15,9 +15,11 @@ ValueViews::OwnStrides OwnStridesOf(const Module& module, const Binding& binding
       return p.flat_storage ? DimVector{Dim(1)} : DimVector(p.strides.begin(), p.strides.end());
     }
     if (!IsFrameworkCall(op)) return std::nullopt;
-    const absl::StatusOr<FrameworkConfig> config = ConfigOf(op);  // an error is told where the step is made
-    if (!config.ok() || !config->strides || leaf >= static_cast<int64_t>(config->strides->size())) return std::nullopt;
-    return DimVector((*config->strides)[leaf].begin(), (*config->strides)[leaf].end());
+    FrameworkCallSite read;
+    const absl::StatusOr<const FrameworkCallSite*> site = CallSiteOf(op, &read);  // an error is told where the step is made
+    if (!site.ok() || !(*site)->strides || leaf >= static_cast<int64_t>((*site)->strides->size())) return std::nullopt;
+    const std::vector<Dim>& strides = (*(*site)->strides)[leaf];
+    return DimVector(strides.begin(), strides.end());
   };
 }
 

@@ -177,9 +177,11 @@ int32_t ProgramBuilder::KernelIndex(std::shared_ptr<const PlannedKernel> planned
 }
 
 absl::Status ProgramBuilder::EmitFrameworkCall(const Instruction& op) {
-  TENON_ASSIGN_OR_RETURN(FrameworkConfig config, ConfigOf(op));
-  FrameworkStep call{.overload = op.custom_call_target(), .args = std::move(config.args), .rule = config.rule, .total = config.total,
-                     .reason = config.reason};
+  FrameworkCallSite read;
+  TENON_ASSIGN_OR_RETURN(const FrameworkCallSite* found, CallSiteOf(op, &read));
+  const FrameworkCallSite& site = *found;
+  FrameworkStep call{.overload = op.custom_call_target(), .args = site.args, .rule = site.rule, .total = site.total,
+                     .reason = site.reason};
   for (const Instruction* operand : op.operands()) {
     TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{operand, 0}));
     call.operands.push_back(std::move(v));
@@ -196,17 +198,17 @@ absl::Status ProgramBuilder::EmitFrameworkCall(const Instruction& op) {
     updates = updates || update_value_.contains(views_.at({&op, w.leaf}).buffer);
   }
   if (const auto plan = plans_.find(&op); plan != plans_.end()) TENON_RETURN_IF_ERROR(EmitCopies(op, plan->second));
-  if (config.num_results) {
-    TENON_CHECK(config.results.size() == call.results.size(), op.name());
-    std::vector<View> all(*config.num_results);
-    for (size_t i = 0; i < config.results.size(); ++i) all.at(config.results[i]) = std::move(call.results[i]);
+  if (site.num_results) {
+    TENON_CHECK(site.results.size() == call.results.size(), op.name());
+    std::vector<View> all(*site.num_results);
+    for (size_t i = 0; i < site.results.size(); ++i) all.at(site.results[i]) = std::move(call.results[i]);
     call.results = std::move(all);
   }
   Step step = NewStep(op);
   step.body = std::move(call);
   step.effect = updates ? Effect::kMutates : op.HasSideEffect() ? Effect::kRandom : Effect::kPure;
   if (updates) Note(step, "updated-in-place", "the operator writes the input itself");
-  Note(step, "framework-call", absl::StrCat(op.custom_call_target(), ": ", config.reason));
+  Note(step, "framework-call", absl::StrCat(op.custom_call_target(), ": ", site.reason));
   steps().push_back(std::move(step));
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/context.h"
+#include "hlo/text_counts.h"
 #include "hlo/verifier.h"
 
 namespace tenon::text {
@@ -574,6 +575,7 @@ Instruction* Parser::Finish(Scope* scope, Draft draft) {
 namespace tenon {
 
 absl::StatusOr<std::unique_ptr<Module>> ParseModule(std::string_view text, const ParseOptions& options) {
+  Count(text_counts.modules_parsed);
   text::Parser parser(text, options);
   try {
     return parser.ParseModule();

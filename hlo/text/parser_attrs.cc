@@ -338,8 +338,15 @@ bool Parser::BackendConfig(Attributes* attrs) {
   if (lex_.Peek() != '{') return lex_.Error("a quoted string or JSON");
   const std::optional<std::string_view> json = lex_.Balanced(/*braced=*/true);
   if (!json.has_value()) return false;
-  attrs->set(Attr::kBackendConfig, std::string(*json));
   attrs->backend_config_is_json = true;
+  if (json->find("\"args\":") != std::string_view::npos) {
+    absl::StatusOr<FrameworkCallSite> site = ReadCallSite(*json);
+    if (site.ok() && ToString(*site) == *json) {
+      attrs->set(Attr::kBackendConfig, FrameworkCallRef(*std::move(site)));
+      return true;
+    }
+  }
+  attrs->set(Attr::kBackendConfig, std::string(*json));
   return true;
 }
 

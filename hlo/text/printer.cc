@@ -4,10 +4,11 @@
 #include <charconv>
 #include <map>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "hlo/canonical_order.h"
 #include "hlo/text/lexer.h"
 #include "hlo/text/literal_text.h"
+#include "hlo/text_counts.h"
 
 namespace tenon::text {
 namespace {
@@ -18,19 +19,6 @@ bool IsNameChar(char c) { return IsLetter(c) || (c >= '0' && c <= '9') || c == '
 
 bool IsPrintable(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), IsNameChar) && name.back() != '-';
-}
-
-bool IsTopological(const std::vector<Instruction*>& order) {
-  absl::flat_hash_set<const Instruction*> done;
-  done.reserve(order.size());
-  auto all_done = [&](absl::Span<Instruction* const> list) {
-    return std::all_of(list.begin(), list.end(), [&](const Instruction* i) { return done.contains(i); });
-  };
-  for (const Instruction* i : order) {
-    if (!all_done(i->operands()) || !all_done(i->control_predecessors())) return false;
-    done.insert(i);
-  }
-  return true;
 }
 
 // The symbols of a dimension with a range or divisor of their own.
@@ -133,68 +121,16 @@ void Printer::Symbols(const Module& module) {
   out_.push_back('}');
 }
 
-// Parameters, then depth first from the root by operand order, then what the root doesn't reach: the numbering depends
-// on the graph only, not on names, ids or the order of addition. A schedule is part of the graph.
 std::vector<Instruction*> Printer::Order(const Computation& computation) const {
-  std::vector<Instruction*> all = computation.instructions();
-  const bool keep = !options_.canonical || (computation.module() != nullptr && computation.module()->is_scheduled);
+  if (options_.canonical) return CanonicalOrder(computation);
   // What a pass added may stand behind its users; text wants definitions first.
-  if (keep) return IsTopological(all) ? std::move(all) : computation.PostOrder();
-  std::vector<Instruction*> order;
-  absl::flat_hash_set<const Instruction*> visited;
-  std::vector<std::pair<Instruction*, size_t>> stack;
-  auto visit = [&](Instruction* start) {
-    if (!visited.insert(start).second) return;
-    stack.emplace_back(start, 0);
-    while (!stack.empty()) {
-      Instruction* i = stack.back().first;
-      const size_t next = stack.back().second++;
-      const size_t operands = i->operands().size();
-      if (next < operands + i->control_predecessors().size()) {
-        Instruction* before = next < operands ? i->operands()[next] : i->control_predecessors()[next - operands];
-        if (visited.insert(before).second) stack.emplace_back(before, 0);
-      } else {
-        order.push_back(i);
-        stack.pop_back();
-      }
-    }
-  };
-  for (Instruction* p : computation.parameters()) visit(p);
-  if (computation.root() != nullptr) visit(computation.root());
-  for (Instruction* i : all) visit(i);
-  return order;
+  std::vector<Instruction*> all = computation.instructions();
+  return IsTopological(all) ? std::move(all) : computation.PostOrder();
 }
 
-// Computations in the order of first call from the entry, callees first; unreachable ones are left out.
 void Printer::CanonicalNames(const Module& module) {
-  struct Frame {
-    const Computation* computation;
-    std::vector<const Computation*> callees;
-    size_t next = 0;
-  };
-  auto frame = [&](const Computation* c) {
-    Frame f{c, {}};
-    for (const Instruction* i : Order(*c)) {
-      for (const Computation* callee : i->called_computations()) f.callees.push_back(callee);
-    }
-    return f;
-  };
-  absl::flat_hash_set<const Computation*> visited;
-  std::vector<Frame> stack;
-  if (module.entry() == nullptr) return;
-  visited.insert(module.entry());
-  stack.push_back(frame(module.entry()));
-  while (!stack.empty()) {
-    Frame& top = stack.back();
-    if (top.next < top.callees.size()) {
-      const Computation* callee = top.callees[top.next++];
-      if (visited.insert(callee).second) stack.push_back(frame(callee));
-    } else {
-      computation_numbers_[top.computation] = static_cast<int64_t>(canonical_order_.size());
-      canonical_order_.push_back(top.computation);
-      stack.pop_back();
-    }
-  }
+  canonical_order_ = CanonicalOrder(module);
+  for (size_t k = 0; k < canonical_order_.size(); ++k) computation_numbers_[canonical_order_[k]] = static_cast<int64_t>(k);
 }
 
 void Printer::Write(const Computation& computation, bool entry) {
@@ -292,12 +228,14 @@ void Printer::Number(int64_t value) {
 namespace tenon {
 
 std::string Print(const Module& module, const PrintOptions& options) {
+  Count(text_counts.modules_printed);
   text::Printer printer(options);
   printer.Write(module);
   return printer.Take();
 }
 
 std::string Print(const Computation& computation, const PrintOptions& options) {
+  Count(text_counts.modules_printed);
   text::Printer printer(options);
   printer.Write(computation, computation.module() != nullptr && computation.module()->entry() == &computation);
   return printer.Take();

@@ -125,6 +125,39 @@ absl::StatusOr<std::shared_ptr<Executable>> MemoryCache::GetOrCompile(const Cach
   }
 }
 
+bool MemoryCache::AllKept(const std::vector<std::string>& keys) const {
+  return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) ABSL_NO_THREAD_SAFETY_ANALYSIS { return index_.contains(key); });
+}
+
+void MemoryCache::AddAlias(const CacheKey& alias, const std::vector<CacheKey>& keys) {
+  std::vector<std::string> texts;
+  for (const CacheKey& key : keys) texts.push_back(key.text());
+  absl::MutexLock lock(&mutex_);
+  if (aliases_.size() >= 4 * capacity_) {
+    absl::erase_if(aliases_, [&](const auto& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS { return !AllKept(entry.second); });
+    if (aliases_.size() >= 4 * capacity_) aliases_.clear();
+  }
+  aliases_[alias.text()] = std::move(texts);
+}
+
+std::vector<std::shared_ptr<Executable>> MemoryCache::FindAlias(const CacheKey& alias) {
+  std::vector<std::shared_ptr<Executable>> found;
+  absl::MutexLock lock(&mutex_);
+  const auto keys = aliases_.find(alias.text());
+  if (keys == aliases_.end()) return found;
+  if (!AllKept(keys->second)) {
+    aliases_.erase(keys);
+    return found;
+  }
+  for (const std::string& key : keys->second) {
+    const Order::iterator entry = index_.at(key);
+    ++counters_.hits;
+    order_.splice(order_.begin(), order_, entry);
+    found.push_back(entry->executable);
+  }
+  return found;
+}
+
 void MemoryCache::Land(const CacheKey& key, const std::shared_ptr<Flight>& flight,
                        absl::StatusOr<std::shared_ptr<Executable>> result) noexcept {
   Order evicted;  // destroyed without the lock
@@ -183,6 +216,7 @@ void MemoryCache::Clear() {
   absl::MutexLock lock(&mutex_);
   dropped.swap(order_);
   index_.clear();
+  aliases_.clear();
   counters_.bytes = 0;
 }
 

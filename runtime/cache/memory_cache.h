@@ -1,7 +1,7 @@
 // MemoryCache: compiled executables by key, shared by equal graphs.
 //
-// A key is named parts (module, options, target, build); two keys are equal if all parts are. Long
-// parts are put in as their digest (backends/driver/digest.h), since an entry keeps its key.
+// A key is named parts (module, options, target, build); two keys are equal if all parts are. What is long
+// is put in as its digest (backends/contract/digest.h), since an entry keeps its key.
 // Bounded in entries and bytes: least recently used entries go first, and what is in use lives on with
 // its users. The newest entry stays, however large it is.
 // Single-flight: threads that ask for one key while it is being compiled wait for that compile; if
@@ -53,6 +53,11 @@ class MemoryCache {
   absl::StatusOr<std::shared_ptr<Executable>> GetOrCompile(const CacheKey& key,
                                                            const CompileFn& compile);
 
+  // Another name for what is kept under `keys`: of a graph that they were compiled for, found without making them. Kept as long as they.
+  void AddAlias(const CacheKey& alias, const std::vector<CacheKey>& keys);
+  // In the order of the keys, each a hit; empty if the alias is unknown or one of them is gone.
+  std::vector<std::shared_ptr<Executable>> FindAlias(const CacheKey& alias);
+
   struct Counters {
     int64_t entries = 0, bytes = 0, hits = 0, misses = 0, waits = 0, compiles = 0, failures = 0,
             evictions = 0;
@@ -84,6 +89,7 @@ class MemoryCache {
   };
   using Order = std::list<Entry>;  // most recently used first
 
+  bool AllKept(const std::vector<std::string>& keys) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string DiffToNearest(const CacheKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Land(const CacheKey& key, const std::shared_ptr<Flight>& flight,
             absl::StatusOr<std::shared_ptr<Executable>> result) noexcept;
@@ -94,6 +100,7 @@ class MemoryCache {
   Order order_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string_view, Order::iterator> index_ ABSL_GUARDED_BY(mutex_);  // of the entries' own texts
   absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::vector<std::string>> aliases_ ABSL_GUARDED_BY(mutex_);  // texts of keys; some may be gone
   Counters counters_ ABSL_GUARDED_BY(mutex_);
   std::string last_miss_ ABSL_GUARDED_BY(mutex_);
 };

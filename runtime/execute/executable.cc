@@ -37,6 +37,8 @@ absl::StatusOr<std::shared_ptr<Executable>> Executable::Create(
 }
 
 const Program& Executable::program() const { return impl_->bound->program; }
+bool Executable::takes_framework_input(int64_t input) const { return impl_->bound->framework_inputs.at(input) != 0; }
+int64_t Executable::planned_bytes() const { return PlannedBytes(program()).total(); }
 std::shared_ptr<RunCounters> Executable::NewCounters() const {
   return std::make_shared<RunCounters>(*impl_->bound);
 }

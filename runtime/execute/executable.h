@@ -31,6 +31,8 @@ class Executable {
   ~Executable();
 
   const Program& program() const;
+  bool takes_framework_input(int64_t input) const;  // the host gets the caller's own tensor
+  int64_t planned_bytes() const;                    // arena, outputs, constants, as far as they are known
   // See tenon_run and tenon_run_owned. Takes a Frame from the pool (at most as many as ran at once
   // are kept; trimmed when idle). `counters`: whose account the run goes to; NULL: the executable's
   // own. Several users of one cached executable each have theirs.

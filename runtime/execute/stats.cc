@@ -176,6 +176,10 @@ std::string RunCounters::ProfileJson(const BoundProgram& bound) {
   return out.dump();
 }
 
+MemoryPlan PlannedBytes(const Program& p) {
+  return {.arena = p.arena_bytes >= 0 ? p.arena_bytes : 0, .outputs = OutputBytes(p), .constants = ConstantBytes(p)};
+}
+
 std::string InfoJson(const BoundProgram& bound) {
   const Program& p = bound.program;
   Json out;
@@ -210,12 +214,8 @@ std::string InfoJson(const BoundProgram& bound) {
   out["steps"] = Steps(bound);
   out["launch_groups"] = Json::array();
   for (const LaunchGroup& group : bound.groups) out["launch_groups"].push_back(group.count);
-  const int64_t arena = p.arena_bytes >= 0 ? p.arena_bytes : 0;
-  const int64_t outputs = OutputBytes(p), constants = ConstantBytes(p);
-  out["memory"] = {{"arena", arena},
-                   {"outputs", outputs},
-                   {"constants", constants},
-                   {"planned", arena + outputs + constants}};
+  const MemoryPlan plan = PlannedBytes(p);
+  out["memory"] = {{"arena", plan.arena}, {"outputs", plan.outputs}, {"constants", plan.constants}, {"planned", plan.total()}};
   for (const Program::DeviceArena& a : p.device_arenas) {
     out["memory"]["devices"].push_back({{"space", a.space}, {"arena", a.bytes >= 0 ? Json(a.bytes) : Json(nullptr)}});
   }

@@ -49,6 +49,13 @@ class RunCounters {
   std::vector<TraceEvent> trace_ ABSL_GUARDED_BY(trace_mutex_);
 };
 
+// What a program keeps or allocates of known size.
+struct MemoryPlan {
+  int64_t arena = 0, outputs = 0, constants = 0;
+  int64_t total() const { return arena + outputs + constants; }
+};
+MemoryPlan PlannedBytes(const Program& program);
+
 // {"kind","name","source","bytes","flops","estimated_ns", and as it has them "op","reason","rule","kernel"}.
 Json DescribeStep(const BoundProgram& bound, const BoundStep& step);
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "hlo/framework_call.h"
 #include "hlo/library/call.h"
 #include "hlo/literal.h"
 #include "hlo/primitive_type.h"
-#include "runtime/program/framework_arg.h"
 #include "runtime/program/guard.h"
 
 namespace tenon {
@@ -81,8 +81,6 @@ struct View {
 
 // ---- steps
 // -------------------------------------------------------------------------------------------------------
-enum class Effect : uint8_t { kPure, kRandom, kMutates, kHostRead, kError };
-
 // How a device runs a kernel: grid blocks of block threads. What a block is to do with its index is the kernel's own business.
 struct LaunchShape {
   std::array<SizeRef, 3> grid = {1, 1, 1};   // 0 blocks: nothing is launched
@@ -101,12 +99,6 @@ struct KernelStep {
   SizeRef begin = 0, end = 1;      // the outer iteration range that may be split over threads
   int64_t grain = 1;               // smallest piece of that range worth a thread
   std::optional<LaunchShape> launch;  // of a device's kernels, and of no other; begin, end and grain mean nothing then
-};
-enum class ResultRule : uint8_t {
-  kOut,    // an out= overload: writes into `results`' memory
-  kOwned,  // the operator allocates; result i goes to slots[i], released at last use
-  kView,   // as kOwned, but the result may alias an operand's memory: never released before that
-           // operand
 };
 struct FrameworkStep {
   std::string overload;  // "aten.sort.default", "host.matmul" (runtime/host/functions.h)

@@ -1,4 +1,4 @@
-#include "runtime/program/framework_arg.h"
+#include "hlo/framework_arg.h"
 
 #include <limits>
 

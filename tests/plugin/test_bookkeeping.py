@@ -21,7 +21,7 @@ GRAPH = """graph "g{n}" {{
 def _compile(n, **options):
     from torch_tenon import _C
 
-    return _C.compile(GRAPH.format(n=n), json.dumps(options), [])
+    return _C.compile(_C.Graph.parse(GRAPH.format(n=n)), options, [])
 
 
 def _cache():

@@ -198,7 +198,7 @@ def test_a_thousand_executables_leave_nothing_behind(tenon):
             f"  %y = aten.mul.Tensor(%x, %x) -> f32[{index},8]{{8,1}}\n"
             f"  %z = aten.exp.default(%y) -> f32[{index},8]{{8,1}}\n  return (%z)\n}}\n"
         )
-        result = _C.compile(graph, '{"cache": false}', [])([torch.ones(index, 8)])[0]
+        result = _C.compile(_C.Graph.parse(graph), {"cache": False}, [])([torch.ones(index, 8)])[0]
         assert result.shape == (index, 8) and abs(result[0, 0].item() - 2.7182817) < 1e-6
 
     def resident():

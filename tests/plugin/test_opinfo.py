@@ -65,7 +65,17 @@ def compile_graph(request, monkeypatch):
     from torch_tenon import compiler
 
     monkeypatch.setattr(compiler.Rerun, "__call__", _rerun)
+    monkeypatch.setattr(compiler, "export", _export_there_and_back)
     return compile_by_tenon
+
+
+def _export_there_and_back(*args):
+    """Every sample's graph: its text says all of it."""
+    from torch_tenon import _C, export
+
+    exported = export.export(*args)
+    assert _C.Graph.parse(exported.text).text() == exported.text
+    return exported
 
 
 def _rerun(self, inputs, reason=None):

@@ -30,7 +30,7 @@ def graph(k, ops=6):
     return "\\n".join(lines) + "\\n}\\n"
 
 def compiled(k, ops=6, **options):
-    return _C.compile(graph(k, ops), json.dumps({"cache": False, **options}), [])
+    return _C.compile(_C.Graph.parse(graph(k, ops)), {"cache": False, **options}, [])
 
 def tier(executable):
     info = json.loads(executable.info())

@@ -13,7 +13,8 @@ ISLANDS = ("hlo/eval/", "backends/cpu/", "backends/gpu/")
 
 # runtime knows sizes and shapes, not instructions: programs outlive the modules they came from.
 HLO_VALUES = [f"hlo/{name}" for name in (
-    "check.h", "dim/dim.h", "json.h", "layout.h", "literal.h", "numeric_types.h", "primitive_type.h", "shape.h", "types.def")]
+    "check.h", "dim/dim.h", "framework_arg.h", "framework_call.h", "json.h", "layout.h", "literal.h", "numeric_types.h",
+    "primitive_type.h", "shape.h", "types.def")]
 # What library steps call: plain functions on arrays, which the evaluator calls too.
 LIBRARY = ["hlo/library/call.h", "hlo/library/custom_calls.h", "hlo/library/lapack_library.h"]
 PRODUCT = ["hlo/", "passes/", "runtime/", "backends/", "torch_plugin/aten/"]
@@ -59,7 +60,7 @@ ARROWS = {
 FOREIGN = {
     "torch": (re.compile(r"(torch|ATen|c10|caffe2|pybind11)/|Python\.h$"),
               ("torch_plugin/executor/", "torch_plugin/device/",
-               "tests/plugin/guarding_allocator.cc", "tests/plugin/cpp_caller.cc",
+               "tests/plugin/guarding_allocator.cc", "tests/plugin/cpp_caller.cc", "tests/plugin/cpp_graph.cc",
                "benchmarks/alloc_only.cc")),  # a peer: what a call costs that only allocates
     # ulp-sweep runs the math bodies alone, with no kernel around them.
     "LLVM": (re.compile(r"llvm(-c)?/"), ("backends/", "tests/backends/", "tools/ulp-sweep/")),

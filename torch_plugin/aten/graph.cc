@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "hlo/text_counts.h"
 
 namespace tenon::aten {
 namespace {
@@ -277,7 +278,10 @@ absl::StatusOr<Graph> Specializer::Run() {
 
 }  // namespace
 
-std::string Print(const Graph& graph) { return Printer(graph).Run(); }
+std::string Print(const Graph& graph) {
+  Count(text_counts.graphs_printed);
+  return Printer(graph).Run();
+}
 
 absl::StatusOr<Graph> Specialize(const Graph& graph, const std::vector<std::pair<std::string, int64_t>>& values) {
   return Specializer(graph, values).Run();

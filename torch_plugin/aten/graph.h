@@ -1,4 +1,5 @@
-// aten::Graph: a functionalised ATen graph as a torch-free value. What capture hands over; prints and parses.
+// aten::Graph: a functionalised ATen graph as a torch-free value. What capture hands over, by tenon_graph_* (runtime/tenon_c.h) through
+// GraphBuilder; prints and parses, for dumps, tests and bug reports:
 //
 //   graph "forward" {
 //     symbols s0 in [2, 1024], s1
@@ -15,7 +16,7 @@
 //   }
 //
 // Arguments: the schema's whole positional list, defaults filled in, keyword-only ones included, in the text form of
-// runtime/program/framework_arg.h with tensors by name. Metas: dtype (HLO names) [sizes] {strides in elements} (+ `+offset` when the
+// hlo/framework_arg.h with tensors by name. Metas: dtype (HLO names) [sizes] {strides in elements} (+ `+offset` when the
 // storage offset is not 0). `writes`: the operator changes these operands; the node is a function all the same, whose last results are what
 // they hold then. `@ "module path" "file:line"` is provenance. `//` comments are legal.
 #pragma once
@@ -28,7 +29,7 @@
 #include "absl/status/statusor.h"
 #include "hlo/dim/dim.h"
 #include "hlo/literal.h"
-#include "runtime/program/framework_arg.h"
+#include "hlo/framework_arg.h"
 
 namespace tenon::aten {
 

@@ -27,18 +27,6 @@ std::string JsonString(std::string_view s) {
   return out + "\"";
 }
 
-const char* RuleName(ResultRule rule) { return rule == ResultRule::kView ? "view" : "owned"; }
-const char* EffectName(Effect effect) {
-  switch (effect) {
-    case Effect::kPure: return "pure";
-    case Effect::kRandom: return "random";
-    case Effect::kMutates: return "mutates";
-    case Effect::kHostRead: return "host_read";
-    case Effect::kError: return "error";
-  }
-  return "pure";
-}
-
 // The parameter's layout follows the caller's strides even when they have gaps: the stride order is what matters to
 // vectorisation, and a dense copy of it, should one be needed, keeps that order.
 Permutation StrideOrder(const Meta& meta) {
@@ -275,30 +263,6 @@ absl::Status Lowerer::LowerMutation(const Node& node) {
   return absl::OkStatus();
 }
 
-// Of the results that are tensors.
-std::string StridesJson(const Graph& graph, const Node& node) {
-  std::string out = "[";
-  for (size_t i = 0; i < node.results.size(); ++i) {
-    if (!HasValue(graph.meta(node.results[i]))) continue;
-    absl::StrAppend(&out, out.size() == 1 ? "" : ",", "[");
-    const std::vector<Dim>& strides = graph.meta(node.results[i]).strides;
-    for (size_t d = 0; d < strides.size(); ++d) absl::StrAppend(&out, d == 0 ? "" : ",", strides[d].ToString());
-    out += "]";
-  }
-  return out + "]";
-}
-
-// Leaf of the call's shape, operand of the call.
-std::string WritesJson(const Node& node, const std::vector<int64_t>& renumbered, const std::vector<int64_t>& present) {
-  std::string out = "[";
-  for (size_t w = 0; w < node.writes.size(); ++w) {
-    const int64_t result = static_cast<int64_t>(node.results.size() - node.writes.size() + w);
-    const int64_t leaf = std::find(present.begin(), present.end(), result) - present.begin();
-    absl::StrAppend(&out, w == 0 ? "" : ",", "[", leaf, ",", renumbered[node.writes[w]], "]");
-  }
-  return out + "]";
-}
-
 // custom-call "aten.<op>": an array for one result, a tuple for several. Results that are None (undefined tensors) have no
 // element; "results" then lists the operator's result numbers that have one.
 Values Lowerer::FrameworkCall(const Node& node, const OpRow* row, const std::string& reason) {
@@ -323,8 +287,8 @@ Values Lowerer::FrameworkCall(const Node& node, const OpRow* row, const std::str
     for (FrameworkArg& element : out.list) element = resolve(element);
     return out;
   };
-  std::vector<FrameworkArg> args;
-  for (const FrameworkArg& arg : node.args) args.push_back(resolve(arg));
+  FrameworkCallSite site;
+  for (const FrameworkArg& arg : node.args) site.args.push_back(resolve(arg));
 
   std::vector<Shape> shapes;
   std::vector<int64_t> present;
@@ -336,24 +300,29 @@ Values Lowerer::FrameworkCall(const Node& node, const OpRow* row, const std::str
     shapes.push_back(ShapeOf(meta, StrideOrder(meta)));
     dense = dense && (meta.kind == Meta::Kind::kOther || IsDense(meta));
   }
-  const Effect effect = row != nullptr ? row->effect : EffectOf(node.op);
-  const ResultRule rule = row != nullptr ? row->rule : RuleOf(node.op);
-  std::string config = absl::StrCat("{\"args\":", JsonString(ToString(args)), ",\"rule\":\"", RuleName(rule), "\"");
-  if (row != nullptr && row->kind == RowKind::kLibrary && effect == Effect::kPure) config += ",\"total\":true";
-  if (effect != Effect::kPure) absl::StrAppend(&config, ",\"effect\":\"", EffectName(effect), "\"");
+  site.effect = row != nullptr ? row->effect : EffectOf(node.op);
+  site.rule = row != nullptr ? row->rule : RuleOf(node.op);
+  site.total = row != nullptr && row->kind == RowKind::kLibrary && site.effect == Effect::kPure;
   if (present.size() != node.results.size()) {
-    absl::StrAppend(&config, ",\"num_results\":", node.results.size(), ",\"results\":[");
-    for (size_t i = 0; i < present.size(); ++i) absl::StrAppend(&config, i == 0 ? "" : ",", present[i]);
-    config += "]";
+    site.num_results = static_cast<int64_t>(node.results.size());
+    site.results = present;
   }
-  if (!dense) absl::StrAppend(&config, ",\"strides\":", StridesJson(graph_, node));
-  if (!node.writes.empty()) absl::StrAppend(&config, ",\"writes\":", WritesJson(node, renumbered, present));
-  absl::StrAppend(&config, ",\"reason\":", JsonString(reason), "}");
+  if (!dense) {
+    site.strides.emplace();
+    for (int64_t i : present) site.strides->push_back(graph_.meta(node.results[i]).strides);
+  }
+  for (size_t w = 0; w < node.writes.size(); ++w) {
+    const int64_t result = static_cast<int64_t>(node.results.size() - node.writes.size() + w);
+    const int64_t leaf = std::find(present.begin(), present.end(), result) - present.begin();
+    site.writes.push_back({leaf, renumbered[node.writes[w]]});
+  }
+  site.reason = reason;
 
   const bool single = node.results.size() == 1 && present.size() == 1;
   const Shape shape = single ? shapes[0] : Shape::Tuple(shapes);
-  Instruction* call = builder_.CustomCall(node.op, shape, operands, config, effect != Effect::kPure);
-  if (effect != Effect::kPure) {
+  const bool effect = site.effect != Effect::kPure;
+  Instruction* call = builder_.CustomCall(node.op, shape, operands, FrameworkCallRef(std::move(site)), effect);
+  if (effect) {
     if (last_effect_ != nullptr) call->AddControlPredecessor(last_effect_);
     last_effect_ = call;
   }

@@ -4,8 +4,8 @@
 // follows the row's promotion rule (default, int -> float, bool, keep), where 0-d tensors and Python scalars promote as in
 // ATen; the layout set on the result instruction is the meta's stride order when that is a dense permutation (so that ATen's
 // views are bitcasts), else row-major. bf16/f16 math is carried in f32 inside one lowering and rounded once at its end.
-// An op without a lowering (or whose dtype or layout has none) becomes custom-call "aten.<op>" with
-// backend_config={"args":"(%0, [1, 2])","rule":"owned","reason":"..."}; several results make a tuple.
+// An op without a lowering (or whose dtype or layout has none) becomes custom-call "aten.<op>" with a call site
+// (hlo/framework_call.h): its arguments, its rule, the reason; several results make a tuple.
 #pragma once
 
 #include <memory>

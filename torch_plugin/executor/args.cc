@@ -18,7 +18,7 @@ namespace {
 using c10::IValue;
 using c10::TypeKind;
 
-// The numbers of FrameworkArg::Kind (runtime/program/framework_arg.h).
+// The numbers of FrameworkArg::Kind (hlo/framework_arg.h).
 enum Kind : int32_t {
   kNone,
   kTensor,

@@ -7,13 +7,14 @@
 #include <torch/csrc/utils/object_ptr.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 
 #include "torch_plugin/executor/dtype.h"
 #include "torch_plugin/executor/gil.h"
+#include "torch_plugin/executor/graph_object.h"
 #include "torch_plugin/executor/host.h"
+#include "torch_plugin/executor/python_args.h"
 #include "torch_plugin/executor/run.h"
 #include "torch_plugin/executor/tensor.h"
 #include "torch_plugin/executor/tensor_function.h"
@@ -46,6 +47,17 @@ PyObject* TakeText(char* text) {
 }
 PyObject* Info(PyObject* self, PyObject*) {
   return TakeText(tenon_executable_info(CalleeOf(self)->executable.get()));
+}
+PyObject* Summary(PyObject* self, PyObject*) {
+  const TenonSignature& s = *tenon_signature(CalleeOf(self)->executable.get());
+  THPObjectPtr phases(PyDict_New());
+  if (!phases) return nullptr;
+  for (int64_t k = 0; k < s.num_phases; ++k) {
+    THPObjectPtr ms(PyFloat_FromDouble(s.compile_ms[k].ms));
+    if (!ms || PyDict_SetItemString(phases.get(), s.compile_ms[k].name, ms.get()) != 0) return nullptr;
+  }
+  return Py_BuildValue("(ssLLO)", s.native != 0 ? "native" : "eager_program", s.reason, static_cast<long long>(s.num_kernels),
+                       static_cast<long long>(s.planned_bytes), phases.get());
 }
 PyObject* Text(PyObject* self, PyObject*) {
   return TakeText(tenon_executable_text(CalleeOf(self)->executable.get()));
@@ -205,6 +217,7 @@ PyMethodDef kMethods[] = {
      "set_rerun(callable(inputs, reason or None) -> outputs, random, backward): what runs the graph by ATen alone."},
     {"info", Info, METH_NOARGS,
      "JSON: tier, reason, inputs, outputs, kernels, steps, memory, compile_ms, remarks."},
+    {"summary", Summary, METH_NOARGS, "(tier, reason, number of kernels, planned bytes, {phase: ms} of the compile)."},
     {"report", Report, METH_NOARGS, "JSON: this graph's part of a report."},
     {"text", Text, METH_NOARGS, "The program as text."},
     {"stats", Stats, METH_O, "stats(reset) -> JSON: counts and times of the runs so far."},
@@ -248,59 +261,58 @@ void ReleaseExecutable(TenonExecutable* executable) {
   tenon_executable_release(executable);
 }
 
-void ReadInputs(Callee* callee, const nlohmann::json& info) {
-  const int64_t graphs = tenon_num_inputs(callee->executable.get());  // without those that are computed once
-  for (const auto& row : info["inputs"]) {
-    if (static_cast<int64_t>(callee->inputs.size()) == graphs) break;
+void ReadInputs(Callee* callee, const TenonSignature& signature) {
+  for (int64_t k = 0; k < signature.num_inputs; ++k) {
+    const TenonInput& row = signature.inputs[k];
     Callee::Input in;
-    const int kind = row["kind"];  // tenon::InputSpec::Kind
-    in.tensor = kind == 0;
-    in.symint = kind == 1;
-    in.other = kind == 3;
-    in.mutated = row["mutated"];
-    in.framework = row["framework"];
+    in.tensor = row.kind == 0;  // tenon::InputSpec::Kind
+    in.symint = row.kind == 1;
+    in.other = row.kind == 3;
+    in.mutated = (row.flags & TENON_INPUT_MUTATED) != 0;
+    in.framework = (row.flags & TENON_INPUT_FRAMEWORK) != 0;
     callee->inputs.push_back(in);
   }
 }
 
-void ReadOutputs(Callee* callee) {
-  const TenonOutput* outputs = tenon_outputs(callee->executable.get());
-  for (int64_t k = 0; k < tenon_num_outputs(callee->executable.get()); ++k) {
+void ReadOutputs(Callee* callee, const TenonSignature& signature) {
+  for (int64_t k = 0; k < signature.num_outputs; ++k) {
+    const TenonOutput& row = signature.outputs[k];
     Callee::Output out;
-    out.kind = outputs[k].kind;
-    out.index = outputs[k].index;
+    out.kind = row.kind;
+    out.index = row.index;
     if (out.kind == 0) {
-      const auto dtype = ToTorch(outputs[k].dtype);
+      const auto dtype = ToTorch(row.dtype);
       TORCH_CHECK(dtype.has_value(), "output ", k, " has no torch dtype");
       out.dtype = *dtype;
     }
-    out.sized = outputs[k].sizes != nullptr;
-    out.sizes.resize(outputs[k].ndim);
-    out.strides.resize(outputs[k].ndim);
+    out.sized = row.sizes != nullptr;
+    out.sizes.resize(row.ndim);
+    out.strides.resize(row.ndim);
     if (out.sized) {
-      out.sizes.assign(outputs[k].sizes, outputs[k].sizes + outputs[k].ndim);
-      out.strides.assign(outputs[k].strides, outputs[k].strides + outputs[k].ndim);
+      out.sizes.assign(row.sizes, row.sizes + row.ndim);
+      out.strides.assign(row.strides, row.strides + row.ndim);
     }
     if (out.kind == 2) callee->inputs[out.index].returned = true;
     callee->outputs.push_back(std::move(out));
   }
 }
 
-PyObject* NewObject(TenonExecutable* executable, PyObject* constants, const nlohmann::json& options) {
+// `frozen`: the option, NULL without it.
+PyObject* NewObject(TenonExecutable* executable, PyObject* constants, PyObject* frozen) {
   auto callee = std::make_shared<Callee>();
   callee->executable = std::shared_ptr<TenonExecutable>(executable, ReleaseExecutable);
-  char* text = tenon_executable_info(executable);
-  const nlohmann::json info = nlohmann::json::parse(text, nullptr, false);
-  tenon_string_free(text);
-  callee->name = "tenon graph " + info.value("name", std::string("?"));
-  callee->native = info["tier"] == "native";
+  const TenonSignature& signature = *tenon_signature(executable);
+  callee->name = std::string("tenon graph ") + signature.name;
+  callee->native = signature.native != 0;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(constants); ++k) {
     callee->constants.push_back(THPVariable_Unpack(PyTuple_GET_ITEM(constants, k)));
   }
-  ReadInputs(callee.get(), info);
-  ReadOutputs(callee.get());
+  ReadInputs(callee.get(), signature);
+  ReadOutputs(callee.get(), signature);
   if (TenonExecutable* once = tenon_executable_once(executable)) {
-    callee->frozen = std::make_shared<FrozenValues>(once, options.at("frozen").get<std::vector<size_t>>());
+    std::vector<int64_t> inputs;
+    if (frozen == nullptr || !ReadNumbers(frozen, &inputs)) return nullptr;
+    callee->frozen = std::make_shared<FrozenValues>(once, std::vector<size_t>(inputs.begin(), inputs.end()));
   }
   THPObjectPtr self(type->tp_alloc(type, 0));
   if (!self) return nullptr;
@@ -312,15 +324,26 @@ PyObject* NewObject(TenonExecutable* executable, PyObject* constants, const nloh
   return Cast(self)->dict == nullptr ? nullptr : self.release();
 }
 
+// The options of a dict, names of str.
+bool ReadOptions(PyObject* dict, PythonArgs* args, std::vector<TenonOption>* options) {
+  PyObject *name, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &name, &value) != 0;) {
+    TenonOption& option = options->emplace_back();
+    option.name = PyUnicode_AsUTF8(name);
+    if (option.name == nullptr || !args->Read(value, &option.value)) return false;
+  }
+  return true;
+}
+
 PyObject* Compile(PyObject* args) {
-  PyObject* graph_text;
-  PyObject* options_text;
-  PyObject* sequence;
-  if (!PyArg_ParseTuple(args, "UUO", &graph_text, &options_text, &sequence)) return nullptr;
-  Py_ssize_t graph_size, options_size;
-  const char* graph = PyUnicode_AsUTF8AndSize(graph_text, &graph_size);
-  const char* options = PyUnicode_AsUTF8AndSize(options_text, &options_size);
-  if (graph == nullptr || options == nullptr) return nullptr;
+  PyObject *graph_object, *given, *sequence;
+  if (!PyArg_ParseTuple(args, "OO!O", &graph_object, &PyDict_Type, &given, &sequence)) return nullptr;
+  const TenonGraph* graph = GraphOf(graph_object);
+  if (graph == nullptr) return PyErr_Format(PyExc_TypeError, "wanted a Graph, got %s", Py_TYPE(graph_object)->tp_name);
+  const THPObjectPtr held(Py_NewRef(graph_object));  // while the GIL is released
+  PythonArgs values;
+  std::vector<TenonOption> options;
+  if (!ReadOptions(given, &values, &options)) return nullptr;
   THPObjectPtr constants(PySequence_Tuple(sequence));
   if (!constants) return nullptr;
   std::vector<TenonTensor> described;
@@ -334,7 +357,7 @@ PyObject* Compile(PyObject* args) {
   TenonExecutable* executable;
   {
     NoGil no_gil;
-    executable = tenon_compile(graph, graph_size, options, options_size, described.data(),
+    executable = tenon_compile(graph, options.data(), static_cast<int64_t>(options.size()), described.data(),
                                static_cast<int64_t>(described.size()), Host(), &error);
   }
   const std::exception_ptr interrupt = TakeException();
@@ -349,7 +372,7 @@ PyObject* Compile(PyObject* args) {
     tenon_string_free(error);
     return nullptr;
   }
-  return NewObject(executable, constants.get(), nlohmann::json::parse(options, options + options_size, nullptr, false));
+  return NewObject(executable, constants.get(), PyDict_GetItemString(given, "frozen"));
 }
 
 }  // namespace

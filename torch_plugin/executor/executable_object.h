@@ -14,7 +14,7 @@ int AddExecutableType(PyObject* module);
 // Where an Executable has its callee, which lives as long as the object. NULL: another kind of object.
 const CalleeCell* CellOf(PyObject* object);
 
-// compile(graph: str, options: str, constants: sequence of tensors) -> Executable. Releases the GIL
+// compile(graph: Graph, options: dict, constants: sequence of tensors) -> Executable. Releases the GIL
 // while it compiles.
 PyObject* CompileGraph(PyObject* module, PyObject* args);
 

@@ -67,8 +67,9 @@ int FrozenValues::Compute(const TenonTensor* inputs, Set* set, char** error) con
     c10::TensorImpl& impl = *ImplOf(inputs[i]);
     set->sources.push_back({impl.storage(), inputs[i].data, VersionOf(impl)});
   }
-  const TenonOutput* outputs = tenon_outputs(once_);
-  for (int64_t k = 0; k < tenon_num_outputs(once_); ++k) {
+  const TenonSignature& signature = *tenon_signature(once_);
+  const TenonOutput* outputs = signature.outputs;
+  for (int64_t k = 0; k < signature.num_outputs; ++k) {
     const auto dtype = ToTorch(outputs[k].dtype);
     TORCH_CHECK(dtype.has_value() && outputs[k].sizes != nullptr, "frozen value ", k, " is no tensor of known sizes");
     set->values.push_back(at::detail::empty_strided_cpu(at::IntArrayRef(outputs[k].sizes, outputs[k].ndim),
@@ -86,7 +87,7 @@ void FrozenValues::Forget() {
 
 FrozenValues::Account FrozenValues::account() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Account a{.values = tenon_num_outputs(once_), .sets = static_cast<int64_t>(sets_.size()), .computed = computed_};
+  Account a{.values = tenon_signature(once_)->num_outputs, .sets = static_cast<int64_t>(sets_.size()), .computed = computed_};
   for (const auto& set : sets_) {
     for (const at::Tensor& t : set->values) a.bytes += static_cast<int64_t>(t.storage().nbytes());
   }

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "runtime/program/framework_arg.h"
+#include "hlo/framework_arg.h"
 
 namespace tenon::torch_host {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "torch_plugin/executor/executable_object.h"
 #include "torch_plugin/executor/gil.h"
+#include "torch_plugin/executor/graph_object.h"
 #include "torch_plugin/executor/host.h"
 #include "torch_plugin/executor/log.h"
 #include "torch_plugin/executor/op.h"
@@ -101,11 +102,17 @@ PyObject* CacheClear(PyObject*, PyObject*) {
   tenon_cache_clear();
   Py_RETURN_NONE;
 }
+PyObject* TextCounts(PyObject*, PyObject*) {
+  const TenonTextCounts c = tenon_text_counts();
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "graphs_printed", static_cast<long long>(c.graphs_printed), "graphs_parsed",
+                       static_cast<long long>(c.graphs_parsed), "modules_printed", static_cast<long long>(c.modules_printed),
+                       "modules_parsed", static_cast<long long>(c.modules_parsed), "json_parsed", static_cast<long long>(c.json_parsed));
+}
 PyObject* BuildId(PyObject*, PyObject*) { return PyUnicode_FromString(tenon_build_id()); }
 
 PyMethodDef kMethods[] = {
     {"compile", CompileGraph, METH_VARARGS,
-     "compile(graph: str, options: str, constants) -> Executable"},
+     "compile(graph: Graph, options: dict, constants) -> Executable"},
     {"register_callable", Register, METH_O,
      "register_callable(callable) -> id, for \"python.<id>\" nodes"},
     {"unregister_callable", Unregister, METH_O,
@@ -118,6 +125,7 @@ PyMethodDef kMethods[] = {
     {"report_html", ReportHtml, METH_O, "report_html(document) -> the page that shows a report (JSON)."},
     {"cache_stats", CacheStats, METH_NOARGS, "JSON: the in-memory cache."},
     {"cache_clear", CacheClear, METH_NOARGS, "Drops cached executables that aren't in use."},
+    {"text_counts", TextCounts, METH_NOARGS, "How many graphs, modules and JSON texts libtenon has printed and parsed."},
     {"build_id", BuildId, METH_NOARGS, "What every cache key starts with."},
     {nullptr, nullptr, 0, nullptr}};
 PyModuleDef kModule = {PyModuleDef_HEAD_INIT,
@@ -136,8 +144,8 @@ PyModuleDef kModule = {PyModuleDef_HEAD_INIT,
 extern "C" __attribute__((visibility("default"))) PyObject* PyInit__C() {
   PyObject* module = PyModule_Create(&tenon::torch_host::kModule);
   if (module == nullptr) return nullptr;
-  if (tenon::torch_host::AddExecutableType(module) != 0 || tenon::torch_host::AddTrainingCall(module) != 0 ||
-      tenon::torch_host::AddOverlapCheck(module) != 0 ||
+  if (tenon::torch_host::AddExecutableType(module) != 0 || tenon::torch_host::AddGraphType(module) != 0 ||
+      tenon::torch_host::AddTrainingCall(module) != 0 || tenon::torch_host::AddOverlapCheck(module) != 0 ||
       tenon::torch_host::AddPartition(module) != 0 ||
       PyModule_AddStringConstant(module, "TORCH_VERSION", TORCH_VERSION) != 0) {
     Py_DECREF(module);

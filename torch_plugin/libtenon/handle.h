@@ -20,8 +20,14 @@ struct TenonExecutable {
   std::shared_ptr<tenon::Executable> executable;
   std::unique_ptr<TenonExecutable> once;
   std::shared_ptr<tenon::RunCounters> counters;
+  std::vector<TenonInput> inputs;
   std::vector<TenonOutput> outputs;
+  std::vector<TenonPhase> phases;
+  TenonSignature signature = {};  // points into the above and at the program
   std::atomic<int64_t> references{1};
+
+ private:
+  void Describe();
 };
 
 namespace tenon {

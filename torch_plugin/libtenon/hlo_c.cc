@@ -147,14 +147,14 @@ const TenonHost* HloHost() {
 
 // The module's executable, made by the first who asks. Two who ask at once may both make one: no lock is held while compiling, since a
 // forked child must find it free.
-absl::StatusOr<LiteralExecutable*> Compiled(TenonHlo& hlo, std::string_view options) {
+absl::StatusOr<LiteralExecutable*> Compiled(TenonHlo& hlo, const TenonOption* options, int64_t num_options) {
   const auto kept = [&]() -> LiteralExecutable* {
     ForkSection section;
     absl::MutexLock lock(&hlo.mutex);
     return hlo.executable.get();
   };
   if (LiteralExecutable* executable = kept()) return executable;
-  TENON_ASSIGN_OR_RETURN(RequestOptions request, ParseRequestOptions(options));
+  TENON_ASSIGN_OR_RETURN(RequestOptions request, ReadOptions(options, num_options));
   request.compile.interrupted = [] { return IsInterrupted(nullptr) != 0; };
   TENON_ASSIGN_OR_RETURN(std::unique_ptr<LiteralExecutable> made,
                          LiteralExecutable::Compile(*hlo.module, request.compile, HloHost()));
@@ -292,14 +292,14 @@ TenonHloResult* tenon_hlo_evaluate(const TenonHlo* hlo, const TenonTensor* input
       error);
 }
 
-int tenon_hlo_compile(TenonHlo* hlo, const char* options, size_t options_size, char** error) {
-  return tenon::Guarded([&] { return tenon::Compiled(*hlo, {options, options_size}).status(); }, error).ok() ? 0 : 1;
+int tenon_hlo_compile(TenonHlo* hlo, const TenonOption* options, int64_t num_options, char** error) {
+  return tenon::Guarded([&] { return tenon::Compiled(*hlo, options, num_options).status(); }, error).ok() ? 0 : 1;
 }
 
-char* tenon_hlo_report(const TenonHlo* hlo, const char* options, size_t options_size, char** error) {
+char* tenon_hlo_report(const TenonHlo* hlo, const TenonOption* options, int64_t num_options, char** error) {
   return tenon::GuardedText(
       [&]() -> absl::StatusOr<std::string> {
-        TENON_ASSIGN_OR_RETURN(tenon::RequestOptions request, tenon::ParseRequestOptions({options, options_size}));
+        TENON_ASSIGN_OR_RETURN(tenon::RequestOptions request, tenon::ReadOptions(options, num_options));
         if (request.compile.report == tenon::CompileOptions::Report::kNone) {
           request.compile.report = tenon::CompileOptions::Report::kCode;
         }
@@ -315,7 +315,7 @@ char* tenon_hlo_report(const TenonHlo* hlo, const char* options, size_t options_
 TenonHloResult* tenon_hlo_run(TenonHlo* hlo, const TenonTensor* inputs, int64_t num_inputs, char** error) {
   return tenon::Released(
       [&]() -> absl::StatusOr<std::unique_ptr<TenonHloResult>> {
-        TENON_ASSIGN_OR_RETURN(tenon::LiteralExecutable* executable, tenon::Compiled(*hlo, "{}"));
+        TENON_ASSIGN_OR_RETURN(tenon::LiteralExecutable* executable, tenon::Compiled(*hlo, nullptr, 0));
         TENON_ASSIGN_OR_RETURN(std::vector<tenon::Literal> args,
                                tenon::Arguments(*hlo->module, {inputs, static_cast<size_t>(num_inputs)}));
         TENON_ASSIGN_OR_RETURN(std::vector<tenon::Literal> leaves, executable->Run(args));

@@ -1,82 +1,100 @@
 #include "torch_plugin/libtenon/native.h"
 
-#include <atomic>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "backends/driver/digest.h"
+#include "backends/contract/digest.h"
 #include "backends/driver/freeze.h"
+#include "hlo/canonical_bytes.h"
 #include "hlo/check.h"
 #include "hlo/text/text.h"
 #include "runtime/cache/memory_cache.h"
+#include "torch_plugin/aten/graph_bytes.h"
 #include "torch_plugin/libtenon/build_id.h"
 
 namespace tenon {
 namespace {
 
-// Constants up to this size stand in the module's text; larger ones by their digest.
-constexpr int64_t kElementsInText = 64;
-
-std::string Join(const std::vector<Dim>& dims) {
-  return absl::StrJoin(dims, ",",
-                       [](std::string* out, Dim d) { absl::StrAppend(out, d.ToString()); });
-}
-
-std::string ConstantDigests(const Module& module) {
-  std::string digests;
-  for (const Computation* computation : module.computations()) {
-    for (const Instruction* op : computation->PostOrder()) {
-      if (op->opcode() != Opcode::kConstant || op->literal().shape().is_tuple()) continue;
-      if (op->literal().num_elements() <= kElementsInText) continue;
-      const Literal& l = op->literal();
-      absl::StrAppend(&digests, Digest({reinterpret_cast<const char*>(l.bytes()), static_cast<size_t>(l.size_bytes())}), ",");
-    }
-  }
-  return digests;
-}
-
 // Everything of the binding that changes the program; names are for messages only.
-std::string BindingText(const Binding& binding) {
-  std::string text;
+void AppendBinding(const Binding& binding, ByteStream* out) {
+  out->Number(binding.parameters.size());
   for (const Binding::Parameter& p : binding.parameters) {
-    absl::StrAppend(&text, "p", static_cast<int>(p.kind), ":", p.index, ":", static_cast<int>(p.dtype),
-                    "[", Join(p.sizes), "]{", Join(p.strides), "}", p.flat_storage, ";");
+    out->Enum(p.kind);
+    out->Number(p.index);
+    out->Enum(p.dtype);
+    out->AddDims(p.sizes);
+    out->AddDims(p.strides);
+    out->Bool(p.flat_storage);
   }
+  out->Number(binding.inputs.size());
   for (const Binding::Input& in : binding.inputs) {
-    absl::StrAppend(&text, "i", static_cast<int>(in.kind), ":", static_cast<int>(in.dtype), "[",
-                    Join(in.sizes), "]{", Join(in.strides), "}", in.symint.ToString(), in.mutated, "@", in.space, ";");
+    out->Enum(in.kind);
+    out->Enum(in.dtype);
+    out->AddDims(in.sizes);
+    out->AddDims(in.strides);
+    out->Add(in.symint);
+    out->Bool(in.mutated);
+    out->Number(in.space);
   }
-  for (const Binding::Output& out : binding.outputs) {
-    absl::StrAppend(&text, "o", static_cast<int>(out.kind), ":", out.index, ":", out.root_index, ":",
-                    static_cast<int>(out.dtype), "[", Join(out.sizes), "]{", Join(out.strides), "}",
-                    out.symint.ToString(), "@", out.space, ";");
+  out->Number(binding.outputs.size());
+  for (const Binding::Output& o : binding.outputs) {
+    out->Enum(o.kind);
+    out->Number(o.index);
+    out->Number(o.root_index);
+    out->Enum(o.dtype);
+    out->AddDims(o.sizes);
+    out->AddDims(o.strides);
+    out->Add(o.symint);
+    out->Number(o.space);
   }
+  out->Number(binding.mutations.size());
   for (const Binding::Mutation& m : binding.mutations) {
-    absl::StrAppend(&text, "m", m.input, ":", m.root_index, ";");
+    out->Number(m.input);
+    out->Number(m.root_index);
   }
+  out->Number(binding.checks.size());
   for (const CheckSpec& check : binding.checks) {
-    absl::StrAppend(&text, "c", check.exception.size(), ":", check.exception, check.message.size(), ":",
-                    check.message, ";");
+    out->Text(check.exception);
+    out->Text(check.message);
   }
-  return text;
 }
 
-CacheKey KeyOf(const Module& module, const Binding& binding, const NativeCompile& request) {
+// Who compiles, for what, and who runs it.
+CacheKey KeyOf(const NativeCompile& request) {
   CacheKey key;
   key.Add("build", absl::StrCat(BuildId(), " ", CompilerBuildId()));
   key.Add("target", TargetKey(request.options.compile));
   key.Add("options", request.options.compile.Key());
-  key.Add("binding", Digest(BindingText(binding)));
-  key.Add("constants", Digest(ConstantDigests(module)));
-  key.Add("module", Digest(Print(module, {.canonical = true, .max_constant_elements = kElementsInText})));
-  // An executable borrows its framework constants' memory and calls its host, so only its own graph may use it.
-  if (!request.constants.empty() || !request.options.cache) {
-    static std::atomic<int64_t> unique{0};
-    key.Add("graph", absl::StrCat(unique.fetch_add(1)));
-  }
   key.Add("host", absl::StrCat(absl::Hex(reinterpret_cast<uintptr_t>(request.host))));
+  return key;
+}
+
+// The *graph* key: before anything is lowered.
+CacheKey GraphKey(const NativeCompile& request) {
+  CacheKey key = KeyOf(request);
+  ByteStream lowering;
+  lowering.Bool(request.options.lower.excess_precision);
+  lowering.Number(request.options.lower.disable.size());
+  for (const std::string& op : request.options.lower.disable) lowering.Text(op);
+  lowering.AddNumbers(request.options.frozen);
+  key.Add("lowering", Digest(lowering.bytes()));
+  ByteStream graph(Digest);
+  AppendGraph(request.graph, &graph);
+  key.Add("graph", Digest(graph.bytes()));
+  return key;
+}
+
+// The *module* key: of what came of the graph, and may come of others.
+CacheKey ModuleKey(const Module& module, const Binding& binding, const NativeCompile& request) {
+  CacheKey key = KeyOf(request);
+  ByteStream bytes(Digest);
+  AppendBinding(binding, &bytes);
+  key.Add("binding", Digest(bytes.bytes()));
+  ByteStream of_module(Digest);
+  AppendModule(module, &of_module);
+  key.Add("module", Digest(of_module.bytes()));
   return key;
 }
 
@@ -93,23 +111,33 @@ std::string NativeCompile::Hlo() const {
 
 absl::StatusOr<CompiledGraph> NativeCompile::Run() {
   const auto begin = std::chrono::steady_clock::now();
+  MemoryCache& cache = MemoryCache::Global();
+  std::optional<CacheKey> graph_key;
+  if (shared()) {
+    graph_key = GraphKey(*this);
+    const std::vector<std::shared_ptr<Executable>> known = cache.FindAlias(*graph_key);
+    if (!known.empty()) return CompiledGraph{.executable = known[0], .once = known.size() > 1 ? known[1] : nullptr};
+  }
   TENON_ASSIGN_OR_RETURN(aten::Lowered lowered, aten::Lower(graph, options.lower));
   CompiledGraph compiled;
+  std::vector<CacheKey> keys(1);
   if (!options.frozen.empty()) {
     if (std::optional<Frozen> frozen = Freeze(*lowered.module, lowered.binding, options.frozen, options.compile)) {
       aten::Lowered once{.module = std::move(frozen->once), .binding = std::move(frozen->once_binding), .remarks = {}};
-      TENON_ASSIGN_OR_RETURN(compiled.once, CompileOne(std::move(once), absl::StrCat(graph.name, "_once"), 0));
+      TENON_ASSIGN_OR_RETURN(compiled.once, CompileOne(std::move(once), absl::StrCat(graph.name, "_once"), 0, &keys.emplace_back()));
     }
   }
   const std::chrono::duration<double, std::milli> lower_ms = std::chrono::steady_clock::now() - begin;
-  TENON_ASSIGN_OR_RETURN(compiled.executable, CompileOne(std::move(lowered), graph.name, lower_ms.count()));
+  TENON_ASSIGN_OR_RETURN(compiled.executable, CompileOne(std::move(lowered), graph.name, lower_ms.count(), &keys[0]));
+  if (graph_key) cache.AddAlias(*graph_key, keys);
   return compiled;
 }
 
-absl::StatusOr<std::shared_ptr<Executable>> NativeCompile::CompileOne(aten::Lowered lowered, const std::string& name,
-                                                                      double lower_ms) const {
-  const CacheKey key = KeyOf(*lowered.module, lowered.binding, *this);
-  const bool shared = constants.empty() && options.cache;
+// An executable borrows its framework constants' memory, so only its own graph may use it.
+bool NativeCompile::shared() const { return constants.empty() && options.cache; }
+
+absl::StatusOr<std::shared_ptr<Executable>> NativeCompile::CompileOne(aten::Lowered lowered, const std::string& name, double lower_ms,
+                                                                      CacheKey* key) const {
   const auto compile = [&]() -> absl::StatusOr<std::shared_ptr<Executable>> {
     TENON_ASSIGN_OR_RETURN(Program program,
                            CompileToProgram(std::move(lowered.module), std::move(lowered.binding),
@@ -119,7 +147,9 @@ absl::StatusOr<std::shared_ptr<Executable>> NativeCompile::CompileOne(aten::Lowe
     program.remarks.insert(program.remarks.begin(), lowered.remarks.begin(), lowered.remarks.end());
     return Executable::Create(std::move(program), LoadersOf(options.compile), host, constants);
   };
-  return shared ? MemoryCache::Global().GetOrCompile(key, compile) : compile();
+  if (!shared()) return compile();
+  *key = ModuleKey(*lowered.module, lowered.binding, *this);
+  return MemoryCache::Global().GetOrCompile(*key, compile);
 }
 
 }  // namespace tenon

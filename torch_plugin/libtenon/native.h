@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/cache/memory_cache.h"
 #include "runtime/execute/executable.h"
 #include "torch_plugin/aten/graph.h"
 #include "torch_plugin/aten/lower.h"
@@ -30,7 +31,10 @@ struct NativeCompile {
   std::string Hlo() const;
 
  private:
-  absl::StatusOr<std::shared_ptr<Executable>> CompileOne(aten::Lowered lowered, const std::string& name, double lower_ms) const;
+  bool shared() const;
+  // `key`: what the executable is found by, if it is shared.
+  absl::StatusOr<std::shared_ptr<Executable>> CompileOne(aten::Lowered lowered, const std::string& name, double lower_ms,
+                                                         CacheKey* key) const;
 };
 
 }  // namespace tenon

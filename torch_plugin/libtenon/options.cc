@@ -6,35 +6,36 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
-#include "hlo/json.h"
+#include "torch_plugin/libtenon/seam_values.h"
 
 namespace tenon {
 namespace {
 
-using Setter = std::function<bool(const Json&)>;  // false: not the type wanted
+using Kind = FrameworkArg::Kind;
+using Setter = std::function<bool(const FrameworkArg&)>;  // false: not the type wanted
 struct Option {
   const char* wanted;
   Setter set;
 };
 
 Option Bool(bool* to) {
-  return {"true or false",
-          [to](const Json& v) { return v.is_boolean() && (*to = v.get<bool>(), true); }};
+  return {"true or false", [to](const FrameworkArg& v) { return v.kind == Kind::kBool && (*to = v.i != 0, true); }};
 }
 Option Int(int* to) {
-  return {"a number",
-          [to](const Json& v) { return v.is_number_integer() && (*to = v.get<int>(), true); }};
+  return {"a number", [to](const FrameworkArg& v) {
+            *to = static_cast<int>(v.i);
+            return v.kind == Kind::kInt && v.i == *to;
+          }};
 }
 Option String(std::string* to) {
-  return {"a string",
-          [to](const Json& v) { return v.is_string() && (*to = v.get<std::string>(), true); }};
+  return {"a string", [to](const FrameworkArg& v) { return v.kind == Kind::kString && (*to = v.s, true); }};
 }
 Option Strings(std::vector<std::string>* to) {
-  return {"a list of strings", [to](const Json& v) {
-            if (!v.is_array()) return false;
-            for (const Json& element : v.elements()) {
-              if (!element.is_string()) return false;
-              to->push_back(element.get<std::string>());
+  return {"a list of strings", [to](const FrameworkArg& v) {
+            if (v.kind != Kind::kList) return false;
+            for (const FrameworkArg& element : v.list) {
+              if (element.kind != Kind::kString) return false;
+              to->push_back(element.s);
             }
             return true;
           }};
@@ -44,29 +45,31 @@ std::map<std::string, Option> Options(RequestOptions* o) {
   return {
       {"tier",
        {"\"native\" or \"eager_program\"",
-        [o](const Json& v) {
-          o->eager_program = v == "eager_program";
-          return v == "native" || v == "eager_program";
+        [o](const FrameworkArg& v) {
+          o->eager_program = v.s == "eager_program";
+          return v.kind == Kind::kString && (v.s == "native" || v.s == "eager_program");
         }}},
       {"name", String(&o->name)},
       {"reason", String(&o->reason)},
+      {"any_inputs", Bool(&o->any_inputs)},
       {"symbols",
-       {"an object of numbers",
-        [o](const Json& v) {
-          if (!v.is_object()) return false;
-          for (const auto& [name, value] : v.items()) {
-            if (!value.is_number_integer()) return false;
-            o->symbols.emplace_back(name, value.get<int64_t>());
+       {"a list of [name, number]",
+        [o](const FrameworkArg& v) {
+          if (v.kind != Kind::kList) return false;
+          for (const FrameworkArg& pair : v.list) {
+            if (pair.kind != Kind::kList || pair.list.size() != 2) return false;
+            if (pair.list[0].kind != Kind::kString || pair.list[1].kind != Kind::kInt) return false;
+            o->symbols.emplace_back(pair.list[0].s, pair.list[1].i);
           }
           return true;
         }}},
       {"frozen",
        {"a list of input numbers",
-        [o](const Json& v) {
-          if (!v.is_array()) return false;
-          for (const Json& element : v.elements()) {
-            if (!element.is_number_integer() || element.get<int64_t>() < 0) return false;
-            o->frozen.push_back(element.get<int64_t>());
+        [o](const FrameworkArg& v) {
+          if (v.kind != Kind::kList) return false;
+          for (const FrameworkArg& element : v.list) {
+            if (element.kind != Kind::kInt || element.i < 0) return false;
+            o->frozen.push_back(element.i);
           }
           return true;
         }}},
@@ -86,10 +89,10 @@ std::map<std::string, Option> Options(RequestOptions* o) {
       {"dump_prefix", String(&o->compile.dump_prefix)},
       {"report",
        {"\"none\", \"module\" or \"code\"",
-        [o](const Json& v) {
+        [o](const FrameworkArg& v) {
           using Report = CompileOptions::Report;
-          o->compile.report = v == "module" ? Report::kModule : v == "code" ? Report::kCode : Report::kNone;
-          return v == "none" || v == "module" || v == "code";
+          o->compile.report = v.s == "module" ? Report::kModule : v.s == "code" ? Report::kCode : Report::kNone;
+          return v.kind == Kind::kString && (v.s == "none" || v.s == "module" || v.s == "code");
         }}},
       {"inject_fault", String(&o->compile.inject_fault)},
   };
@@ -97,25 +100,26 @@ std::map<std::string, Option> Options(RequestOptions* o) {
 
 }  // namespace
 
-absl::StatusOr<RequestOptions> ParseRequestOptions(std::string_view json) {
+absl::StatusOr<RequestOptions> ReadOptions(const TenonOption* given, int64_t count) {
   RequestOptions options;
   options.compile.evaluate = ConstantFolder();
-  if (json.empty()) return options;
-  const Json parsed = Json::Parse(json).value_or(Json());
-  if (!parsed.is_object()) return absl::InvalidArgumentError("options: wanted a JSON object");
+  if (count < 0 || (count > 0 && given == nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat("options: wanted a list, got NULL with ", count, " elements"));
+  }
   const std::map<std::string, Option> known = Options(&options);
-  for (const auto& [key, value] : parsed.items()) {
-    const auto option = known.find(key);
+  for (int64_t k = 0; k < count; ++k) {
+    if (given[k].name == nullptr) return absl::InvalidArgumentError("options: wanted a name, got NULL");
+    const std::string name = given[k].name;
+    const auto option = known.find(name);
     if (option == known.end()) {
       std::string names;
-      for (const auto& [name, unused] : known)
-        absl::StrAppend(&names, names.empty() ? "" : ", ", name);
-      return absl::InvalidArgumentError(
-          absl::StrCat("options: unknown key \"", key, "\"; known: ", names));
+      for (const auto& [other, unused] : known) absl::StrAppend(&names, names.empty() ? "" : ", ", other);
+      return absl::InvalidArgumentError(absl::StrCat("options: unknown key \"", name, "\"; known: ", names));
     }
-    if (!option->second.set(value)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "options: \"", key, "\": wanted ", option->second.wanted, ", got ", value.dump()));
+    TENON_ASSIGN_OR_RETURN(const std::vector<FrameworkArg> value, ArgsOf(&given[k].value, 1));
+    if (!option->second.set(value[0])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("options: \"", name, "\": wanted ", option->second.wanted, ", got ", ToString(value[0])));
     }
   }
   options.lower.excess_precision = options.compile.excess_precision;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -30,12 +31,18 @@ void Log(const TenonHost* host, int level, const std::string& text) {
   host->log(host->context, level, text.c_str());
 }
 
+// For the repro of a compile that came to grief, for want of memory perhaps.
+std::string Text(const aten::Graph& graph) {
+  try {
+    return aten::Print(graph);
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
 // Native, or the reason why not.
-absl::StatusOr<CompiledGraph> TryNative(const aten::Graph& graph,
-                                                      std::string_view text,
-                                                      const RequestOptions& options,
-                                                      const std::vector<TenonTensor>& constants,
-                                                      const TenonHost* host) {
+absl::StatusOr<CompiledGraph> TryNative(const aten::Graph& graph, const RequestOptions& options,
+                                        const std::vector<TenonTensor>& constants, const TenonHost* host) {
   NativeCompile compile{graph, options, constants, host};
   absl::Status failure;
   try {
@@ -48,23 +55,36 @@ absl::StatusOr<CompiledGraph> TryNative(const aten::Graph& graph,
     failure = absl::InternalError("something unknown was thrown");
   }
   const std::string repro =
-      SaveRepro(options.repro_dir, graph.name, failure.ToString(), text, compile.Hlo());
+      SaveRepro(options.repro_dir, graph.name, failure.ToString(), Text(graph), compile.Hlo());
   std::string message = absl::StrCat("the compile failed: ", failure.message());
   if (!repro.empty()) absl::StrAppend(&message, " (repro: ", repro, ")");
   Log(host, 2, absl::StrCat("graph ", graph.name, ": ", message));
   return absl::Status(failure.code(), message);
 }
 
+// What a forward saved may not be what its fake kernels had said.
+void AllowAnyInputs(aten::Graph* graph) {
+  for (aten::ValueId v : graph->inputs) {
+    aten::Meta& meta = graph->values[v].meta;
+    if (meta.kind != aten::Meta::Kind::kTensor) continue;
+    meta = {.kind = aten::Meta::Kind::kOther, .other = "any tensor"};
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<CompiledGraph> CompileRequest(
-    std::string_view graph_text, const RequestOptions& options,
-    const std::vector<TenonTensor>& constants, const TenonHost* host) {
+absl::StatusOr<CompiledGraph> CompileRequest(const aten::Graph& given, const RequestOptions& options,
+                                             const std::vector<TenonTensor>& constants, const TenonHost* host) {
   Stopwatch watch;
-  TENON_ASSIGN_OR_RETURN(aten::Graph graph, aten::ParseGraph(graph_text));
-  if (graph.has_symbols()) {
-    TENON_ASSIGN_OR_RETURN(graph, aten::Specialize(graph, options.symbols));
+  std::optional<aten::Graph> changed;
+  if (given.has_symbols()) {
+    TENON_ASSIGN_OR_RETURN(changed, aten::Specialize(given, options.symbols));
   }
+  if (options.any_inputs) {
+    if (!changed) changed = given;
+    AllowAnyInputs(&*changed);
+  }
+  const aten::Graph& graph = changed ? *changed : given;
   if (graph.constants.size() != constants.size()) {
     return absl::InvalidArgumentError(absl::StrCat("graph ", graph.name, " has ",
                                                    graph.constants.size(), " constants, ",
@@ -81,17 +101,14 @@ absl::StatusOr<CompiledGraph> CompileRequest(
                                 failure ? absl::StrCat(": ", failure.message()) : ""));
     }
   }
-  const double parse_ms = watch.Ms();
   std::string reason = options.reason;
   if (!options.eager_program) {
-    absl::StatusOr<CompiledGraph> native =
-        TryNative(graph, graph_text, options, constants, host);
+    absl::StatusOr<CompiledGraph> native = TryNative(graph, options, constants, host);
     if (native.ok() || absl::IsCancelled(native.status())) return native;
     reason = std::string(native.status().message());
   }
   watch.Ms();
   TENON_ASSIGN_OR_RETURN(Program program, aten::EagerProgram(graph, std::move(reason)));
-  program.compile_ms.emplace_back("parse", parse_ms);
   program.compile_ms.emplace_back("eager_program", watch.Ms());
   CompiledGraph compiled;
   TENON_ASSIGN_OR_RETURN(compiled.executable, Executable::Create(std::move(program), nullptr, host, constants));

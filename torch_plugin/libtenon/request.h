@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,11 +11,11 @@
 
 namespace tenon {
 
-// Fails only if the request itself is bad (malformed graph or options, an operator the host doesn't
+// Fails only if the request itself is bad (a graph that lacks what the options promise, an operator the host doesn't
 // know): whatever fails inside the compiler, thrown or returned, becomes the tier_reason of an
 // eager program, after a repro was saved. kCancelled: the host was interrupted.
 absl::StatusOr<CompiledGraph> CompileRequest(
-    std::string_view graph_text, const RequestOptions& options,
+    const aten::Graph& graph, const RequestOptions& options,
     const std::vector<TenonTensor>& constants, const TenonHost* host);
 
 }  // namespace tenon

@@ -5,6 +5,7 @@
 #include "runtime/cache/memory_cache.h"
 #include "runtime/fork.h"
 #include "torch_plugin/libtenon/build_id.h"
+#include "torch_plugin/libtenon/graph_handle.h"
 #include "torch_plugin/libtenon/guarded.h"
 #include "torch_plugin/libtenon/handle.h"
 #include "torch_plugin/libtenon/options.h"
@@ -22,14 +23,17 @@ absl::Status CheckHost(const TenonHost* host) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<TenonExecutable>> Compile(std::string_view graph, std::string_view options_json,
+absl::StatusOr<std::unique_ptr<TenonExecutable>> Compile(const TenonGraph* graph, const TenonOption* given, int64_t num_options,
                                                          std::vector<TenonTensor> constants, const TenonHost* host) {
   TENON_RETURN_IF_ERROR(CheckHost(host));
+  if (graph == nullptr || !graph->builder.finished()) {
+    return absl::InvalidArgumentError(graph == nullptr ? "wanted a graph, got NULL" : "wanted a graph with its return");
+  }
   InstallForkHandlers();
-  TENON_ASSIGN_OR_RETURN(RequestOptions options, ParseRequestOptions(options_json));
+  TENON_ASSIGN_OR_RETURN(RequestOptions options, ReadOptions(given, num_options));
   options.compile.host_functions = host->functions;
   options.compile.interrupted = [host] { return host->interrupted(host->context) != 0; };
-  TENON_ASSIGN_OR_RETURN(CompiledGraph compiled, CompileRequest(graph, options, constants, host));
+  TENON_ASSIGN_OR_RETURN(CompiledGraph compiled, CompileRequest(graph->builder.graph(), options, constants, host));
   auto handle = std::make_unique<TenonExecutable>(std::move(compiled));
   handle->counters->name = options.name;
   if (handle->once != nullptr) handle->once->counters->name = options.name + "_once";
@@ -72,14 +76,11 @@ const std::string build_id = BuildId();
 
 extern "C" {
 
-TenonExecutable* tenon_compile(const char* graph, size_t graph_size, const char* options,
-                               size_t options_size, const TenonTensor* constants,
+TenonExecutable* tenon_compile(const TenonGraph* graph, const TenonOption* options, int64_t num_options, const TenonTensor* constants,
                                int64_t num_constants, const TenonHost* host, char** error) {
   return tenon::Released(
-      [&] {
-        return tenon::Compile({graph, graph_size}, {options, options_size}, {constants, constants + num_constants}, host);
-      },
-      error, /*with_code=*/false);
+      [&] { return tenon::Compile(graph, options, num_options, {constants, constants + num_constants}, host); }, error,
+      /*with_code=*/false);
 }
 
 void tenon_executable_retain(TenonExecutable* e) {
@@ -108,15 +109,8 @@ char* tenon_report_html(const char* document, size_t size, char** error) {
 }
 void tenon_set_profiling(int on) { tenon::Executable::SetProfiling(on != 0); }
 
-int64_t tenon_num_inputs(const TenonExecutable* e) {
-  const size_t frozen = e->once == nullptr ? 0 : e->once->outputs.size();
-  return static_cast<int64_t>(e->executable->program().inputs.size() - frozen);
-}
+const TenonSignature* tenon_signature(const TenonExecutable* e) { return &e->signature; }
 TenonExecutable* tenon_executable_once(const TenonExecutable* e) { return e->once.get(); }
-int64_t tenon_num_outputs(const TenonExecutable* e) {
-  return static_cast<int64_t>(e->outputs.size());
-}
-const TenonOutput* tenon_outputs(const TenonExecutable* e) { return e->outputs.data(); }
 
 int tenon_run_owned(TenonExecutable* e, const TenonTensor* inputs, uint8_t* owned,
                     TenonTensor* outputs, char** error) {

@@ -6,8 +6,10 @@
 #include "backends/codegen/emit/elementwise.h"
 #include "backends/codegen/fused/region.h"
 #include "backends/codegen/index/contraction_index.h"
+#include "backends/contract/digest.h"
 #include "backends/cpu/emit/kernels.h"
 #include "backends/cpu/plan/make_plan.h"
+#include "hlo/byte_stream.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
 #include "llvm/IR/Module.h"
@@ -44,8 +46,12 @@ class CpuKernel : public CpuPlannedKernel {
     info_.estimated_ns = work.nanoseconds;
     info_.bytes = work.bytes;
     info_.flops = work.flops;
-    fingerprint_ = absl::StrCat(target.Key(), excess_precision ? " excess\n" : "\n",
-                                info_.plan_text, "\n", FingerprintOf(fused_));
+    ByteStream key(Digest);
+    key.Text(target.Key());
+    key.Bool(excess_precision);
+    key.Text(info_.plan_text);
+    AppendFingerprint(fused_, &key);
+    fingerprint_ = HexDigest(key.bytes());
   }
 
   const KernelInfo& info() const override { return info_; }

@@ -11,6 +11,7 @@
 
 namespace tenon {
 
+class ByteStream;
 class ValueViews;
 
 // As PlanCpuKernel, with this plan instead of MakePlan's. InvalidArgument if it does not fit the
@@ -27,6 +28,6 @@ absl::StatusOr<LaunchPlan> PlanCpuLaunches(const Instruction& fusion, const Valu
 
 // Everything about a fusion that its code depends on, but names, metadata and hoisted literals'
 // values.
-std::string FingerprintOf(const FusedKernel& fused);
+void AppendFingerprint(const FusedKernel& fused, ByteStream* out);
 
 }  // namespace tenon

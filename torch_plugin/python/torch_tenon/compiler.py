@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import logging
-import re
 import threading
 import time
 import warnings
 import weakref
-import zlib
 from typing import Any, Callable, Sequence
 
 import torch
@@ -21,7 +19,6 @@ from .export import Exported, NotExpressible, count_nodes, export, release
 from .options import Options
 
 Compiled = Callable[[list], list]
-_TENSOR_INPUT = re.compile(r"^( *%\S+ = input )(?!symint |none$|other\().*$", re.MULTILINE)
 
 
 _C.set_logger(
@@ -94,6 +91,8 @@ def _compile(exported: Exported, options: Options, any_inputs: bool = False, fro
         told.update(tier="eager_program", reason=exported.needs_eager)
     elif options.tier == "eager_program":
         told["reason"] = "asked for by the options"
+    if any_inputs:
+        told["any_inputs"] = True
     if exported.callables:
         told["cache"] = False  # they are this graph's, and go with it
     if frozen:
@@ -101,8 +100,7 @@ def _compile(exported: Exported, options: Options, any_inputs: bool = False, fro
     if options.dump:
         told["dump_prefix"] = f"{exported.name}."
     with no_dispatch_modes():  # compilers are called under fake tensors; constants are real
-        text = _TENSOR_INPUT.sub(r'\1other("any tensor")', exported.text) if any_inputs else exported.text
-        executable = _C.compile(text, json.dumps(told), exported.constants)
+        executable = _C.compile(exported.graph, told, exported.constants)
     if exported.recipes is not None:
         executable.set_recipes(exported.recipes)
     return executable
@@ -114,10 +112,10 @@ class Rerun:
     Thread-safe; compiled when first called."""
 
     def __init__(self, exported: Exported, record: registry.GraphRecord):
-        self._text = zlib.compress(exported.text.encode(), 1)
-        self._name, self._constants, self._recipes = exported.name, exported.constants, exported.recipes
+        self._exported: Exported | None = dataclasses.replace(exported, needs_eager="run again by ATen")
+        self._name = exported.name
         self._record = record
-        weakref.finalize(self, release, exported.callables)  # not earlier: the text names them
+        weakref.finalize(self, release, exported.callables)  # not earlier: the graph names them
         self._executable: Compiled | None = None
         self._lock = threading.Lock()
 
@@ -127,9 +125,8 @@ class Rerun:
                 self._record.give_up(reason)
                 logger().warning("%s runs by ATen from now on: %s", self._name, reason)
             if self._executable is None:
-                exported = Exported(zlib.decompress(self._text).decode(), self._name, self._constants,
-                                    recipes=self._recipes, needs_eager="run again by ATen")  # fmt: skip
-                self._executable = _compile(exported, Options(), any_inputs=True)
+                self._executable = _compile(self._exported, Options(), any_inputs=True)
+                self._exported = None
         return self._executable(inputs)
 
 

@@ -1,9 +1,8 @@
-"""FX graphs of ATen ops -> aten::Graph text (torch_plugin/aten/graph.h).
+"""FX graphs of ATen ops -> aten::Graph (torch_plugin/aten/graph.h), node by node through _C.Graph.
 
-Every call is written with its schema's whole argument list. SymInts are numbers by the time a graph
-is exported with `values`, else expressions over the graph's symbols. What the text can't say about
-a call (a generator, a higher-order operator, a dtype without a name) makes it a `python.<id>` node:
-a Python callable run as one step.
+Every call has its schema's whole argument list. SymInts are numbers by the time a graph is exported with `values`, else
+expressions over the graph's symbols. What a graph can't say about a call (a generator, a higher-order operator, a dtype without a
+name) makes it a `python.<id>` node: a Python callable run as one step.
 """
 
 from __future__ import annotations
@@ -13,58 +12,48 @@ import dataclasses
 import functools
 import operator
 import re
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import torch
 from torch import fx
 
 from . import _C, symbols
 from ._torch_private import (
-    fake_mode_of, is_auto_functionalized, is_higher_order, is_random_call, is_with_effects, no_dispatch_modes, plain_tensor_types,
-    written_arguments,
+    fake_mode_of, is_auto_functionalized, is_higher_order, is_random_call, is_with_effects, plain_tensor_types, no_dispatch_modes, written_arguments,
 )  # fmt: skip
 from .output_views import OutputPlan, plan_outputs
 
-_DTYPES = {
-    torch.bool: "pred", torch.int8: "s8", torch.int16: "s16", torch.int32: "s32",
-    torch.int64: "s64", torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32",
-    torch.uint64: "u64", torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32",
-    torch.float64: "f64", torch.complex64: "c64", torch.complex128: "c128",
-    torch.float8_e5m2: "f8e5m2", torch.float8_e4m3fn: "f8e4m3fn",
-    torch.float8_e5m2fnuz: "f8e5m2fnuz", torch.float8_e4m3fnuz: "f8e4m3fnuz",
-}  # fmt: skip
-_FORMATS = {
-    torch.contiguous_format: "contiguous", torch.preserve_format: "preserve",
-    torch.channels_last: "channels_last", torch.channels_last_3d: "channels_last_3d",
-}  # fmt: skip
 _AT_RUN_TIME = "size known when it runs"
-_LITERAL_ELEMENTS = 16  # constants up to this size are written into the text
+_LITERAL_ELEMENTS = 16  # constants up to this size are part of the graph
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class NotExpressible(Exception):
-    """The graph has no text; the message says why."""
+    """No aten::Graph says what this graph does; the message says why."""
 
 
 class _NotAnArgument(Exception):
-    """This call has no text; it becomes a Python step."""
+    """No aten::Graph has such an argument; the call becomes a Python step."""
 
 
 @dataclasses.dataclass
 class Exported:
-    text: str
     name: str
+    graph: _C.Graph | None = None
     constants: list[torch.Tensor] = dataclasses.field(default_factory=list)
-    callables: list[int] = dataclasses.field(default_factory=list)  # ids that the text names, freed by release()
-    nodes: dict[str, int] = dataclasses.field(default_factory=dict)  # overload -> count
+    callables: list[int] = dataclasses.field(default_factory=list)  # ids that the graph names, freed by release()
     needs_eager: str = ""  # why no compiler can take it
     # Per output of the graph: k, the program's output k; or (is_input, k, sizes, strides, offset), a
     # view of input or output k. None: the program's outputs are the graph's.
     recipes: list[Any] | None = None
 
+    @property
+    def text(self) -> str:
+        return self.graph.text()
+
 
 def release(callables: list[int]) -> None:
-    """After the last compile of a text that names them: prepared steps keep their callables."""
+    """After the last compile of a graph that names them: prepared steps keep their callables."""
     for number in callables:
         _C.unregister_callable(number)
     callables.clear()
@@ -80,26 +69,25 @@ def count_nodes(gm: fx.GraphModule) -> dict[str, int]:
 
 
 def export(gm: fx.GraphModule, name: str, values: symbols.Values | None = None) -> Exported:
-    """Raises NotExpressible. `values`: what the graph's symbols stand for, for static text."""
+    """Raises NotExpressible. `values`: what the graph's symbols stand for, so that all sizes are numbers."""
     return _Exporter(gm, name, values).run()
 
 
 class _Exporter:
     def __init__(self, gm: fx.GraphModule, name: str, values: symbols.Values | None):
         self.gm, self.values = gm, values
-        self.out = Exported(text="", name=name)
-        self.lines: list[str] = []
+        self.out = Exported(name)
         # Of a node's value; of its results, by number or, in tuples within tuples, by numbers.
         self.names: dict[tuple[fx.Node, int | tuple[int, ...] | None], str] = {}
-        self.symbols: dict[str, Any] = {}
-        self.exact = False  # tensors are written with the strides that the operator must get them in
+        self.symbols: set[str] = set()
+        self.exact = False  # tensors are arguments with the strides that the operator must get them in
         self.resolved = True  # a value with a conjugate or negative bit is written as what is read through it
-        self.tokens: set[fx.Node] = set()  # of ordered effects: the text's order is order enough
+        self.tokens: set[fx.Node] = set()  # of ordered effects: the graph's order is order enough
 
     def run(self) -> Exported:
-        self.out.nodes = count_nodes(self.gm)
         self.plan = plan_outputs(self.gm)
         self.resolved = not _needs_bits(self.gm, self.plan)
+        self.graph = self.out.graph = _C.Graph(self.out.name, plain_tensor_types(), self._arg, self._meta, self.resolved)
         self.out.needs_eager = self.plan.foreign
         try:
             for node in self.gm.graph.nodes:
@@ -110,10 +98,6 @@ class _Exporter:
         except BaseException:
             release(self.out.callables)
             raise
-        head = [f'graph {_quoted(self.out.name)} {{']
-        if self.symbols:
-            head.append("symbols " + ", ".join(self.symbols))
-        self.out.text = "\n  ".join(head + self.lines) + "\n}\n"
         return self.out
 
     # Nodes.
@@ -124,7 +108,7 @@ class _Exporter:
             self.tokens.add(node)  # AOTAutograd passes None for it
             value = None
         self.names[node, None] = node.name
-        self.lines.append(f"%{node.name} = input {self._meta(value)}")
+        self.graph.input(node.name, value)
 
     def _get_attr(self, node: fx.Node) -> None:
         value = _attribute(self.gm, node.target)
@@ -133,15 +117,11 @@ class _Exporter:
         if type(value) not in plain_tensor_types() or _why_other(value):
             raise NotExpressible(f"constant {node.target}: {_why_other(value) or type(value).__name__}")
         self.names[node, None] = node.name
-        meta = self._meta(value)
         if value.numel() <= _LITERAL_ELEMENTS and value.is_contiguous() and not _is_fake(value):
-            with no_dispatch_modes():  # exporting happens under fake tensors, and this one is real
-                elements = value.detach().flatten().tolist()
-            text = ", ".join(map(_scalar, elements))
-            self.lines.append(f"%{node.name} = literal {meta.split('+')[0]} [{text}]")
+            self.graph.literal(node.name, value)
         else:
             self.out.constants.append(value)
-            self.lines.append(f"%{node.name} = constant {meta}")
+            self.graph.constant(node.name, value)
 
     def _call_function(self, node: fx.Node) -> None:
         if node.target is operator.getitem and (place := _place(node)) in self.names:
@@ -163,10 +143,6 @@ class _Exporter:
             _find_value(node)
             if _on_cpu(node.meta["val"]):
                 return self._random(node)
-        if is_random_call(node):
-            _find_value(node)
-            if _on_cpu(node.meta["val"]):
-                return self._random(node)
         if isinstance(node.target, torch._ops.OpOverload):
             try:
                 return self._aten(node)
@@ -184,8 +160,7 @@ class _Exporter:
         outputs = node.args[0]
         if not isinstance(outputs, (list, tuple)):
             raise NotExpressible("the graph's output is no list or tuple")
-        returned = [self._returned(k, o) for k, o in enumerate(self.plan.direct)]
-        self.lines.append(f"return ({', '.join(returned)})")
+        self.graph.returns([self._returned(k, o) for k, o in enumerate(self.plan.direct)])
 
     def _recipe(self, recipe: Any) -> Any:
         if isinstance(recipe, int):
@@ -199,20 +174,20 @@ class _Exporter:
         sizes, strides = tuple(map(number, value.shape)), tuple(map(number, value.stride()))
         return (is_input, list(places).index(base), sizes, strides, offset)
 
-    def _returned(self, index: int, value: Any) -> str:
+    def _returned(self, index: int, value: Any) -> Any:
         if value in self.tokens:
-            return "none"
+            return None
         if isinstance(value, fx.Node) and (value, None) in self.names:
-            return "none" if value.meta.get("val", None) is None else f"%{self.names[value, None]}"
+            return None if value.meta.get("val", None) is None else _C.Value(self.names[value, None])
         node = value
         if isinstance(node, fx.Node):
             value = node.meta.get("val", None)
             if isinstance(value, (torch.Tensor, list, tuple)):
                 raise NotExpressible(f"output {index} of the graph is {_unnamed(node)}")
         if value is None:
-            return "none"
+            return None
         if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-            return f"sym({self._size(value)})"
+            return self._symbolic(value)
         raise NotExpressible(f"output {index} of the graph is of type {type(value).__name__}; wanted a tensor")
 
     # Calls.
@@ -221,61 +196,56 @@ class _Exporter:
         schema = node.target._schema
         if _is_foreign(node.target) and _returns_alias(schema):
             raise _NotAnArgument("what returns an operand's memory is called from Python")
-        arguments = _whole_arguments(node.target, node.args, node.kwargs)
-        if node.target is torch.ops.aten._to_copy.default and isinstance(arguments[0], (bool, int, float)):
-            arguments[0] = self._literal(node, arguments[0])
-        args = self._arguments(node.target, arguments)
+        args = _whole_arguments(node.target, node.args, node.kwargs)
+        if node.target is torch.ops.aten._to_copy.default and isinstance(args[0], (bool, int, float)):
+            args[0] = self._literal(node, args[0])
         alias = _mutated_first(node, schema)
+        names, metas = ([node.name], []) if alias else self._results(node)
+        self._call(node, node.target, args, names, metas, alias)
+        if alias:
+            self.names[node, None] = node.name
         if schema.is_mutable and not alias and not self.out.needs_eager:
             self.out.needs_eager = f"{node.target} changes its arguments"
-        if alias:
-            result = f"alias %{self._operand(node.args[0])}"
-            self.names[node, None] = node.name
-            left = f"%{node.name} = "
-        else:
-            left, result = self._results(node)
-        self.lines.append(f"{left}{node.target}({args}) -> {result}{_provenance(node)}")
 
-    def _literal(self, node: fx.Node, number: bool | int | float) -> _Name:
+    def _literal(self, node: fx.Node, number: bool | int | float) -> _C.Value:
         """A number where the operator takes a tensor, as a tensor of its own."""
-        kind = "pred" if isinstance(number, bool) else "s64" if isinstance(number, int) else "f64"
-        self.lines.append(f"%{node.name}.number = literal {kind}[]{{}} [{_scalar(number)}]")
-        return _Name(f"{node.name}.number")
+        dtype = torch.bool if isinstance(number, bool) else torch.int64 if isinstance(number, int) else torch.float64
+        name = f"{node.name}.number"
+        with no_dispatch_modes():
+            self.graph.literal(name, torch.tensor(number, dtype=dtype))
+        return _C.Value(name)
 
     def _with_effects(self, node: fx.Node) -> None:
         _, target, *args = node.args
-        text = self._arguments(target, _whole_arguments(target, args, node.kwargs))
+        args = _whole_arguments(target, args, node.kwargs)
         values = node.meta["val"][1:]
         for index in range(len(values)):
             self.names[node, index + 1] = f"{node.name}.{index + 1}"
         used = [i for i, value in enumerate(values) if value is not None]
-        left = ", ".join(f"%{self.names[node, i + 1]}" for i in used) + " = " if used else ""
-        result = ", ".join(self._meta(values[i]) for i in used) or "none"
-        self.lines.append(f"{left}{target}({text}) -> {result}{_provenance(node)}")
+        self._call(node, target, args, [self.names[node, i + 1] for i in used], [values[i] for i in used])
 
     def _python(self, node: fx.Node) -> None:
         _find_value(node)
         call, operands = _closure(self.gm, node, self)
         number = _C.register_callable(call)
         self.out.callables.append(number)
-        args = ", ".join(f"%{self._operand(o)}" for o in operands)
-        left, result = self._results(node)
-        self.lines.append(f"{left}python.{number}.{_target_name(node.target)}({args}) -> {result}{_provenance(node)}")
+        args = [_C.Value(self._operand(o)) for o in operands]
+        self._call(node, f"python.{number}.{_target_name(node.target)}", args, *self._results(node))
 
     def _random(self, node: fx.Node) -> None:
         """A draw with the generator's state saved before it, or restored for it: steps of their own, which keep their order."""
         saves = _saves_state(node)
         op, *args = node.args if saves else node.args[1:]
-        arguments = self._arguments(op, _whole_arguments(op, args, node.kwargs))
-        state, where, opaque = f"%{node.name}.state", _provenance(node), self._meta(_State())
-        call = "rng_state()" if saves else f"swap_rng_state(%{self._operand(node.args[0])})"
-        self.lines.append(f"{state} = tenon.{call} -> {opaque}{where}")
+        state = f"{node.name}.state"
         if saves:
-            self.names[node, 0] = state[1:]
-        left, result = self._results(node, node.meta["val"][1] if saves else node.meta["val"], (1,) if saves else ())
-        self.lines.append(f"{left}{op}({arguments}) -> {result}{where}")
+            self._call(node, "tenon.rng_state", [], [state], [_State()])
+            self.names[node, 0] = state
+        else:
+            self._call(node, "tenon.swap_rng_state", [node.args[0]], [state], [_State()])
+        results = self._results(node, node.meta["val"][1] if saves else node.meta["val"], (1,) if saves else ())
+        self._call(node, op, _whole_arguments(op, args, node.kwargs), *results)
         if not saves:
-            self.lines.append(f"%{node.name}.after = tenon.swap_rng_state({state}) -> {opaque}{where}")
+            self._call(node, "tenon.swap_rng_state", [_C.Value(state)], [f"{node.name}.after"], [_State()])
 
     def _writing(self, node: fx.Node) -> None:
         """auto_functionalized_v2: an operator that changes arguments, as a function of the memory that these are in ("bases"), whose
@@ -290,10 +260,8 @@ class _Exporter:
             arguments[name] = self._windows(window, bases, seen)
         if len(seen) != len(bases):
             raise _NotAnArgument("a base that nothing is a view of")
-        args = self._arguments(target, _whole_arguments(target, (), arguments))
-        left, result = self._results(node)
-        written = ", ".join(f"%{self._operand(base)}" for base in bases)
-        self.lines.append(f"{left}{target}({args}) writes({written}) -> {result}{_provenance(node)}")
+        writes = [self._operand(base) for base in bases]
+        self._call(node, target, _whole_arguments(target, (), arguments), *self._results(node), writes=writes)
 
     def _windows(self, window: Any, bases: list[fx.Node], seen: set[int]) -> Any:
         if window is None or isinstance(window, list):
@@ -309,7 +277,7 @@ class _Exporter:
             dim, length = self._static(window.dim), self._static(sizes[window.dim])
             start, end = (min(max(n + length if n < 0 else n, 0), length) for n in map(self._static, (window.start, window.end)))
             sizes[dim], offset = max(end - start, 0), start * self._static(strides[dim])
-        return _Window(base, [self._static(n) for n in sizes], [self._static(n) for n in strides], offset)
+        return _C.Window((self._operand(base), [self._static(n) for n in sizes], [self._static(n) for n in strides], offset))
 
     def _is_dense(self, value: torch.Tensor) -> bool:
         """Its elements fill its memory, each once."""
@@ -328,27 +296,31 @@ class _Exporter:
             raise _NotAnArgument("a symbolic size")
         return number
 
-    def _arguments(self, target: torch._ops.OpOverload, arguments: list[Any]) -> str:
-        """Operators of other libraries get tensors in the very strides that they were traced with."""
-        self.exact = _is_foreign(target)
-        try:
-            return ", ".join(self._arg(a) for a in arguments)
-        finally:
-            self.exact = False
+    def _call(
+        self, node: fx.Node, op: Any, args: Sequence[Any], names: Sequence[str], metas: Sequence[Any], alias: bool = False,
+        writes: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """One node of the graph. op: an overload, or a name; args: see _arg; metas: see _meta; alias: the result is the first tensor,
+        changed; writes: names of the values that it changes."""
+        # Operators of other libraries get tensors in the very strides that they were traced with.
+        self.exact = isinstance(op, torch._ops.OpOverload) and _is_foreign(op)
+        name = op if isinstance(op, str) else _target_name(op)
+        self.graph.node(name, args, names, metas, alias, *_provenance(node), writes)
 
-    def _results(self, node: fx.Node, value: Any = None, within: tuple[int, ...] = ()) -> tuple[str, str]:
-        """`value`: of what the node returns, what stands at `within`."""
+    def _results(self, node: fx.Node, value: Any = None, within: tuple[int, ...] = ()) -> tuple[Sequence[str], Sequence[Any]]:
+        """Names of the results, and what is known of each. `value`: of what the node returns, what stands at `within`."""
         value = node.meta.get("val", None) if value is None else value
         if value is None and not node.users:
-            return "", "none"
+            return (), ()
+        if not within and not isinstance(value, (list, tuple)):
+            self.names[node, None] = node.name
+            return (node.name,), (value,)
         names, metas = [], []
         for place, leaf in _leaves(value, within):
             names.append(".".join(map(str, (node.name, *place))))
-            metas.append(self._meta(leaf))
+            metas.append(leaf)
             self.names[node, _key(place)] = names[-1]
-        if not names:
-            return "", "none"
-        return f"{', '.join('%' + name for name in names)} = ", ", ".join(metas)
+        return names, metas
 
     # Arguments.
 
@@ -357,54 +329,40 @@ class _Exporter:
             raise NotExpressible(f"an operand is {_unnamed(node)}")
         return self.names[node, None]
 
-    def _arg(self, value: Any) -> str:
-        if isinstance(value, _Name):
-            return f"%{value.name}"
-        if isinstance(value, _Window):
-            numbers = lambda ns: ",".join(map(str, ns))
-            offset = f"+{value.offset}" if value.offset else ""
-            return f"%{self._operand(value.base)}[{numbers(value.sizes)}]{{{numbers(value.strides)}}}{offset}"
+    def _arg(self, value: Any) -> Any:
+        """Of what _C.Graph doesn't read by itself as an argument (or as part of one): numbers, None, strings, lists, dtypes, layouts,
+        devices and memory formats are none of it."""
         if isinstance(value, fx.Node):
             return self._node_arg(value)
-        if isinstance(value, (list, tuple)):
-            return f"[{', '.join(self._arg(v) for v in value)}]"
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self._number(value)
-        if value is None or isinstance(value, (bool, int, float, complex)):
-            return _scalar(value)
-        if isinstance(value, str):
-            return _quoted(value)
-        if isinstance(value, torch.dtype) and value in _DTYPES:
-            return f"dtype:{_DTYPES[value]}"
-        if isinstance(value, torch.memory_format) and value in _FORMATS:
-            return f"format:{_FORMATS[value]}"
-        if isinstance(value, torch.layout):
-            return f"layout:{str(value).removeprefix('torch.')}"
-        if isinstance(value, torch.device):
-            return f"device:{value}"
         raise _NotAnArgument(type(value).__name__)
 
-    def _node_arg(self, node: fx.Node) -> str:
+    def _node_arg(self, node: fx.Node) -> Any:
         value = node.meta.get("val", None)
         if isinstance(value, _NUMBERS):
             return self._number(value)
         if isinstance(value, (list, tuple)):
-            return f"[{', '.join(f'%{self.names[node, i]}' for i in range(len(value)))}]"
+            return [_C.Value(self.names[node, i]) for i in range(len(value))]
         if (node, None) not in self.names:
             raise _NotAnArgument(node.name)
-        strides = ""
+        name = self.names[node, None]
         if self.exact and isinstance(value, torch.Tensor) and value.dim() > 0 and not _why_other(value, self.resolved):
-            strides = f"{{{','.join(str(self._static(s)) for s in value.stride())}}}"
-        return f"%{self.names[node, None]}{strides}"
+            return _C.Window((name, None, [self._static(s) for s in value.stride()], 0))
+        return _C.Value(name)
 
-    def _number(self, value: Any) -> str:
+    def _number(self, value: Any) -> Any:
         if isinstance(value, (bool, int, float)):
-            return _scalar(value)
+            return value
         if self.values is not None:
-            return _scalar(self._evaluate(value))
+            return self._evaluate(value)
         if isinstance(value, torch.SymInt):
-            return f"sym({self._size(value)})"
+            return self._symbolic(value)
         raise NotExpressible(f"a symbolic {type(value).__name__}")
+
+    def _symbolic(self, value: int | torch.SymInt) -> Any:
+        size = self._size(value)
+        return size if isinstance(size, int) else _C.Symbolic(size)
 
     def _evaluate(self, value: torch.SymInt | torch.SymFloat | torch.SymBool) -> int | float | bool:
         try:
@@ -419,50 +377,36 @@ class _Exporter:
         except ValueError:
             return False
 
-    def _size(self, value: int | torch.SymInt) -> str:
+    def _size(self, value: int | torch.SymInt) -> int | str:
+        """A number, or the text of an expression."""
         if type(value) is int:
-            return str(value)
+            return value
         if self.values is not None:
-            return str(self._evaluate(value))
+            return self._evaluate(value)
         text, used = symbols.to_text(value)
-        self.symbols.update(dict.fromkeys(used))
-        return text
+        for name in used:
+            if name not in self.symbols:
+                self.symbols.add(name)
+                self.graph.symbol(name)
+        return text if used else int(value)
 
-    def _meta(self, value: Any) -> str:
+    def _meta(self, value: Any) -> Any:
+        """Of what _C.Graph doesn't read by itself: dense CPU tensors of numbers as sizes, ints and None are none of it."""
         if value is None:
-            return "none"
+            return None
         if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-            return f"symint {self._size(value)}"
+            return "symint", self._size(value)
         if isinstance(value, _State):
-            return f"other({_quoted(_AT_RUN_TIME)})"
+            return "other", _AT_RUN_TIME
         if not isinstance(value, torch.Tensor):
-            return f"other({_quoted(type(value).__name__)})"
+            return "other", type(value).__name__
         why = _why_other(value, self.resolved)
         if not why and self.values is not None and not self._is_known(value):
             why = _AT_RUN_TIME
         if why:
-            return f"other({_quoted(why)})"
-        sizes = ",".join(self._size(s) for s in value.shape)
-        strides = ",".join(self._size(s) for s in value.stride())
-        offset = self._size(value.storage_offset())
-        return f"{_DTYPES[value.dtype]}[{sizes}]{{{strides}}}" + ("" if offset == "0" else f"+{offset}")
-
-
-@dataclasses.dataclass
-class _Name:
-    """A value that no node of the graph makes, as an argument."""
-
-    name: str
-
-
-@dataclasses.dataclass
-class _Window:
-    """A view of a tensor, as an argument. offset: elements from the tensor's first."""
-
-    base: fx.Node
-    sizes: list[int]
-    strides: list[int]
-    offset: int
+            return "other", why
+        sizes, strides = tuple(map(self._size, value.shape)), tuple(map(self._size, value.stride()))
+        return "tensor", value.dtype, sizes, strides, self._size(value.storage_offset())
 
 
 def _leaves(value: Any, place: tuple[int, ...] = ()):
@@ -549,7 +493,7 @@ def _why_other(value: torch.Tensor, resolved: bool = False) -> str:
         return "quantised tensor"
     if value.device.type != "cpu":
         return f"device {value.device}"
-    if value.dtype not in _DTYPES:
+    if value.dtype not in _C.DTYPES:
         return f"dtype {str(value.dtype).removeprefix('torch.')}"
     if not resolved and (value.is_conj() or value.is_neg()):
         return "conjugated or negated view"
@@ -564,9 +508,11 @@ def _is_size_arithmetic(node: fx.Node) -> bool:
     """Computes only numbers that the tracer knows as expressions (or asserts something of them)."""
     if node.target is operator.getitem:
         return True
+    value = node.meta.get("val", None)
+    if isinstance(value, torch.Tensor):
+        return False
     if isinstance(node.target, torch._ops.OpOverload) and node.target in _SIZE_ASSERTS:
         return True
-    value = node.meta.get("val", None)
     return isinstance(value, _NUMBERS) and not symbols.is_unbacked(value)
 
 
@@ -577,6 +523,7 @@ _SIZE_ASSERTS = {
 }
 
 
+@functools.lru_cache(maxsize=4096)
 def _target_name(target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return str(target)
@@ -585,17 +532,22 @@ def _target_name(target: Any) -> str:
     return getattr(target, "__name__", str(target))
 
 
+_NO_DEFAULT = object()
+
+
+@functools.lru_cache(maxsize=4096)
+def _parameters(target: torch._ops.OpOverload) -> list[tuple[str, Any]]:
+    """Name and default value of each."""
+    return [(a.name, a.default_value if a.has_default_value() else _NO_DEFAULT) for a in target._schema.arguments]
+
+
 def _whole_arguments(target: torch._ops.OpOverload, args: Any, kwargs: dict[str, Any]) -> list[Any]:
-    arguments = []
-    for index, argument in enumerate(target._schema.arguments):
-        if index < len(args):
-            arguments.append(args[index])
-        elif argument.name in kwargs:
-            arguments.append(kwargs[argument.name])
-        elif argument.has_default_value():
-            arguments.append(argument.default_value)
-        else:
-            raise NotExpressible(f"{target}: argument {argument.name} is missing")
+    arguments = list(args)
+    for name, default in _parameters(target)[len(arguments) :]:
+        value = kwargs.get(name, default)
+        if value is _NO_DEFAULT:
+            raise NotExpressible(f"{target}: argument {name} is missing")
+        arguments.append(value)
     return arguments
 
 
@@ -673,40 +625,20 @@ def _attribute(gm: fx.GraphModule, target: str) -> Any:
     return value
 
 
-# Text.
-
-
-def _scalar(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, complex):
-        return f"complex({float(value.real)!r},{float(value.imag)!r})"
-    return repr(value)
-
-
-@functools.lru_cache(maxsize=4096)
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    if not escaped.isprintable():
-        escaped = "".join(c if c >= " " else f"\\x{ord(c):02x}" for c in escaped)
-    return f'"{escaped}"'
+# Provenance.
 
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def _provenance(node: fx.Node) -> str:
-    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+def _provenance(node: fx.Node) -> tuple[str, str]:
+    """The module's path and the source line, "" where unknown."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     module = ""
     if stack:
         path = next(reversed(stack.values()))
         module = _clean_path(path[0] if isinstance(path, (tuple, list)) else str(path))
-    source = _last_frame(node.meta.get("stack_trace") or "")
-    if not module and not source:
-        return ""
-    return f" @ {_quoted(module)}" + (f" {_quoted(source)}" if source else "")
+    return module, _last_frame(node.meta.get("stack_trace") or "")
 
 
 @functools.lru_cache(maxsize=4096)

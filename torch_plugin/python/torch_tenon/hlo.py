@@ -70,6 +70,47 @@ class _Call(ctypes.Structure):
     ]
 
 
+class _Arg(ctypes.Structure):
+    pass
+
+
+_Arg._fields_ = [
+    ("kind", ctypes.c_int32),
+    ("dtype", ctypes.c_int32),
+    ("i", ctypes.c_int64),
+    ("f", ctypes.c_double),
+    ("im", ctypes.c_double),
+    ("s", ctypes.c_char_p),
+    ("list", ctypes.POINTER(_Arg)),
+    ("list_size", ctypes.c_int64),
+]
+
+
+class _Option(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("value", _Arg)]
+
+
+_INT, _FLOAT, _BOOL, _STRING, _LIST = 2, 3, 4, 6, 7  # FrameworkArg::Kind
+
+
+def _arg(value: Any) -> _Arg:
+    if isinstance(value, bool):
+        return _Arg(kind=_BOOL, i=value)
+    if isinstance(value, int):
+        return _Arg(kind=_INT, i=value)
+    if isinstance(value, float):
+        return _Arg(kind=_FLOAT, f=value)
+    if isinstance(value, (str, os.PathLike)):
+        return _Arg(kind=_STRING, s=os.fspath(value).encode())
+    if isinstance(value, (list, tuple)):
+        return _Arg(kind=_LIST, list=(_Arg * len(value))(*map(_arg, value)), list_size=len(value))
+    raise TypeError(f"an option is a bool, a number, a string or a list of them, got {value!r}")
+
+
+def _options(options: dict[str, Any]) -> tuple[ctypes.Array, int]:
+    return (_Option * len(options))(*(_Option(name.encode(), _arg(value)) for name, value in options.items())), len(options)
+
+
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Call), ctypes.c_void_p)
 _MESSAGE_BYTES = 4096
 _FILL_ELIDED, _NO_VERIFY = 1, 2
@@ -84,10 +125,10 @@ _SIGNATURES = {
     "tenon_hlo_signature": (ctypes.c_void_p, [ctypes.c_void_p]),
     "tenon_hlo_cost": (ctypes.c_void_p, [ctypes.c_void_p, _ERROR]),
     "tenon_hlo_run_passes": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, _ERROR]),
-    "tenon_hlo_report": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, _ERROR]),
+    "tenon_hlo_report": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.POINTER(_Option), ctypes.c_int64, _ERROR]),
     "tenon_report_html": (ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_size_t, _ERROR]),
     "tenon_hlo_evaluate": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.POINTER(_Tensor), ctypes.c_int64, _ERROR]),
-    "tenon_hlo_compile": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, _ERROR]),
+    "tenon_hlo_compile": (ctypes.c_int, [ctypes.c_void_p, ctypes.POINTER(_Option), ctypes.c_int64, _ERROR]),
     "tenon_hlo_run": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.POINTER(_Tensor), ctypes.c_int64, _ERROR]),
     "tenon_hlo_result_count": (ctypes.c_int64, [ctypes.c_void_p]),
     "tenon_hlo_result_leaves": (ctypes.POINTER(_Tensor), [ctypes.c_void_p]),
@@ -300,15 +341,13 @@ class Module:
 
     def compile(self, **options: Any) -> None:
         """Compiles for the CPU with options (isa="avx2", passes=[...], ...); run() does it without any."""
-        data = json.dumps(options).encode()
         with _Interruptible():
-            _call("tenon_hlo_compile", self._handle, data, len(data), failed=bool)
+            _call("tenon_hlo_compile", self._handle, *_options(options), failed=bool)
 
     def to_html(self, path: str | os.PathLike | None = None, **options: Any) -> str:
         """A page of the module compiled for the CPU: graph, buffers, costs, remarks, code. One self-contained text, written to
         `path` if given. What the backend refuses is shown as it is, with the reason. `options` as in compile()."""
-        data = json.dumps(options).encode()
-        document = _take(_call("tenon_hlo_report", self._handle, data, len(data))).encode()
+        document = _take(_call("tenon_hlo_report", self._handle, *_options(options))).encode()
         html = _take(_call("tenon_report_html", document, len(document)))
         if path is not None:
             pathlib.Path(path).write_text(html, encoding="utf-8")

@@ -68,7 +68,7 @@ def plan_outputs(gm: fx.GraphModule) -> OutputPlan:
         plan.recipes.append((base, value))
     kept = {value for value in plan.direct if isinstance(value, fx.Node)}
     for node in reversed(gm.graph.nodes):
-        if node not in kept and _is_view(node) and all(u is output or u in plan.skipped for u in node.users):
+        if node not in kept and all(u is output or u in plan.skipped for u in node.users) and _is_view(node):
             plan.skipped.add(node)
     return plan
 

@@ -49,11 +49,8 @@ class GraphRecord:
         """Follows an _C.Executable; its last counters are kept when it dies."""
         self.compiled = True
         self._executable = weakref.ref(executable)
-        info = self.info
-        self.tier, self.reason = info["tier"], info["reason"]
-        self.kernels = len(info["kernels"])
-        self.planned_bytes = info["memory"]["planned"]
-        self.compile_ms.update(info["compile_ms"])
+        self.tier, self.reason, self.kernels, self.planned_bytes, compile_ms = executable.summary()
+        self.compile_ms.update(compile_ms)
         executable.record = self
 
     def follow(self, program) -> None:

@@ -46,6 +46,7 @@ struct FrameworkArg {
 };
 
 std::string ToString(const FrameworkArg& arg);
+bool IsWindow(const FrameworkArg& tensor);  // its list is one of the three
 std::string WindowText(const FrameworkArg& tensor);  // what stands behind a tensor's name
 std::string ToString(const std::vector<FrameworkArg>& args);  // "(%0, [1, 2], none)"
 absl::StatusOr<std::vector<FrameworkArg>> ParseFrameworkArgs(std::string_view text);

@@ -1,5 +1,6 @@
-#include "runtime/program/framework_arg.h"
+#include "hlo/framework_arg.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -335,6 +336,16 @@ absl::StatusOr<FrameworkArg> ArgParser::Argument(int depth) {
 }
 
 }  // namespace
+
+bool IsWindow(const FrameworkArg& tensor) {
+  const auto numbers = [](const FrameworkArg& list) {
+    return list.kind == FrameworkArg::Kind::kList &&
+           std::all_of(list.list.begin(), list.list.end(), [](const FrameworkArg& n) { return n.kind == FrameworkArg::Kind::kInt; });
+  };
+  const std::vector<FrameworkArg>& w = tensor.list;
+  if (w.size() <= 1) return w.empty() || numbers(w[0]);
+  return w.size() == 3 && numbers(w[0]) && numbers(w[1]) && w[0].list.size() == w[1].list.size() && w[2].kind == FrameworkArg::Kind::kInt;
+}
 
 std::string WindowText(const FrameworkArg& tensor) {
   std::string out;
