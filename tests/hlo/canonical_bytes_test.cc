@@ -23,7 +23,7 @@ std::string BytesOf(const Module& module) {
   return out.bytes();
 }
 
-constexpr char kBase[] = R"(HloModule m
+constexpr char kBase[] = R"hlo(HloModule m
 
 add {
   a = f32[] parameter(0)
@@ -44,11 +44,13 @@ ENTRY e {
   win = f32[4,4]{1,0} reduce-window(d, c), window={size=2x1 pad=0_1x0_0}, to_apply=add
   r = f32[4]{0} reduce(d, c), dimensions={1}, to_apply=add
   cmp = pred[4]{0} compare(r, r), direction=LT
-  f = (f32[4]{0}, s64[4]{0}) custom-call(r, cmp), custom_call_target="aten.x", custom_call_has_side_effect=true, backend_config={"args":"(%0, [1, 2.5], %1)","rule":"owned","effect":"random","num_results":3,"results":[0,2],"strides":[[2],[1]],"reason":"no lowering"}
+  f = (f32[4]{0}, s64[4]{0}) custom-call(r, cmp), custom_call_target="aten.x", custom_call_has_side_effect=true, )hlo"
+    R"hlo(backend_config={"args":"(%0, [1, 2.5], %1)","rule":"owned","effect":"random","num_results":3,)hlo"
+    R"hlo("results":[0,2],"strides":[[2],[1]],"reason":"no lowering"}
   g = f32[4]{0} get-tuple-element(f), index=0
   ROOT out = (f32[4,4]{0,1}, f32[3,5]{1,0}, f32[4]{0}, f32[4,4]{1,0}) tuple(t, l, g, win), metadata={op_name="end" source_line=3}
 }
-)";
+)hlo";
 
 struct Change {
   std::string from, to;
@@ -158,11 +160,11 @@ TEST(FrameworkCall, IsAnAttributeInMemoryAndJsonInText) {
 
 // What isn't written as it would be printed stays as it stands.
 TEST(FrameworkCall, OtherTextsAreKept) {
-  for (const char* config : {R"({"args": "(%0)"})", R"({"args":"(%0)"})", R"({"reason":"","args":"(%0)","rule":"owned"})", R"({"args":5})",
-                             R"({"args":"(%0","rule":"owned","reason":""})", R"({"args":"(%0)","rule":"owned","reason":"","more":1})"}) {
-    const std::string text =
-        std::string("HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n  ROOT c = f32[4] custom-call(p), custom_call_target=\"aten.x\", backend_config=") +
-        config + "\n}\n";
+  for (const char* config : {R"j({"args": "(%0)"})j", R"j({"args":"(%0)"})j", R"j({"reason":"","args":"(%0)","rule":"owned"})j",
+                             R"j({"args":5})j", R"j({"args":"(%0","rule":"owned","reason":""})j",
+                             R"j({"args":"(%0)","rule":"owned","reason":"","more":1})j"}) {
+    const std::string text = std::string("HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n  ROOT c = f32[4] custom-call(p), ") +
+                             "custom_call_target=\"aten.x\", backend_config=" + config + "\n}\n";
     const std::unique_ptr<Module> module = Parse(text);
     EXPECT_EQ(module->entry()->root()->framework_call(), nullptr) << config;
     EXPECT_THAT(Print(*module), ::testing::HasSubstr(config));

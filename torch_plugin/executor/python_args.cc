@@ -5,6 +5,7 @@
 #include <torch/csrc/Layout.h>
 #include <torch/csrc/MemoryFormat.h>
 
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -17,10 +18,8 @@ constexpr int kMaxDepth = 64;  // of lists in lists, as libtenon has it
 
 // "torch.strided" -> "strided", "torch.contiguous_format" -> "contiguous".
 std::string ShortName(std::string_view name) {
-  for (const std::string_view prefix : {std::string_view("torch.")}) {
-    if (name.substr(0, prefix.size()) == prefix) name.remove_prefix(prefix.size());
-  }
-  constexpr std::string_view kSuffix = "_format";
+  constexpr std::string_view kPrefix = "torch.", kSuffix = "_format";
+  if (name.substr(0, kPrefix.size()) == kPrefix) name.remove_prefix(kPrefix.size());
   if (name.size() > kSuffix.size() && name.substr(name.size() - kSuffix.size()) == kSuffix) name.remove_suffix(kSuffix.size());
   return std::string(name);
 }
@@ -52,8 +51,10 @@ bool PythonArgs::ReadPlain(PyObject* object, TenonArg* arg, bool* known) {
     arg->f = PyComplex_RealAsDouble(object);
     arg->im = PyComplex_ImagAsDouble(object);
   } else if (PyUnicode_Check(object)) {
+    Py_ssize_t size = 0;
     arg->kind = kArgString;
-    arg->s = PyUnicode_AsUTF8(object);
+    arg->s = PyUnicode_AsUTF8AndSize(object, &size);
+    *known = arg->s == nullptr || std::strlen(arg->s) == static_cast<size_t>(size);  // none with a 0 in it
     return arg->s != nullptr;
   } else if (PyList_Check(object) || PyTuple_Check(object)) {
     arg->kind = kArgList;
