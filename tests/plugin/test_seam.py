@@ -136,6 +136,7 @@ def test_arguments_of_every_kind_cross_as_they_are(tenon):
             torch.strided, torch.device("cpu"), torch.device("cuda:1"), torch.preserve_format, torch.channels_last]  # fmt: skip
     graph.node("aten.odd.default", args, ["y"], [x], False, "layer.0", "net.py:3")
     graph.node("aten.copy_.default", [_C.Value("x"), _C.Value("y"), False], ["z"], [], True, "", "")
+    graph.node("my.store.default", [_C.Window(("y", [2, 3], [1, 4], 2)), [_C.Window(("x", None, [1, 4], 0))]], ["n"], [x], False, "", "", ["y"])
     graph.returns([_C.Value("y"), None, 7, _C.Value("z")])
     text = graph.text()
     assert text == """graph "g" {
@@ -144,6 +145,7 @@ def test_arguments_of_every_kind_cross_as_they_are(tenon):
   %y = aten.odd.default(%x, none, 5, -9223372036854775808, 1.0, 1e-05, nan, true, complex(1.0,2.0), "a \\"b\\"\\n", [1, [2, %x], []], \
 dtype:bf16, layout:strided, device:cpu, device:cuda:1, format:preserve, format:channels_last) -> f32[4,3]{1,4} @ "layer.0" "net.py:3"
   %z = aten.copy_.default(%x, %y, false) -> alias %x
+  %n = my.store.default(%y[2,3]{1,4}+2, [%x{1,4}]) writes(%y) -> f32[4,3]{1,4}
   return (%y, none, sym(7), %z)
 }
 """
@@ -165,7 +167,11 @@ dtype:bf16, layout:strided, device:cpu, device:cuda:1, format:preserve, format:c
         (lambda g, c: g.node("aten.neg.default", [2**64], ["y"], [torch.ones(2)], False, "", ""), "an argument of an operator, got int"),
         (lambda g, c: g.node("aten.neg.default", [c.Value("x")], ["y"], [], False, "", ""), "1 names for 0 results"),
         (lambda g, c: g.node("aten.neg.default", c.Value("x"), ["y"], [torch.ones(2)], False, "", ""), "wanted a list"),
-        (lambda g, c: g.node("aten.neg.default", []), "wanted 7 arguments, got 2"),
+        (lambda g, c: g.node("my.op.default", [c.Value("x")], ["y"], [torch.ones(3)], False, "", "", ["x"]), "wanted its dtype, sizes"),
+        (lambda g, c: g.node("my.op.default", [1], ["y"], [torch.ones(2)], False, "", "", ["x"]), "tensors that the operator is given"),
+        (lambda g, c: g.node("my.op.default", [c.Window(("x", [1], [], 0))], ["y"], [1], False, "", ""), "a view of a tensor wants"),
+        (lambda g, c: g.node("my.op.default", [c.Window(("x",))], ["y"], [1], False, "", ""), "wanted Window"),
+        (lambda g, c: g.node("aten.neg.default", []), "wanted 7 or 8 arguments, got 2"),
         (lambda g, c: g.returns([2.5]), "wanted a value, none, a number or a SymInt to return, got 2.5"),
         (lambda g, c: c.compile(g, {}, []), "wanted a graph with its return"),
         (lambda g, c: c.compile("text", {}, []), "wanted a Graph, got str"),

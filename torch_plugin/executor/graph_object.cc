@@ -315,13 +315,13 @@ PyObject* AddLiteral(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
-// node(op, args, names, metas, mutates_first, module_path, source, writes)
+// node(op, args, names, metas, mutates_first, module_path, source, writes=())
 PyObject* AddNode(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   constexpr Py_ssize_t kOp = 0, kArgs = 1, kNames = 2, kMetas = 3, kMutates = 4, kModule = 5, kSource = 6, kWrites = 7, kCount = 8;
-  if (count != kCount) return PyErr_Format(PyExc_TypeError, "wanted 8 arguments, got %zd", count);
+  if (count != kCount && count != kWrites) return PyErr_Format(PyExc_TypeError, "wanted 7 or 8 arguments, got %zd", count);
   for (const Py_ssize_t k : {kArgs, kNames, kMetas, kWrites}) {
-    if (!PyList_Check(args[k]) && !PyTuple_Check(args[k])) return PyErr_Format(PyExc_TypeError, "argument %zd: wanted a list", k);
+    if (k < count && !PyList_Check(args[k]) && !PyTuple_Check(args[k])) return PyErr_Format(PyExc_TypeError, "argument %zd: wanted a list", k);
   }
   GraphObject* graph = Cast(self);
   TenonNode node = {};
@@ -339,7 +339,7 @@ PyObject* AddNode(PyObject* self, PyObject* const* args, Py_ssize_t count) {
       [graph, &lists](PyObject* object, TenonArg* arg) { return ReadValue(graph, object, arg, &lists); });
   if (!read.ReadList(args[kArgs], &node.args, &node.num_args)) return nullptr;
   std::vector<int64_t> writes;
-  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(args[kWrites]); ++k) {
+  for (Py_ssize_t k = 0; k < (count == kCount ? PySequence_Fast_GET_SIZE(args[kWrites]) : 0); ++k) {
     const char* name = PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(args[kWrites], k));
     if (name == nullptr) return nullptr;
     char* unknown = nullptr;
@@ -421,7 +421,7 @@ PyMethodDef kMethods[] = {
      "input(name, value): a tensor, an int, None, or what `described` can tell of."},
     {"constant", Fast(Declare<tenon_graph_constant>), METH_FASTCALL, "constant(name, tensor): the next that the compile is given."},
     {"literal", Fast(AddLiteral), METH_FASTCALL, "literal(name, tensor): a constant whose elements are copied."},
-    {"node", Fast(AddNode), METH_FASTCALL, "node(op, args, names, metas, mutates_first, module_path, source)"},
+    {"node", Fast(AddNode), METH_FASTCALL, "node(op, args, names, metas, mutates_first, module_path, source, writes=())"},
     {"returns", Returns, METH_O, "returns(outputs): Values, None, ints, Symbolic. The graph is complete."},
     {nullptr, nullptr, 0, nullptr}};
 constexpr const char* kDoc =
