@@ -321,7 +321,8 @@ PyObject* AddNode(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   constexpr Py_ssize_t kOp = 0, kArgs = 1, kNames = 2, kMetas = 3, kMutates = 4, kModule = 5, kSource = 6, kWrites = 7, kCount = 8;
   if (count != kCount && count != kWrites) return PyErr_Format(PyExc_TypeError, "wanted 7 or 8 arguments, got %zd", count);
   for (const Py_ssize_t k : {kArgs, kNames, kMetas, kWrites}) {
-    if (k < count && !PyList_Check(args[k]) && !PyTuple_Check(args[k])) return PyErr_Format(PyExc_TypeError, "argument %zd: wanted a list", k);
+    const bool list = k >= count || PyList_Check(args[k]) || PyTuple_Check(args[k]);
+    if (!list) return PyErr_Format(PyExc_TypeError, "argument %zd: wanted a list", k);
   }
   GraphObject* graph = Cast(self);
   TenonNode node = {};
@@ -443,7 +444,8 @@ PyType_Slot kSymbolicSlots[] = {{Py_tp_doc, const_cast<char*>("The text of a siz
 PyType_Spec kSymbolicSpec = {"torch_tenon._C.Symbolic", 0, 0, Py_TPFLAGS_DEFAULT, kSymbolicSlots};
 
 PyType_Slot kWindowSlots[] = {
-    {Py_tp_doc, const_cast<char*>("(value's name, sizes or None, strides, offset): the value in these strides, or a view of it.")}, {0, nullptr}};
+    {Py_tp_doc, const_cast<char*>("(value's name, sizes or None, strides, offset): the value in these strides, or a view of it.")},
+    {0, nullptr}};
 PyType_Spec kWindowSpec = {"torch_tenon._C.Window", 0, 0, Py_TPFLAGS_DEFAULT, kWindowSlots};
 
 // A subclass of `base`.

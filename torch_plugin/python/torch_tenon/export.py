@@ -19,7 +19,8 @@ from torch import fx
 
 from . import _C, symbols
 from ._torch_private import (
-    fake_mode_of, is_auto_functionalized, is_higher_order, is_random_call, is_with_effects, plain_tensor_types, no_dispatch_modes, written_arguments,
+    fake_mode_of, is_auto_functionalized, is_higher_order, is_random_call, is_with_effects, no_dispatch_modes, plain_tensor_types,
+    written_arguments,
 )  # fmt: skip
 from .output_views import OutputPlan, plan_outputs
 
