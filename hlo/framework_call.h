@@ -24,8 +24,8 @@ enum class ResultRule : uint8_t {
            // operand
 };
 
-// Of a call that writes operands: the leaf of its result that is what the operand holds when it is done. The call is a function all the same:
-// it is run on a copy, or where the operand's old value dies.
+// Of a call that writes operands: the leaf of its result that is what the operand holds when it is done. The call is a function all the
+// same: it is run on a copy, or where the operand's old value dies.
 struct WrittenOperand {
   int64_t leaf = 0, operand = 0;
   bool operator==(const WrittenOperand&) const = default;

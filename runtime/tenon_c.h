@@ -156,10 +156,10 @@ typedef struct TenonMeta {
   const char* device; /* NULL: "cpu" */
   const char* other;
 } TenonMeta;
-/* One call of an operator. args: the schema's whole positional list; a tensor's `i` is its value's number. names: of the results, NULL
- * where there are none. A tensor's `list` may say how the operator sees it: [strides], a copy if it has others, or [sizes, strides, offset],
- * a view. writes: values among the tensors that the operator changes; the last num_writes results are what they hold then. mutates_first: the operator changes its first tensor; its result, which `names` may name, is that tensor, and
- * `metas` is not looked at. */
+/* One call of an operator. args: the schema's whole positional list; a tensor's `i` is its value's number, and its `list` may say how the
+ * operator sees it: [strides], a copy if it has others, or [sizes, strides, offset], a view. names: of the results, NULL where there are
+ * none. writes: values among the tensors that the operator changes; the last num_writes results are what they hold then. mutates_first:
+ * the operator changes its first tensor; its result, which `names` may name, is that tensor, and `metas` is not looked at. */
 typedef struct TenonNode {
   const char* op; /* the overload, "aten.add.Tensor" */
   const TenonArg* args;

@@ -297,7 +297,8 @@ OPERATORS: dict[str, Operator] = {
     "exp_of_minus_square": _unary(lambda t: torch.exp(-t * t)), "sqrt_of_abs": _unary(lambda t: (t.abs() + 0.5).sqrt()),
     "neg": _moves(torch.neg, lambda t: t.dtype not in (torch.bool, torch.uint8)), "abs": _moves(torch.abs, lambda t: t.dtype != torch.bool),
     "add": Operator(torch.add, _two()), "sub": Operator(torch.sub, _two(lambda t: t.dtype != torch.bool)),
-    "mul": Operator(torch.mul, _two()), "add_number": Operator(lambda t: t + 1, _one()), "mul_number": Operator(lambda t: t * 0.5, _one(_is_float)),
+    "mul": Operator(torch.mul, _two()), "add_number": Operator(lambda t: t + 1, _one()),
+    "mul_number": Operator(lambda t: t * 0.5, _one(_is_float)),
     "div": Operator(lambda a, b: a / (b.abs() + 1), _two()),
     "maximum": Operator(torch.maximum, _two(lambda t: t.dtype != torch.bool), keeps_exact=True),
     "less": Operator(torch.lt, _two(exact=True), keeps_exact=True), "equal": Operator(torch.eq, _two(exact=True), keeps_exact=True),
@@ -311,7 +312,8 @@ OPERATORS: dict[str, Operator] = {
     "argmax": _jumps(lambda t, dim: t.argmax(dim), lambda t: t.dim() > 0 and t.numel() > 0 and t.dtype != torch.bool, dim=_dim),
     "any": _jumps(lambda t, dim: (t != 0).any(dim), _has_dims, dim=_dim),
     "softmax": Operator(lambda t, dim: torch.softmax(t, dim), _one(_is_float, dim=_dim)),
-    "layer_norm": Operator(lambda t: torch.nn.functional.layer_norm(t, t.shape[-1:]), _one(lambda t: _is_float(t) and t.dim() > 0 and t.shape[-1] > 1)),
+    "layer_norm": Operator(lambda t: torch.nn.functional.layer_norm(t, t.shape[-1:]),
+                           _one(lambda t: _is_float(t) and t.dim() > 0 and t.shape[-1] > 1)),
     "cumsum": Operator(lambda t, dim: t.cumsum(dim), _one(_has_dims, dim=_dim)),
     "sort": _jumps(lambda t, dim: torch.sort(t, dim, stable=True)[0], lambda t: t.dim() > 0 and t.dtype != torch.bool, dim=_dim),
     "argsort": _jumps(lambda t, dim: torch.argsort(t, dim, stable=True), lambda t: t.dim() > 0 and t.dtype != torch.bool, dim=_dim),
@@ -321,14 +323,16 @@ OPERATORS: dict[str, Operator] = {
     "flip": _moves(lambda t: t.flip(0), _has_dims), "roll": _moves(lambda t: t.roll(1, 0), _has_dims), "clone": _moves(torch.clone),
     "contiguous": _moves(lambda t: t.contiguous()), "pad": _moves(lambda t: torch.nn.functional.pad(t, (1, 2)), _has_dims),
     # Views.
-    "transpose": _moves(lambda t: t.transpose(0, -1), _has_dims), "flatten": _moves(torch.flatten), "alias": _moves(lambda t: t.view(t.shape)),
+    "transpose": _moves(lambda t: t.transpose(0, -1), _has_dims), "flatten": _moves(torch.flatten),
+    "alias": _moves(lambda t: t.view(t.shape)),
     "unsqueeze": _moves(lambda t, dim: t.unsqueeze(dim), dim=_dim), "squeeze": _moves(torch.squeeze),
     "select": _moves(lambda t, at: t.select(0, at % t.shape[0]), lambda t: t.dim() > 0 and t.shape[0] > 0, at=_place),
     "slice": _moves(lambda t, at: t[at:], _has_dims, at=_place), "step": _moves(lambda t, at: t[..., ::2][..., at:], _has_dims, at=_place),
     "expand": _moves(lambda t: t.expand(3, *t.shape)), "diagonal": _moves(torch.diagonal, lambda t: t.dim() >= 2),
     "narrow": _moves(lambda t: t.narrow(-1, 0, max(t.shape[-1] - 1, 0)), _has_dims), "reshape": _moves(lambda t: t.reshape(-1, 1)),
     # Writes.
-    "add_": Operator(_add_to, _written(), writes=True), "copy_": Operator(lambda a, b: a.copy_(b), _written(), keeps_exact=True, writes=True),
+    "add_": Operator(_add_to, _written(), writes=True),
+    "copy_": Operator(lambda a, b: a.copy_(b), _written(), keeps_exact=True, writes=True),
     "put_": Operator(_put, _draw_put, keeps_exact=True, writes=True),
     "neg_": Operator(torch.neg_, _one(lambda t: t.dtype not in (torch.bool, torch.uint8)), keeps_exact=True, writes=True),
     "relu_": Operator(torch.relu_, _one(_is_float), keeps_exact=True, writes=True),
@@ -426,7 +430,9 @@ def _smaller(program: Program):
         yield smaller
 
 
-def run(seed: int, programs: int, backend: str = "tenon", train: bool = False, seconds: float = float("inf"), tell=print) -> tuple[int, list[str]]:
+def run(
+    seed: int, programs: int, backend: str = "tenon", train: bool = False, seconds: float = float("inf"), tell=print
+) -> tuple[int, list[str]]:
     """How many ran, and what was found."""
     found, began, count = [], time.monotonic(), 0
     for k in range(programs):

@@ -136,7 +136,8 @@ def test_arguments_of_every_kind_cross_as_they_are(tenon):
             torch.strided, torch.device("cpu"), torch.device("cuda:1"), torch.preserve_format, torch.channels_last]  # fmt: skip
     graph.node("aten.odd.default", args, ["y"], [x], False, "layer.0", "net.py:3")
     graph.node("aten.copy_.default", [_C.Value("x"), _C.Value("y"), False], ["z"], [], True, "", "")
-    graph.node("my.store.default", [_C.Window(("y", [2, 3], [1, 4], 2)), [_C.Window(("x", None, [1, 4], 0))]], ["n"], [x], False, "", "", ["y"])
+    windows = [_C.Window(("y", [2, 3], [1, 4], 2)), [_C.Window(("x", None, [1, 4], 0))]]
+    graph.node("my.store.default", windows, ["n"], [x], False, "", "", ["y"])
     graph.returns([_C.Value("y"), None, 7, _C.Value("z")])
     text = graph.text()
     assert text == """graph "g" {

@@ -144,7 +144,9 @@ absl::Status GraphBuilder::CheckArg(const FrameworkArg& arg, int depth) const {
       break;
   }
   if (depth > kMaxDepth) return absl::InvalidArgumentError("lists nested too deeply");
-  if (arg.is_tensor() && !IsWindow(arg)) return absl::InvalidArgumentError("a view of a tensor wants strides, or sizes, as many strides, an offset");
+  if (arg.is_tensor() && !IsWindow(arg)) {
+    return absl::InvalidArgumentError("a view of a tensor wants strides, or sizes, as many strides, an offset");
+  }
   for (const FrameworkArg& element : arg.list) TENON_RETURN_IF_ERROR(CheckArg(element, depth + 1));
   return absl::OkStatus();
 }
