@@ -3,8 +3,8 @@
     python benchmarks/beyond.py [parts of names] [--markdown build/beyond.md] [--cpu]
 
 One process, two threads; eager and tenon take turns in blocks of some milliseconds, who begins changes. Shown per row: the median of the
-blocks' ratios and that of the best blocks; `--cpu`: one thread, and its CPU time, which other programs on the machine hardly change. A result
-that is far from eager's is said so; the tests judge results (tests/plugin). rows.py has some of these rows for run.py.
+blocks' ratios and that of the best blocks; `--cpu`: one thread, and its CPU time, which other programs change less. Results are judged by
+the tests (tests/plugin). rows.py has some of these rows for run.py.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 //
 // Lowering sets the layouts that the framework will see (its strides); what lies between follows: an elementwise op takes the
 // layout of its first operand of the same dims, so that channels_last stays channels_last; so do windows, slices, pads, concatenations,
-// gathers along one dim and reductions, of which dims come from dims of the operand; a transpose or reshape is given the layout that makes it
-// a view of its operand; everything else is row-major. Before fusion.
+// gathers along one dim and reductions, of which dims come from dims of the operand; a transpose or reshape is given the layout that makes
+// it a view of its operand; everything else is row-major. Before fusion.
 //
 // A while, the parameters of its condition and body have one layout (its own, or the initial value's, where given); the parameter of a
 // branch has the operand's. What a body or branch returns may differ: a copy brings it into place (insert-copies).
@@ -43,7 +43,8 @@ std::vector<int64_t> DimsOfOperand(const Instruction& op) {
       return dims;
     case Opcode::kGather: {  // x[..., index, ...]: dims of the index stand for the dim that they index
       const std::vector<int64_t> collapsed = op.int_list(Attr::kCollapsedSliceDims), offset = op.int_list(Attr::kOffsetDims);
-      if (collapsed.size() != 1 || op.int_list(Attr::kStartIndexMap) != collapsed || !op.int_list(Attr::kOperandBatchingDims).empty()) return {};
+      if (collapsed.size() != 1 || op.int_list(Attr::kStartIndexMap) != collapsed) return {};
+      if (!op.int_list(Attr::kOperandBatchingDims).empty()) return {};
       int64_t next = 0;
       for (int64_t d = 0; d < op.shape().rank(); ++d) {
         if (!absl::c_linear_search(offset, d)) {

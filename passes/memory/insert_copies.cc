@@ -15,8 +15,8 @@
 // What a scatter or dynamic-update-slice starts from, where it lies otherwise than the result (zeros, above all: one element, broadcast): a
 // kernel writes it into memory that the op then takes over, instead of a copy element by element.
 //
-// A broadcast behind a reshape that is no view of it (repeat, expanded heads merged): copied in the broadcast's dims, in which its rows are whole;
-// by the reshape's each element would need divisions.
+// A broadcast behind a reshape that is no view of it (repeat, expanded heads merged): copied in the broadcast's dims, in which its rows are
+// whole; by the reshape's each element would need divisions.
 // What the results of regions and the operands of conditionals need: region_copies.h.
 #include <algorithm>
 #include <optional>

@@ -53,7 +53,8 @@ Value* IntToFloat(llvm::IRBuilderBase& b, PrimitiveType from, PrimitiveType to, 
   return f->getType() == type ? f : TruncateToOdd(b, f);
 }
 
-// Saturated, NaN to 0. LLVM takes fptosi.sat and fptoui.sat of vectors apart, lane by lane; here a vector is clamped between limits that the float
+// Saturated, NaN to 0. LLVM takes fptosi.sat and fptoui.sat of vectors apart, lane by lane; here a vector is clamped between limits that
+// the float
 // type holds, then converted. Above them the highest integer is selected where it is none of the type's floats.
 Value* FloatToInt(llvm::IRBuilderBase& b, PrimitiveType to, Value* v, llvm::Type* type) {
   const int bits = static_cast<int>(type->getScalarSizeInBits());

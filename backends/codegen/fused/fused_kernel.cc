@@ -55,7 +55,8 @@ bool IsHoistable(const Instruction& constant) {
     if (value == 0 || value == 1 || !std::isfinite(value)) return false;
     for (const Instruction* u : constant.users()) {
       if (u->opcode() == Opcode::kReduce || u->opcode() == Opcode::kReduceWindow || IsPowerOfTwo(*u)) return false;
-      if (u->opcode() == Opcode::kBroadcast && absl::c_any_of(u->users(), [](const Instruction* p) { return IsPowerOfTwo(*p); })) return false;
+      const auto is_base = [](const Instruction* p) { return IsPowerOfTwo(*p); };
+      if (u->opcode() == Opcode::kBroadcast && absl::c_any_of(u->users(), is_base)) return false;
     }
     return true;
   }

@@ -1,4 +1,5 @@
-// fmod, exact. Division by division: with q = trunc(r / d) rounded to 53 bits, r - q d is a multiple of a power of two that leaves it at most 53
+// fmod, exact. Division by division: with q = trunc(r / d) rounded to 53 bits, r - q d is a multiple of a power of two that leaves it at
+// most 53
 // bits, so one FMA gives it exactly; it is at least 2^51 times smaller than r, or r's remainder but for its sign. f32 is computed in f64,
 // where its quotients don't overflow.
 #include <limits>

@@ -181,7 +181,8 @@ class KernelEmitter {
   Val BoundsHold(absl::Span<const IndexBound> bounds, const Guard* guard);
   Val LoadResult(int result, Index offset);
   void StoreResult(int result, Index offset, const Val& value);
-  // Vectors that lie between each other: element i of part c belongs at offsets[c], which is offsets[0] + c, and i steps of as many elements as
+  // Vectors that lie between each other: element i of part c belongs at offsets[c], which is offsets[0] + c, and i steps of as many
+  // elements as
   // there are parts. False, and nothing done, if they lie otherwise.
   bool StoreInterleaved(int result, absl::Span<const Index> offsets, absl::Span<const Val> parts);
   // Stores register values (not narrowed) at base[offset]: scratch.

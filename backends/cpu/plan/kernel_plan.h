@@ -50,7 +50,8 @@ struct KernelPlan {
       0;  // > 0: the vector loop too is in the outer range, in blocks of this many elements
   // kTranspose: the loop along which operands are contiguous; kContraction: the one along which `unroll` goes, if any; kLoop: see `rows`.
   int tile_loop = -1;
-  // kContraction, > 0: the tile loop too is in the outer range, in so many iterations. kLoop, > 0: so many iterations of the tile loop, which is
+  // kContraction, > 0: the tile loop too is in the outer range, in so many iterations. kLoop, > 0: so many iterations of the tile loop,
+  // which is
   // next to the vector loop, are done together inside of that one: what does not depend on them is computed once, and vectors that lie
   // between each other are stored as one.
   int64_t rows = 0;

@@ -451,7 +451,8 @@ class Planner {
     plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
   }
 
-  // Results whose fastest dim is too short for vectors (pairs, pixels of three colours), where everything is read as vectors along the next one,
+  // Results whose fastest dim is too short for vectors (pairs, pixels of three colours), where everything is read as vectors along the
+  // next one,
   // at most so many elements apart: all elements of the fastest dim together.
   void InterleaveShort() {
     if (plan_.loops.size() < 2 || OnScalars(f_)) return;
@@ -467,7 +468,9 @@ class Planner {
         if (vector == tile || plan_.loops[vector].extent.constant_or(0) < 4 * kShortVector) continue;
         const bool fits = absl::c_all_of(trace.uses, [&](const MemoryUse& use) {
           const Access a = along(use, vector);
-          if (use.store) return a.kind == Access::Kind::kStrided && a.stride == Dim(extent) && along(use, tile).kind == Access::Kind::kContiguous;
+          if (use.store) {
+            return a.kind == Access::Kind::kStrided && a.stride == Dim(extent) && along(use, tile).kind == Access::Kind::kContiguous;
+          }
           const bool near = a.kind == Access::Kind::kStrided && a.stride.constant_or(0) >= 2 && a.stride.constant_or(0) <= kShortVector;
           return near || a.kind == Access::Kind::kContiguous || a.kind == Access::Kind::kBroadcast;
         });
@@ -487,7 +490,8 @@ class Planner {
     return cost;
   }
 
-  // What is computed per vector, but is the same for all iterations of `loop`: of broadcasts that lack its dims, of the places that gathers read.
+  // What is computed per vector, but is the same for all iterations of `loop`: of broadcasts that lack its dims, of the places that
+  // gathers read.
   int SharedCost(const PlanLoop& loop) const {
     const std::vector<int64_t>& vector = plan_.loops.back().dims;
     absl::flat_hash_set<const Instruction*> seen;
@@ -542,7 +546,9 @@ class Planner {
     plan_.rows = rows;
     plan_.unroll = 1;
   }
-  static void RestoreDims(PlanLoop& loop, const PlanLoop& inner) { loop.dims.insert(loop.dims.end(), inner.dims.begin(), inner.dims.end()); }
+  static void RestoreDims(PlanLoop& loop, const PlanLoop& inner) {
+    loop.dims.insert(loop.dims.end(), inner.dims.begin(), inner.dims.end());
+  }
 
   // A materialised transpose: some operand is contiguous along a loop that is not the vector loop.
   void FindTile() {

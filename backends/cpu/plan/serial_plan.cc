@@ -78,7 +78,8 @@ int StepCost(const Instruction& scan) {
   return cost;
 }
 
-// Of the kept loops the longest, where the scanned dim is the fastest: a step that waits for the one before is worth bringing elements of many
+// Of the kept loops the longest, where the scanned dim is the fastest: a step that waits for the one before is worth bringing elements of
+// many
 // rows together. -1: it is not.
 int RowsSideBySide(const FusedKernel& f, const CpuTarget& target, const KernelPlan& plan) {
   if (HasGeneralRegion(*f.serial) || StepCost(*f.serial) < kDearStep) return -1;

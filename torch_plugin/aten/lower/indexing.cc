@@ -275,7 +275,8 @@ Instruction* AtLeast1d(OpContext& op, Instruction* x) { return Rank(x) == 0 ? op
 
 // x[.., index[.., i, ..], ..] = source along `axis`. Dims that index and x have alike are batches, which need no index; those along which
 // the index only repeats are windows.
-Instruction* ScatterFull(OpContext& op, Instruction* x, const RepeatedIndex& at, int64_t axis, Instruction* source, std::string_view reduce) {
+Instruction* ScatterFull(OpContext& op, Instruction* x, const RepeatedIndex& at, int64_t axis, Instruction* source,
+                         std::string_view reduce) {
   Computation* combine = Combiner(op, x->shape().element_type(), reduce);
   std::vector<int64_t> all, batch, index_batch;
   bool alike = true;
