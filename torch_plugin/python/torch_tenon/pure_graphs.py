@@ -35,9 +35,9 @@ _FUNCTIONS: dict[Any, int | None] = dict.fromkeys(
 ) | {F.dropout: 3, F.embedding: 3, F.relu: 1, F.silu: 1}  # fmt: skip
 
 _METHODS = frozenset(
-    """abs add bmm chunk clamp clone contiguous cos cumsum detach div exp expand flatten float gather index_select log long masked_fill
-    matmul max mean min mul neg new_ones new_zeros permute pow repeat reshape rsqrt sigmoid sin softmax split sqrt square squeeze sub sum t tanh to
-    transpose type_as unbind unflatten unsqueeze var view""".split()
+    """abs add bmm chunk clamp clone contiguous cos cumsum detach div exp expand flatten float gather index_select log long
+    masked_fill matmul max mean min mul neg new_ones new_zeros permute pow repeat reshape rsqrt sigmoid sin softmax split sqrt
+    square squeeze sub sum t tanh to transpose type_as unbind unflatten unsqueeze var view""".split()
 )
 _WRITING_KEYWORDS = ("out", "inplace", "max_norm")
 
