@@ -19,7 +19,7 @@ from models import nets, zoo
 if _import_error() is not None:
     pytest.skip(_import_error(), allow_module_level=True)
 
-from torch_tenon import _torch_private, backend, partition, registry  # noqa: E402
+from torch_tenon import _torch_private, backend, first_call, partition, registry  # noqa: E402
 from torch_tenon.pure_graphs import outputs_of_its_own  # noqa: E402
 from torch_tenon.testing import check_model  # noqa: E402
 
@@ -311,6 +311,14 @@ def test_graphs_are_printed_where_a_log_wants_them(caplog, monkeypatch):
             inside.append(graph_compile._log_joint_graph)
     assert graph_compile._log_joint_graph is before
     assert inside[0] is not before and inside[1] is before
+
+
+def test_llvm_is_told_from_the_rest_of_a_compile():
+    phases = {"passes": 20.0, "llvm": 80.0, "total": 100.0}
+    assert first_call._llvm_of(0.18, phases) == pytest.approx(0.16)  # two threads
+    assert first_call._llvm_of(0.05, phases) == pytest.approx(0.04)  # half of the time the machine did something else
+    assert first_call._llvm_of(0.05, phases | {"total": 40.0}) == 0  # of the cache
+    assert first_call._llvm_of(0.05, {"passes": 20.0, "total": 50.0}) == 0
 
 
 def test_seconds_of_a_first_call(tenon):

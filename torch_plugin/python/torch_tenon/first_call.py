@@ -45,23 +45,23 @@ class Spent:
 
     @contextlib.contextmanager
     def compile(self, phases_ms) -> Iterator[None]:
-        """tenon's own compile of a graph, inside of which LLVM's part is what its other phases leave over. phases_ms() -> the graph's
-        compile_ms: wall clock, but of one thread alone, so CPU time if the machine isn't overloaded."""
+        """tenon's own compile of a graph; phases_ms() -> its compile_ms, wall clock, by which LLVM's part is told from the rest."""
         before = self.seconds["tenon"]
         with self.phase("tenon"):
             yield
-        took = self.seconds["tenon"] - before
-        own = min(took, 1e-3 * _without_llvm(phases_ms()))
-        self.seconds["tenon"] += own - took
-        self.seconds["llvm"] += took - own
+        llvm = _llvm_of(self.seconds["tenon"] - before, phases_ms())
+        self.seconds["tenon"] -= llvm
+        self.seconds["llvm"] += llvm
 
 
-def _without_llvm(compile_ms: dict[str, float]) -> float:
-    if "llvm" not in compile_ms:
-        return compile_ms.get("total", float("inf"))  # nothing was generated
-    phases = sum(ms for phase, ms in compile_ms.items() if phase != "total")
-    total = compile_ms.get("total", phases)
-    return total if phases > total else total - compile_ms["llvm"]  # else they are those of an equal graph that was compiled before
+def _llvm_of(took: float, compile_ms: dict[str, float]) -> float:
+    """The other phases have one thread, so their wall clock is CPU time and LLVM, which has several, took what they leave over. On a
+    machine with more to do than cores wall clock is longer: then LLVM's share of it counts."""
+    total = compile_ms.get("total", 0.0)
+    if "llvm" not in compile_ms or sum(ms for phase, ms in compile_ms.items() if phase != "total") > total:
+        return 0.0  # nothing was generated, or these are the phases of an equal graph that was compiled before
+    llvm = compile_ms["llvm"]
+    return max(took - 1e-3 * (total - llvm), took * llvm / total)
 
 
 def remaining(first_s: float, warm_s: float, graphs) -> dict[str, float]:
