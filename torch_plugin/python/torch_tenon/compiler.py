@@ -115,7 +115,8 @@ class Rerun:
         self._exported: Exported | None = dataclasses.replace(exported, needs_eager="run again by ATen")
         self._name = exported.name
         self._record = record
-        weakref.finalize(self, release, exported.callables)  # not earlier: the graph names them
+        if exported.callables:
+            weakref.finalize(self, release, exported.callables)  # not earlier: the graph names them
         self._executable: Compiled | None = None
         self._lock = threading.Lock()
 
