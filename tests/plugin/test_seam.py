@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -123,6 +124,14 @@ def test_nothing_on_the_way_knows_json():
     python = ROOT / "torch_plugin" / "python" / "torch_tenon"
     for name in ("export.py", "compiler.py", "dynamic.py", "options.py"):
         assert not re.search(r"^(import|from) (json|zlib)", (python / name).read_text(), re.MULTILINE), name
+
+
+def test_the_extension_is_imported_before_torch(tenon):
+    code = "import sys; from torch_tenon import _C; assert 'torch' not in sys.modules; print(_C.text_counts()['graphs_parsed'])"
+    environment = os.environ | {"PYTHONPATH": str(pathlib.Path(tenon.__file__).parents[1]),
+                                "LD_LIBRARY_PATH": str(pathlib.Path(torch.__file__).parent / "lib")}  # fmt: skip
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=240)
+    assert (ran.returncode, ran.stdout) == (0, "0\n"), ran.stderr
 
 
 def test_arguments_of_every_kind_cross_as_they_are(tenon):

@@ -1,6 +1,5 @@
 #include "torch_plugin/executor/graph_object.h"
 
-#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -455,16 +454,6 @@ PyTypeObject* AddSubtype(PyObject* module, const char* name, PyType_Spec* spec, 
   return type != nullptr && PyModule_AddObjectRef(module, name, type) == 0 ? reinterpret_cast<PyTypeObject*>(type) : nullptr;
 }
 
-// torch's dtypes that tenon has.
-PyObject* Dtypes() {
-  PyObject* all = PyFrozenSet_New(nullptr);
-  for (int8_t k = 0; all != nullptr && k < static_cast<int8_t>(c10::ScalarType::NumOptions); ++k) {
-    const auto type = static_cast<c10::ScalarType>(k);
-    if (FromTorch(type) >= 0 && PySet_Add(all, reinterpret_cast<PyObject*>(torch::getTHPDtype(type))) != 0) Py_CLEAR(all);
-  }
-  return all;
-}
-
 }  // namespace
 
 int AddGraphType(PyObject* module) {
@@ -472,10 +461,12 @@ int AddGraphType(PyObject* module) {
   value_type = AddSubtype(module, "Value", &kValueSpec, &PyUnicode_Type);
   symbolic_type = AddSubtype(module, "Symbolic", &kSymbolicSpec, &PyUnicode_Type);
   window_type = AddSubtype(module, "Window", &kWindowSpec, &PyTuple_Type);
-  THPObjectPtr dtypes(Dtypes());
-  if (graph_type == nullptr || value_type == nullptr || symbolic_type == nullptr || window_type == nullptr || !dtypes) return -1;
-  if (PyModule_AddObjectRef(module, "DTYPES", dtypes.get()) != 0) return -1;
+  if (graph_type == nullptr || value_type == nullptr || symbolic_type == nullptr || window_type == nullptr) return -1;
   return PyModule_AddObjectRef(module, "Graph", reinterpret_cast<PyObject*>(graph_type));
+}
+
+PyObject* HasDtype(PyObject*, PyObject* dtype) {
+  return PyBool_FromLong(THPDtype_Check(dtype) && FromTorch(reinterpret_cast<THPDtype*>(dtype)->scalar_type) >= 0);
 }
 
 const TenonGraph* GraphOf(PyObject* object) { return Py_TYPE(object) == graph_type ? Cast(object)->graph : nullptr; }

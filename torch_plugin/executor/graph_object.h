@@ -7,8 +7,11 @@
 
 namespace tenon::torch_host {
 
-// Adds Graph and Value to the module. -1: a Python error is set.
+// Adds Graph, Value and Symbolic to the module, which may be imported before torch is. -1: a Python error is set.
 int AddGraphType(PyObject* module);
+
+// has_dtype(dtype): tenon has torch's dtype.
+PyObject* HasDtype(PyObject* module, PyObject* dtype);
 
 // NULL: another kind of object. Belongs to it.
 const TenonGraph* GraphOf(PyObject* object);

@@ -125,6 +125,7 @@ PyMethodDef kMethods[] = {
     {"report_html", ReportHtml, METH_O, "report_html(document) -> the page that shows a report (JSON)."},
     {"cache_stats", CacheStats, METH_NOARGS, "JSON: the in-memory cache."},
     {"cache_clear", CacheClear, METH_NOARGS, "Drops cached executables that aren't in use."},
+    {"has_dtype", HasDtype, METH_O, "has_dtype(dtype): tenon has torch's dtype."},
     {"text_counts", TextCounts, METH_NOARGS, "How many graphs, modules and JSON texts libtenon has printed and parsed."},
     {"build_id", BuildId, METH_NOARGS, "What every cache key starts with."},
     {nullptr, nullptr, 0, nullptr}};

@@ -494,7 +494,7 @@ def _why_other(value: torch.Tensor, resolved: bool = False) -> str:
         return "quantised tensor"
     if value.device.type != "cpu":
         return f"device {value.device}"
-    if value.dtype not in _C.DTYPES:
+    if not _C.has_dtype(value.dtype):
         return f"dtype {str(value.dtype).removeprefix('torch.')}"
     if not resolved and (value.is_conj() or value.is_neg()):
         return "conjugated or negated view"
