@@ -15,11 +15,11 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
 
 
-def _classifier():
+def _classifier(dropout=0.0):
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        max_position_embeddings=16, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
     )  # fmt: skip
     return transformers.BertForSequenceClassification(config)
 
@@ -33,10 +33,11 @@ class _Sentences(torch.utils.data.Dataset):
         return {"input_ids": tokens, "attention_mask": torch.ones(8, dtype=torch.long), "labels": torch.tensor(index % 2)}
 
 
-def _trainer(model, folder, **more):
+def _trainer(model, folder, checkpointing=False, **more):
     arguments = transformers.TrainingArguments(
         output_dir=str(folder), max_steps=3, per_device_train_batch_size=4, report_to=[], use_cpu=True,
         save_strategy="no", logging_strategy="no", disable_tqdm=True, seed=1, dataloader_num_workers=0,
+        gradient_checkpointing=checkpointing, gradient_checkpointing_kwargs={"use_reentrant": False} if checkpointing else None,
     )  # fmt: skip
     return transformers.Trainer(model, arguments, train_dataset=_Sentences(), eval_dataset=_Sentences(), **more)
 
@@ -66,6 +67,20 @@ def test_trainer_with_a_compiled_model(tmp_path, graphs_ran_natively):
     _same_parameters(transformers.BertForSequenceClassification.from_pretrained(tmp_path / "saved"), eager)
     with pytest.raises(TypeError, match="compiled already"):
         compile_for_trainer(torch.compile(nn.Linear(2, 2), backend="tenon"))
+
+
+def test_checkpoints_and_dropout(tmp_path, graphs_ran_natively):
+    """The states of the random generator that checkpoints keep pass through tenon's node; what dropout draws is eager's."""
+    from torch_tenon.integrations.huggingface import compile_for_trainer
+
+    eager, model = _classifier(dropout=0.3), _classifier(dropout=0.3)
+    _trainer(eager, tmp_path / "eager", checkpointing=True).train()
+    trainer = _trainer(compile_for_trainer(model), tmp_path / "tenon", checkpointing=True)
+    trainer.train()
+    _same_parameters(model, eager)
+    forwards = [r for r in graphs_ran_natively if r.kind == "forward"]
+    assert "tenon.rng_state" in {step.get("op") for r in forwards for step in r.info["steps"]}
+    assert {(r.autograd.node, r.autograd.reason) for r in forwards} == {("own", "")}
 
 
 def test_trainer_callback(tmp_path, caplog, graphs_ran_natively):

@@ -27,6 +27,11 @@ def symbolic_inputs(gm: fx.GraphModule) -> bool:
     return bool(_mentioned(gm))
 
 
+def is_symbolic(node: fx.Node) -> bool:
+    """True if the node's value or meta depends on a symbol."""
+    return bool(_symbols_of(node.meta.get("val")))
+
+
 def _symbols_of(value: Any, offset: bool = True) -> set[sympy.Symbol]:
     if symbols.is_symbolic(value):
         return set(symbols.expression(value).free_symbols)

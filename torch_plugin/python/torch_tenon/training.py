@@ -11,7 +11,7 @@ from torch import fx
 from . import _C, registry
 from ._torch_private import TrainingFacts, forward_metadata, hooks_are_inlined, keep_nothing_donated
 from .compiler import Compiled
-from .dynamic import DynamicGraph, symbolic_inputs
+from .dynamic import DynamicGraph, is_symbolic, symbolic_inputs
 from .partition import CUT
 
 _aten = torch.ops.aten
@@ -104,7 +104,7 @@ class Capture:
             return "grad mode was off when the graph was compiled"
         if hooks_are_inlined():
             return "saved_tensors_hooks are inlined into the graph"
-        if symbolic_inputs(self.forward_gm) or symbolic_inputs(self.backward.gm):
+        if symbolic_inputs(self.forward_gm) or self._symbolic_tangents():
             return "dynamic sizes"
         if reason := TrainingFacts(self.metadata).why_stock():
             return reason
@@ -113,6 +113,12 @@ class Capture:
         if any(node.target is _aten.copy_.default for node in self.backward.gm.graph.nodes):
             return "the backward writes an input"
         return self._miscounted()
+
+    def _symbolic_tangents(self) -> bool:
+        """Saved tensors may have sizes that only their operator knows, as states of random generators do: they pass by as they are."""
+        read = self.backward.gm.graph.find_nodes(op="placeholder")
+        tangents = read[len(_returned(self.forward_gm)) - TrainingFacts(self.metadata).num_outputs :]
+        return any(map(is_symbolic, tangents))
 
     def _miscounted(self) -> str:
         """The plan's numbers, which follow from AOTAutograd's metadata, against the graphs themselves."""
