@@ -313,6 +313,10 @@ TENON_API int tenon_run(TenonExecutable*, const TenonTensor* inputs, TenonTensor
 TENON_API int tenon_run_owned(TenonExecutable*, const TenonTensor* inputs, uint8_t* owned,
                               TenonTensor* outputs, char** error);
 
+/* TENON_OK: a run takes inputs of these dtypes, sizes, strides and numbers. TENON_ERROR: what it wants, in *error unless that is NULL.
+ * Nothing is read but the metas. */
+TENON_API int tenon_check_inputs(TenonExecutable*, const TenonTensor* inputs, char** error);
+
 /* Sizes and strides (ndim of each) of a fresh output whose TenonOutput has none. */
 TENON_API int tenon_output_sizes(TenonExecutable*, const TenonTensor* inputs, int64_t output,
                                  int64_t* sizes, int64_t* strides, char** error);

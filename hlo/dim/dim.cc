@@ -622,6 +622,8 @@ Dim CeilDiv(Dim a, Dim b) {
 Dim Min(Dim a, Dim b) { return MinMax(DimExpr::Kind::kMin, a, b); }
 Dim Max(Dim a, Dim b) { return MinMax(DimExpr::Kind::kMax, a, b); }
 
+void Dim::ThrowSymbolic() const { throw SymbolicDim("symbolic dimension used as a number: " + ToString()); }
+
 int64_t LowerBound(Dim d) { return RangeOf(d).lo; }
 int64_t UpperBound(Dim d) { return RangeOf(d).hi; }
 

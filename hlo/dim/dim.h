@@ -28,6 +28,12 @@ namespace tenon {
 class DimExpr;
 class DimTable;
 
+// Thrown by Dim::constant(): a number was needed where a size is an expression.
+class SymbolicDim : public InternalError {
+ public:
+  using InternalError::InternalError;
+};
+
 enum class Ternary : uint8_t { kNo, kYes, kUnknown };
 
 class Dim {
@@ -41,7 +47,8 @@ class Dim {
 
   bool is_constant() const { return (bits_ & 1) != 0; }
   int64_t constant() const {
-    TENON_CHECK(is_constant(), "symbolic dimension used as a number");
+    if (!is_constant()) [[unlikely]]
+      ThrowSymbolic();
     return static_cast<int64_t>(bits_) >> 1;
   }
   int64_t constant_or(int64_t otherwise) const { return is_constant() ? constant() : otherwise; }
@@ -58,6 +65,7 @@ class Dim {
 
  private:
   friend class DimTable;
+  [[noreturn]] void ThrowSymbolic() const;
   // Two arguments, so that Dim(0) is a number and not a null pointer.
   Dim(const DimExpr* e, DimTable*) : bits_(reinterpret_cast<uint64_t>(e)) {}
   uint64_t bits_ = 1;

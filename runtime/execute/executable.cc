@@ -99,6 +99,18 @@ RunResult Executable::Run(const TenonTensor* inputs, TenonTensor* outputs, uint8
   return result;
 }
 
+absl::Status Executable::Dims(const TenonTensor* inputs, std::vector<int64_t>* dims) const {
+  const Program& p = program();
+  TENON_RETURN_IF_ERROR(CheckInputs(p, inputs));
+  TENON_RETURN_IF_ERROR(EvaluateDims(p.dim_program, inputs, dims));
+  return CheckGuards(p.guards, inputs, *dims);
+}
+
+absl::Status Executable::Check(const TenonTensor* inputs) const {
+  std::vector<int64_t> dims;
+  return Dims(inputs, &dims);
+}
+
 absl::Status Executable::OutputSizes(const TenonTensor* inputs, int64_t k,
                                      std::vector<int64_t>* sizes,
                                      std::vector<int64_t>* strides) const {
@@ -106,10 +118,8 @@ absl::Status Executable::OutputSizes(const TenonTensor* inputs, int64_t k,
   if (k < 0 || k >= static_cast<int64_t>(p.outputs.size())) {
     return absl::InvalidArgumentError(absl::StrCat("output ", k, " of ", p.outputs.size()));
   }
-  TENON_RETURN_IF_ERROR(CheckInputs(p, inputs));
   std::vector<int64_t> dims;
-  TENON_RETURN_IF_ERROR(EvaluateDims(p.dim_program, inputs, &dims));
-  TENON_RETURN_IF_ERROR(CheckGuards(p.guards, inputs, dims));
+  TENON_RETURN_IF_ERROR(Dims(inputs, &dims));
   sizes->clear();
   strides->clear();
   for (SizeRef d : p.outputs[k].dims) sizes->push_back(Resolve(d, dims));

@@ -38,6 +38,8 @@ class Executable {
   // own. Several users of one cached executable each have theirs.
   RunResult Run(const TenonTensor* inputs, TenonTensor* outputs, uint8_t* owned = nullptr,
                 RunCounters* counters = nullptr);
+  // What Run checks of its inputs' metas before it reads anything.
+  absl::Status Check(const TenonTensor* inputs) const;
   // Sizes and strides of fresh output k for these inputs (symbolic programs).
   absl::Status OutputSizes(const TenonTensor* inputs, int64_t k, std::vector<int64_t>* sizes,
                            std::vector<int64_t>* strides) const;
@@ -51,6 +53,7 @@ class Executable {
 
  private:
   struct Impl;
+  absl::Status Dims(const TenonTensor* inputs, std::vector<int64_t>* dims) const;
   explicit Executable(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -92,7 +92,9 @@ def test_dropout_draws_eagers_numbers():
 
 
 def test_dynamic_sizes_compile_once_each(tenon):
-    compiled = torch.compile(lambda t: torch.tanh(t).sum(-1) + t.shape[0], backend="tenon", dynamic=True)
+    compiled = torch.compile(
+        lambda t: torch.tanh(t).sum(-1) + t.shape[0], backend="tenon", dynamic=True, options={"sizes": "exact"}
+    )
     tenon.reset_stats()
     known = {g["id"] for g in _graphs(tenon)}
     for _ in range(3):
@@ -122,7 +124,7 @@ def test_beyond_the_bound_runs_by_aten(tenon, monkeypatch):
     from torch_tenon import dynamic
 
     monkeypatch.setattr(dynamic, "MAX_SPECIALIZATIONS", 2)
-    compiled = torch.compile(lambda t: t * 2 + t.shape[0], backend="tenon", dynamic=True)
+    compiled = torch.compile(lambda t: t * 2 + t.shape[0], backend="tenon", dynamic=True, options={"sizes": "exact"})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for n in (2, 3, 4, 5):

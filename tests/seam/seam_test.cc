@@ -832,6 +832,17 @@ TEST_F(Seam, Runs) {
       const int code = tenon_output_sizes(e.get(), &in.tensor, 0, sizes, strides, &error);
       return Told(code == TENON_OK && sizes[1] == 8 && strides[0] == 8, error);
     });
+    EachAllocationFails("tenon_check_inputs", [&] {
+      char* error = nullptr;
+      const int code = tenon_check_inputs(e.get(), &in.tensor, &error);
+      return Told(code == TENON_OK, error);
+    });
+    TenonTensor other = in.tensor;
+    other.dtype = tenon_dtype_from_name("f64");
+    char* refused = nullptr;
+    EXPECT_EQ(tenon_check_inputs(e.get(), &other, &refused), TENON_ERROR);
+    EXPECT_THAT(refused, HasSubstr("dtype f64"));
+    tenon_string_free(refused);
     tenon_executable_retain(e.get());
     tenon_executable_release(e.get());
   }

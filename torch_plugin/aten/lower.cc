@@ -81,6 +81,7 @@ class Lowerer {
   void AddParameter(ValueId v, Binding::Parameter::Kind kind, int64_t index);
   absl::Status LowerNode(const Node& node);
   absl::Status LowerMutation(const Node& node);
+  bool HaveTheirDims(const Node& node, const Values& results) const;
   absl::StatusOr<Values> TryLower(const Node& node, const OpRow* row);
   Values FrameworkCall(const Node& node, const OpRow* row, const std::string& reason);
   absl::Status SetResults(const Node& node, Values results);
@@ -218,7 +219,24 @@ absl::StatusOr<Values> Lowerer::TryLower(const Node& node, const OpRow* row) {
     }
   }
   OpContext op(shared_, node, *row);
-  return row->lower(op);
+  if (!graph_.has_symbols()) return row->lower(op);
+  try {
+    Lowering results = row->lower(op);
+    if (!results.ok() || HaveTheirDims(node, *results)) return results;
+    return NotLowered("symbolic sizes: the result's aren't seen to be what they are");
+  } catch (const InternalError& error) {  // a number was wanted, or sizes that are equal aren't seen to be
+    return NotLowered(absl::StrCat("symbolic sizes: ", error.what()));
+  }
+}
+
+// Sizes that are equal may be written otherwise, so that nobody sees it.
+bool Lowerer::HaveTheirDims(const Node& node, const Values& results) const {
+  for (size_t i = 0; i < results.size() && i < node.results.size(); ++i) {
+    const Meta& meta = graph_.meta(node.results[i]);
+    if (results[i] == nullptr || meta.kind != Meta::Kind::kTensor) continue;
+    if (!Shape::Compatible(results[i]->shape(), Shape(meta.dtype, meta.sizes))) return false;
+  }
+  return true;
 }
 
 absl::Status Lowerer::LowerNode(const Node& node) {

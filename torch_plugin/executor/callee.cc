@@ -42,6 +42,9 @@ class Call {
     owned_.resize(arguments_.size());
     for (size_t i = 0; i < arguments_.size(); ++i) Read(i);
     if (foreign_) return Rerun(nullptr);
+    if (callee_.refused != nullptr && tenon_check_inputs(callee_.executable.get(), inputs_.data(), nullptr) != TENON_OK) {
+      return callee_.refused(arguments_);
+    }
     c10::AutoGradMode no_grad(false);
     int code;
     char* error = nullptr;
@@ -234,9 +237,18 @@ class Call {
       const bool argument = r.of_input || direct[r.index].kind == Result::Kind::kArgument;
       const int64_t number = r.of_input ? r.index : direct[r.index].number;
       results[k].kind = Result::Kind::kTensor;
-      results[k].tensor = ViewOf(argument ? arguments_[number].Share() : direct[r.index].tensor, r);
+      results[k].tensor = ViewOf(argument ? arguments_[number].Share() : direct[r.index].tensor, r.outputs.empty() ? r : Resolved(r, direct));
     }
     return results;
+  }
+  // With the numbers that this call has.
+  static Callee::Recipe Resolved(Callee::Recipe r, const Results& direct) {
+    const size_t rank = r.sizes.size();
+    for (size_t k = 0; k < r.outputs.size(); ++k) {
+      int64_t& number = k < rank ? r.sizes[k] : k < 2 * rank ? r.strides[k - rank] : r.offset;
+      if (r.outputs[k]) number = direct[number].number;
+    }
+    return r;
   }
   // Through the dispatcher, so that the view has eager's base and shares its version counter.
   static at::Tensor ViewOf(const at::Tensor& base, const Callee::Recipe& r) {

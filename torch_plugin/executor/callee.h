@@ -119,10 +119,15 @@ struct Callee {
     int64_t index = 0;
     std::vector<int64_t> sizes, strides;
     int64_t offset = 0;  // elements beyond the base's own storage offset
+    // Which of sizes, strides and the offset, in this order, are the program's outputs of these numbers (SymInts); else numbers.
+    std::vector<bool> outputs;
   };
   // Runs the graph by ATen alone, for a reason (NULL: a check failed). It has the last word when a compiled check fails (so the error
   // is eager's), and every word from the run in which an operator's results turned out not to be what its fake kernel had said.
   using Rerun = std::function<Results(std::span<const Argument>, const char* reason)>;
+
+  // Takes the calls whose inputs the executable refuses: of sizes, say, that its guards exclude.
+  using Refused = std::function<Results(std::span<Argument>)>;
 
   // Bytes from which giving an input's memory back before the run's end is worth counting references there.
   static constexpr size_t kMovableBytes = 64 * 1024;
@@ -131,8 +136,8 @@ struct Callee {
   // A copy to be changed before it takes this one's place. Its notes start anew.
   Callee(const Callee& other)
       : executable(other.executable), native(other.native), name(other.name), inputs(other.inputs), outputs(other.outputs),
-        recipes(other.recipes), constants(other.constants), frozen(other.frozen), rerun(other.rerun), random(other.random),
-        backward(other.backward) {}
+        recipes(other.recipes), constants(other.constants), frozen(other.frozen), rerun(other.rerun), refused(other.refused),
+        random(other.random), backward(other.backward) {}
   Callee& operator=(const Callee&) = delete;
 
   // arguments: one per input. Any thread, without the GIL (operators and `rerun` take it where they must). Throws c10::Error naming
@@ -150,6 +155,7 @@ struct Callee {
   std::vector<at::Tensor> constants;
   std::shared_ptr<FrozenValues> frozen;  // NULL: none
   Rerun rerun;
+  Refused refused;  // null: such a call is an error
   bool random = false;    // draws numbers of ATen's generator
   bool backward = false;  // its inputs are what a forward saved, maybe not as the fake kernels had it
 

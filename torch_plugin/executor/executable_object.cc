@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/object_ptr.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -121,19 +122,46 @@ bool ReadNumbers(PyObject* sequence, std::vector<int64_t>* out) {
   return PyErr_Occurred() == nullptr;
 }
 
+// A number, or (k,): output k, which is one. `outputs` says which.
+bool ReadRecipeNumber(PyObject* item, int64_t* number, std::vector<bool>* outputs) {
+  const bool output = PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 1;
+  outputs->push_back(output);
+  *number = PyLong_AsLongLong(output ? PyTuple_GET_ITEM(item, 0) : item);
+  return PyErr_Occurred() == nullptr;
+}
+
+bool ReadRecipeNumbers(PyObject* sequence, std::vector<int64_t>* out, std::vector<bool>* outputs) {
+  THPObjectPtr items(PySequence_Fast(sequence, "wanted a sequence of ints"));
+  if (!items) return false;
+  out->resize(PySequence_Fast_GET_SIZE(items.get()));
+  for (size_t k = 0; k < out->size(); ++k) {
+    if (!ReadRecipeNumber(PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k)), &(*out)[k], outputs)) return false;
+  }
+  return true;
+}
+
 bool ReadRecipe(const Callee& callee, PyObject* item, Callee::Recipe* recipe) {
   if (PyLong_Check(item)) {
     recipe->index = PyLong_AsLongLong(item);
   } else {
     int of_input;
-    long long index, offset;
-    PyObject* sizes;
-    PyObject* strides;
-    if (!PyArg_ParseTuple(item, "pLOOL", &of_input, &index, &sizes, &strides, &offset))
+    long long index;
+    PyObject *sizes, *strides, *offset;
+    if (!PyArg_ParseTuple(item, "pLOOO", &of_input, &index, &sizes, &strides, &offset)) return false;
+    *recipe = {true, of_input != 0, index, {}, {}, 0, {}};
+    std::vector<bool> outputs;
+    if (!ReadRecipeNumbers(sizes, &recipe->sizes, &outputs) || !ReadRecipeNumbers(strides, &recipe->strides, &outputs) ||
+        !ReadRecipeNumber(offset, &recipe->offset, &outputs)) {
       return false;
-    *recipe = {true, of_input != 0, index, {}, {}, offset};
-    if (!ReadNumbers(sizes, &recipe->sizes) || !ReadNumbers(strides, &recipe->strides))
+    }
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const size_t rank = recipe->sizes.size();
+      const int64_t number = k < rank ? recipe->sizes[k] : k < 2 * rank ? recipe->strides[k - rank] : recipe->offset;
+      if (!outputs[k] || (number >= 0 && number < static_cast<int64_t>(callee.outputs.size()) && callee.outputs[number].kind == 5)) continue;
+      PyErr_SetString(PyExc_ValueError, "a recipe's number is no output that is one");
       return false;
+    }
+    if (std::find(outputs.begin(), outputs.end(), true) != outputs.end()) recipe->outputs = std::move(outputs);
   }
   const size_t count = recipe->of_input ? callee.inputs.size() : callee.outputs.size();
   if (recipe->index >= 0 && static_cast<size_t>(recipe->index) < count &&
@@ -156,6 +184,14 @@ PyObject* SetRecipes(PyObject* self, PyObject* sequence) {
       if (recipe.of_input) changed.inputs[recipe.index].returned = true;
     }
     changed.recipes = std::move(recipes);
+  });
+  Py_RETURN_NONE;
+}
+
+PyObject* SetRefused(PyObject* self, PyObject* callable) {
+  auto held = std::make_shared<c10::SafePyObject>(Py_NewRef(callable), getPyInterpreter());
+  Replace(self, [&](Callee& callee) {
+    callee.refused = [held](std::span<Argument> arguments) { return CallBoxed(held->ptr(getPyInterpreter()), arguments); };
   });
   Py_RETURN_NONE;
 }
@@ -212,7 +248,9 @@ void Dealloc(PyObject* self) {
 PyMethodDef kMethods[] = {
     {"set_recipes", SetRecipes, METH_O,
      "How the graph's outputs come from the program's: k, or (of_input, k, sizes, strides, offset) "
-     "for a view."},
+     "for a view, whose numbers may be (j,): what output j, a number, is in that call."},
+    {"set_refused", SetRefused, METH_O,
+     "set_refused(callable(inputs) -> outputs): what takes the calls whose inputs the executable's guards refuse."},
     {"set_rerun", SetRerun, METH_VARARGS,
      "set_rerun(callable(inputs, reason or None) -> outputs, random, backward): what runs the graph by ATen alone."},
     {"info", Info, METH_NOARGS,

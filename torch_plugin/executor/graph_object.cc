@@ -273,11 +273,12 @@ PyObject* Text(PyObject* self, PyObject*) {
   return result;
 }
 
-PyObject* Symbol(PyObject* self, PyObject* name) {
-  const char* text = PyUnicode_AsUTF8(name);
-  if (text == nullptr) return nullptr;
+PyObject* Symbol(PyObject* self, PyObject* args) {
+  const char* name;
+  long long lower, upper;
+  if (!PyArg_ParseTuple(args, "sLL", &name, &lower, &upper)) return nullptr;
   char* error = nullptr;
-  if (tenon_graph_symbol(Cast(self)->graph, text, 0, INT64_MAX, &error) != 0) return Raise(error);
+  if (tenon_graph_symbol(Cast(self)->graph, name, lower, upper, &error) != 0) return Raise(error);
   Py_RETURN_NONE;
 }
 
@@ -416,7 +417,7 @@ PyCFunction Fast(F function) {
 PyMethodDef kMethods[] = {
     {"parse", Parse, METH_O | METH_STATIC, "parse(text) -> Graph: torch_plugin/aten/graph.h has the form."},
     {"text", Text, METH_NOARGS, "The graph as text, for dumps, tests and bug reports."},
-    {"symbol", Symbol, METH_O, "symbol(name), before the first value that has it."},
+    {"symbol", Symbol, METH_VARARGS, "symbol(name, lower, upper), before the first value that has it."},
     {"input", Fast(Declare<tenon_graph_input>), METH_FASTCALL,
      "input(name, value): a tensor, an int, None, or what `described` can tell of."},
     {"constant", Fast(Declare<tenon_graph_constant>), METH_FASTCALL, "constant(name, tensor): the next that the compile is given."},

@@ -77,7 +77,7 @@ absl::StatusOr<CompiledGraph> CompileRequest(const aten::Graph& given, const Req
                                              const std::vector<TenonTensor>& constants, const TenonHost* host) {
   Stopwatch watch;
   std::optional<aten::Graph> changed;
-  if (given.has_symbols()) {
+  if (given.has_symbols() && !options.symbols.empty()) {
     TENON_ASSIGN_OR_RETURN(changed, aten::Specialize(given, options.symbols));
   }
   if (options.any_inputs) {
@@ -105,6 +105,7 @@ absl::StatusOr<CompiledGraph> CompileRequest(const aten::Graph& given, const Req
   if (!options.eager_program) {
     absl::StatusOr<CompiledGraph> native = TryNative(graph, options, constants, host);
     if (native.ok() || absl::IsCancelled(native.status())) return native;
+    if (graph.has_symbols()) return native.status();  // the eager program knows numbers only
     reason = std::string(native.status().message());
   }
   watch.Ms();

@@ -129,6 +129,9 @@ int tenon_run(TenonExecutable* e, const TenonTensor* inputs, TenonTensor* output
   return tenon_run_owned(e, inputs, nullptr, outputs, error);
 }
 
+int tenon_check_inputs(TenonExecutable* e, const TenonTensor* inputs, char** error) {
+  return tenon::Guarded([&] { return e->executable->Check(inputs); }, error, /*with_code=*/false).ok() ? TENON_OK : TENON_ERROR;
+}
 int tenon_output_sizes(TenonExecutable* e, const TenonTensor* inputs, int64_t output,
                        int64_t* sizes, int64_t* strides, char** error) {
   const auto ask = [&] { return tenon::OutputSizes(*e, inputs, output, sizes, strides); };

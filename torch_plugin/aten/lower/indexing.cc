@@ -81,12 +81,7 @@ Instruction* InRange(OpContext& op, Instruction* index, Dim size, const IndexRul
   const bool upper_proved = size.is_constant() && bounds.hi < size.constant();
   const bool positive = bounds.lo >= 0;
   const bool lower_proved = positive || (rule.negative && size.is_constant() && bounds.lo >= -size.constant());
-  Instruction* limit;
-  if (size.is_constant()) {
-    limit = b.FullLike(index, static_cast<double>(size.constant()));
-  } else {
-    return nullptr;
-  }
+  Instruction* limit = CountLike(op, index, size);
   Instruction* bad = nullptr;
   if (!upper_proved) bad = b.Compare(index, limit, "GE");
   if (!lower_proved) {
@@ -175,7 +170,6 @@ Instruction* StackIndices(OpContext& op, const std::vector<Instruction*>& indice
 }
 
 namespace {
-bool StaticDims(const Instruction* x) { return x->shape().is_static(); }
 bool IsMask(const Instruction* index) { return !IsIntegral(index->shape().element_type()) || index->shape().element_type() == PT::kU8; }
 
 enum class OutOfRange { kCheck, kClamp };
@@ -188,11 +182,11 @@ struct Indices {
   bool adjacent = true;
 };
 // Into [-size, size - 1], then wrapped: at::_unsafe_masked_index.
-Instruction* Clamped(OpContext& op, Instruction* index, int64_t size) {
+Instruction* Clamped(OpContext& op, Instruction* index, Dim size) {
   Builder& b = op.b;
   index = b.Convert(index, PT::kS64);
-  Instruction* n = b.FullLike(index, static_cast<double>(size));
-  index = b.Binary(kMaximum, b.Binary(kMinimum, index, b.FullLike(index, static_cast<double>(size - 1))), b.Unary(kNegate, n));
+  Instruction *n = CountLike(op, index, size), *last = b.Binary(kSubtract, n, b.FullLike(index, 1));
+  index = b.Binary(kMaximum, b.Binary(kMinimum, index, last), b.Unary(kNegate, n));
   return b.Select(b.Compare(index, b.FullLike(index, 0), "LT"), b.Binary(kAdd, index, n), index);
 }
 
@@ -221,9 +215,8 @@ absl::StatusOr<Indices> IndicesOf(OpContext& op, Instruction* x, int64_t at, Out
   for (size_t k = 0; k < r.axes.size(); ++k) {
     const Dim size = x->shape().dim(r.axes[k]);
     Instruction* index = out_of_range == OutOfRange::kClamp
-                             ? Clamped(op, r.values[k], size.constant())
+                             ? Clamped(op, r.values[k], size)
                              : InRange(op, r.values[k], size, {true, "IndexError", OutOfBounds(r.axes[k], size)});
-    if (index == nullptr) return NotLowered("symbolic size of an indexed dim");
     r.values[k] = op.b.BroadcastTo(index, r.dims);
   }
   return r;
@@ -313,7 +306,6 @@ Instruction* ScatterFull(OpContext& op, Instruction* x, const RepeatedIndex& at,
 Lowering ScatterAlong(OpContext& op, Instruction* source, std::string_view reduce, bool with_self = true) {
   Builder& b = op.b;
   Instruction *x = AtLeast1d(op, op.tensor(0)), *index = AtLeast1d(op, op.tensor(2));
-  if (!StaticDims(x) || !StaticDims(index)) return NotLowered("scatter with symbolic sizes");
   if (IsEmpty(index)) return Values{op.tensor(0)};
   const PT type = op.result_type(), math = reduce.empty() ? type : OpMath(type);
   const int64_t axis = op.axis(1, Rank(x));
@@ -346,14 +338,12 @@ Lowering ScatterAlong(OpContext& op, Instruction* source, std::string_view reduc
 // embedding(weight, indices, padding_idx, ...)
 Lowering LowerEmbedding(OpContext& op) {
   Instruction *weight = op.tensor(0), *index = op.tensor(1);
-  if (!weight->shape().is_static()) return NotLowered("symbolic size of an indexed dim");
   index = InRange(op, index, weight->shape().dim(0), {false, "IndexError", "index out of range in self"});
   return Values{Take(op, weight, index, 0)};
 }
 
 Lowering LowerIndexSelect(OpContext& op) {
   Instruction *x = op.tensor(0), *index = op.tensor(2);
-  if (!StaticDims(x)) return NotLowered("symbolic size of an indexed dim");
   x = Rank(x) == 0 ? op.b.Reshape(x, {1}) : x;
   if (Rank(index) == 0) index = op.b.Reshape(index, {1});
   const int64_t axis = op.axis(1, Rank(x));
@@ -365,7 +355,6 @@ Lowering LowerIndexSelect(OpContext& op) {
 Lowering LowerGather(OpContext& op) {
   Builder& b = op.b;
   Instruction *x = AtLeast1d(op, op.tensor(0)), *index = AtLeast1d(op, op.tensor(2));
-  if (!StaticDims(x) || !StaticDims(index)) return NotLowered("gather with symbolic sizes");
   if (IsEmpty(index)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t axis = op.axis(1, Rank(x));
   RepeatedIndex at = Unrepeated(index, axis);
@@ -426,7 +415,6 @@ Instruction* SpreadMask(OpContext& op, Instruction* mask, Instruction* like) {
 // index(self, Tensor?[] indices)
 Lowering LowerIndex(OpContext& op) {
   Instruction* x = op.tensor(0);
-  if (!StaticDims(x)) return NotLowered("symbolic size of an indexed dim");
   TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 1));
   return Values{Gathered(op, x, r)};
 }
@@ -434,7 +422,7 @@ Lowering LowerIndex(OpContext& op) {
 // _unsafe_masked_index(self, mask, indices, fill)
 Lowering LowerMaskedIndex(OpContext& op) {
   Instruction* x = op.tensor(0);
-  if (!StaticDims(x) || IsEmpty(x)) return NotLowered("masked index of a symbolic or empty tensor");
+  if (IsEmpty(x)) return NotLowered("masked index of an empty tensor");
   TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 2, OutOfRange::kClamp));
   Instruction* read = Gathered(op, x, r);
   Instruction* fill = op.b.BroadcastTo(op.NumberConstant(op.arg(3), op.result_type()), op.result_dims());
@@ -444,7 +432,7 @@ Lowering LowerMaskedIndex(OpContext& op) {
 // _unsafe_masked_index_put_accumulate(self, mask, indices, values)
 Lowering LowerMaskedIndexPut(OpContext& op) {
   Instruction *x = op.tensor(0), *values = op.b.Convert(op.tensor(3), op.result_type());
-  if (!StaticDims(x) || IsEmpty(x)) return NotLowered("masked index of a symbolic or empty tensor");
+  if (IsEmpty(x)) return NotLowered("masked index of an empty tensor");
   TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 2, OutOfRange::kClamp));
   values = op.b.Select(SpreadMask(op, op.tensor(1), values), values, op.Full(values, 0));
   return Values{Put(op, x, r, values, true)};
@@ -453,7 +441,6 @@ Lowering LowerMaskedIndexPut(OpContext& op) {
 // index_put(self, indices, values, accumulate)
 Lowering LowerIndexPut(OpContext& op) {
   Instruction* x = op.tensor(0);
-  if (!StaticDims(x)) return NotLowered("symbolic size of an indexed dim");
   const std::vector<Instruction*> given = op.tensors(1);
   const auto is_given = [](const Instruction* i) { return i != nullptr; };
   const auto first = std::find_if(given.begin(), given.end(), is_given);
@@ -482,7 +469,6 @@ Lowering IndexUpdate(OpContext& op, Instruction* source, std::string_view reduce
   Instruction *x = op.tensor(0), *index = op.tensor(2);
   x = AtLeast1d(op, x);
   source = AtLeast1d(op, source);
-  if (!StaticDims(x) || !StaticDims(index)) return NotLowered("index update with symbolic sizes");
   if (Rank(index) == 0) index = b.Reshape(index, {1});
   if (IsEmpty(index)) return Values{op.tensor(0)};
   const int64_t axis = op.axis(1, Rank(x));
@@ -555,13 +541,13 @@ static std::vector<int64_t> TargetDims(int64_t rank) {
 Lowering LowerNllLoss(OpContext& op) {
   Builder& b = op.b;
   Instruction *x = b.Convert(op.tensor(0), OpMath(op.result_type())), *target = b.Convert(op.tensor(1), PT::kS64);
-  if (!x->shape().is_static()) return NotLowered("symbolic sizes");
   const bool batched = Rank(x) >= 2;
   if (!batched) {
     x = b.Reshape(x, {1, x->shape().dim(0)});
     target = b.Reshape(target, {1});
   }
-  const int64_t classes = x->shape().constant_dim(1), reduction = op.integer(3);
+  const Dim classes = x->shape().dim(1);
+  const int64_t reduction = op.integer(3);
   const double ignore = static_cast<double>(op.integer(4));
   Instruction* valid = b.Compare(target, b.FullLike(target, ignore), "NE");
   Instruction* safe = b.Select(valid, target, b.FullLike(target, 0));

@@ -20,7 +20,7 @@ struct IndexRule {
   std::string message;
 };
 // `index` (any integer dtype) as s64, checked against [0, size) (or [-size, size)) unless that is proved, negative ones
-// wrapped; nullptr if `size` is symbolic.
+// wrapped.
 Instruction* InRange(OpContext& op, Instruction* index, Dim size, const IndexRule& rule);
 
 // x[..., index, ...] along `axis`: x's dims with dim `axis` replaced by index's dims.

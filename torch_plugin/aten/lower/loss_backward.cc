@@ -1,6 +1,7 @@
 // Derivatives of pointwise losses, by ATen's kernels (BinaryOpsKernel.cpp, PointwiseOpsKernel.cpp).
 #include <functional>
 
+#include "torch_plugin/aten/lower/reduce.h"
 #include "torch_plugin/aten/lower/values.h"
 
 namespace tenon::aten {
@@ -11,9 +12,8 @@ namespace {
 Lowering Bent(OpContext& op, const std::function<V(V x)>& slope, double outside) {
   Dim elements = 1;
   for (Dim d : op.result_dims()) elements *= d;
-  if (!elements.is_constant()) return NotLowered("a loss of a symbolic number of elements");
   V x = In(op, 1) - In(op, 2), grad = In(op, 0);
-  if (op.integer(3) == 1) grad = grad * (1 / static_cast<double>(elements.constant()));  // of a mean
+  if (op.integer(3) == 1) grad = grad * V{&op, InverseCountLike(op, grad.x, elements)};  // of a mean
   const double limit = op.number(4);
   V beyond = grad * outside;
   return Done(Select(Is(x, "LE", -limit), -beyond, Select(Is(x, "GE", limit), beyond, slope(x) * grad)));

@@ -264,6 +264,7 @@ Lowering LowerSlice(OpContext& op) {
   const int64_t axis = op.axis(1, Rank(x));
   const Dim size = x->shape().dim(axis);
   SliceRange r = RangeOf(op, 2, size);
+  if (const Dim length = op.result_dims()[axis]; r.step == 1 && !length.is_constant()) r.limit = r.start + length;
   if (KnownEqual(r.start, 0) && KnownEqual(r.limit, size) && r.step == 1) return Values{x};
   return Values{op.b.SliceDim(x, axis, r.start, r.limit, r.step)};
 }

@@ -73,13 +73,13 @@ BatchStatistics StatisticsOf(OpContext& op, Instruction* x, double eps) {
   Builder& b = op.b;
   const PT type = x->shape().element_type();
   const std::vector<int64_t> axes = AllButChannel(x);
-  const double n = static_cast<double>(CountOf(x, axes).constant());
+  const Dim n = CountOf(x, axes);
   auto sum = [&](Instruction* v) { return ReduceSum(op, b.Convert(v, PT::kF64), axes); };
   Instruction* total = sum(x);
-  Instruction* mean = b.Convert(b.Binary(kMultiply, total, op.Full(total, 1 / n)), type);  // no division for every vector of columns
+  Instruction* mean = b.Convert(b.Binary(kMultiply, total, InverseCountLike(op, total, n)), type);  // no division for every vector of columns
   Instruction* centered = b.Binary(kSubtract, x, PerChannel(op, mean, x));
   Instruction* squares = b.Convert(sum(b.Binary(kMultiply, centered, centered)), type);
-  Instruction* variance = b.Convert(b.Binary(kDivide, squares, op.Full(squares, n)), PT::kF64);
+  Instruction* variance = b.Convert(b.Binary(kDivide, squares, CountLike(op, squares, n)), PT::kF64);
   return {mean, squares, b.Convert(ReciprocalRoot(op, variance, eps), type)};
 }
 
@@ -93,9 +93,9 @@ Instruction* Update(OpContext& op, Instruction* running, Instruction* batch, dou
   return b.Convert(updated, running->shape().element_type());
 }
 Instruction* Unbiased(OpContext& op, const BatchStatistics& s, Instruction* x) {
-  const double n = static_cast<double>(CountOf(x, AllButChannel(x)).constant());
+  const Dim n = CountOf(x, AllButChannel(x));
   Instruction* squares = op.b.Convert(s.squares, PT::kF64);
-  return op.b.Binary(kDivide, squares, op.Full(squares, n - 1));
+  return op.b.Binary(kDivide, squares, CountLike(op, squares, n, 1));
 }
 Instruction* Normalized(OpContext& op, Instruction* x, const BatchStatistics& s) {
   return ScaleAndShift(op, x, s.mean, s.rstd, MathOrNull(op, 1), MathOrNull(op, 2));
@@ -119,7 +119,6 @@ Lowering LowerLayerNorm(OpContext& op) {
   const int64_t count = static_cast<int64_t>(op.dims(1).size());
   std::vector<int64_t> axes;
   for (int64_t d = Rank(x) - count; d < Rank(x); ++d) axes.push_back(d);
-  if (!CountOf(x, axes).is_constant()) return NotLowered("layer_norm over a symbolic size");
   Moments m = MeanAndVariance(op, x, axes, 0);
   Instruction* rstd = ReciprocalRoot(op, m.variance, op.number(4));
   Instruction* y = b.Binary(kMultiply, m.centered, SpreadBack(op, rstd, x, axes));

@@ -46,7 +46,6 @@ Lowering LowerLayerNormBackward(OpContext& op) {
   const int64_t count = static_cast<int64_t>(op.dims(2).size()), outer = Rank(x) - count;
   std::vector<int64_t> inner_axes, outer_axes;
   for (int64_t d = 0; d < Rank(x); ++d) (d < outer ? outer_axes : inner_axes).push_back(d);
-  if (!CountOf(x, inner_axes).is_constant()) return NotLowered("layer_norm over a symbolic size");
   auto per_row = [&](int64_t i) {  // [outer..., 1...] -> x's dims
     std::vector<Dim> dims(x->shape().dims().begin(), x->shape().dims().begin() + outer);
     return SpreadBack(op, b.Reshape(b.Convert(op.tensor(i), type), dims), x, inner_axes);
@@ -56,10 +55,10 @@ Lowering LowerLayerNormBackward(OpContext& op) {
   auto grad_input = [&] {
     Instruction* g = grad;
     if (!op.is_none(5)) g = Mul(op, g, b.Broadcast(b.Convert(op.tensor(5), type), x->shape().dims(), inner_axes));
-    const double n = static_cast<double>(CountOf(x, inner_axes).constant());
+    const Dim n = CountOf(x, inner_axes);
     auto mean = [&](Instruction* v) {
       Instruction* sum = ReduceSum(op, v, inner_axes);
-      return SpreadBack(op, b.Binary(kDivide, sum, op.Full(sum, n)), x, inner_axes);
+      return SpreadBack(op, b.Binary(kDivide, sum, CountLike(op, sum, n)), x, inner_axes);
     };
     Instruction* projected = Mul(op, normalized, mean(Mul(op, g, normalized)));
     return Mul(op, rstd, Sub(op, Sub(op, g, mean(g)), projected));
@@ -80,7 +79,6 @@ Lowering LowerGroupNormBackward(OpContext& op) {
   const std::vector<Dim> dims = {n, groups, per_group, hw};
   x = b.Reshape(x, dims);
   Instruction* grad = b.Reshape(b.Convert(op.tensor(0), type), dims);
-  if (!CountOf(x, {2, 3}).is_constant()) return NotLowered("group_norm over a symbolic size");
   auto per_group_value = [&](int64_t i) {
     return SpreadBack(op, b.Reshape(b.Convert(op.tensor(i), type), {n, groups}), x, {2, 3});
   };
@@ -89,10 +87,10 @@ Lowering LowerGroupNormBackward(OpContext& op) {
   auto grad_input = [&] {
     Instruction* g = grad;
     if (!op.is_none(4)) g = Mul(op, g, op.Along(b.Reshape(b.Convert(op.tensor(4), type), {groups, per_group}), x, {1, 2}));
-    const double count = static_cast<double>(CountOf(x, {2, 3}).constant());
+    const Dim count = CountOf(x, {2, 3});
     auto mean = [&](Instruction* v) {
       Instruction* sum = ReduceSum(op, v, {2, 3});
-      return SpreadBack(op, b.Binary(kDivide, sum, op.Full(sum, count)), x, {2, 3});
+      return SpreadBack(op, b.Binary(kDivide, sum, CountLike(op, sum, count)), x, {2, 3});
     };
     return Mul(op, rstd, Sub(op, Sub(op, g, mean(g)), Mul(op, normalized, mean(Mul(op, g, normalized)))));
   };
@@ -122,7 +120,6 @@ Lowering LowerBatchNormBackward(OpContext& op) {
     Instruction* root = b.Unary(kSqrt, b.Binary(kAdd, variance, op.Full(variance, op.number(8))));
     rstd = b.Binary(kDivide, op.Full(root, 1), root);
   }
-  if (!CountOf(x, axes).is_constant()) return NotLowered("batch_norm over a symbolic size");
   auto channel = [&](Instruction* v) { return op.Along(v, x, {1}); };
   Instruction* centered = Sub(op, x, channel(mean));
   // Sums to f64, as ATen's (acc_type<float, false>; batch_norm_backward_cpu_template, whose products are f32 in long rows).
@@ -136,9 +133,9 @@ Lowering LowerBatchNormBackward(OpContext& op) {
   auto grad_input = [&] {
     Instruction* scale = op.is_none(2) ? rstd : Mul(op, rstd, b.Convert(op.tensor(2), type));
     if (!train) return Mul(op, grad, channel(scale));
-    const double n = static_cast<double>(CountOf(x, axes).constant());
-    Instruction* k = narrow(b.Binary(kDivide, Mul(op, Mul(op, dot, wide(rstd)), wide(rstd)), op.Full(dot, n)));
-    Instruction* grad_mean = narrow(b.Binary(kDivide, sum, op.Full(sum, n)));
+    const Dim n = CountOf(x, axes);
+    Instruction* k = narrow(b.Binary(kDivide, Mul(op, Mul(op, dot, wide(rstd)), wide(rstd)), CountLike(op, dot, n)));
+    Instruction* grad_mean = narrow(b.Binary(kDivide, sum, CountLike(op, sum, n)));
     Instruction* g = Sub(op, Sub(op, grad, Mul(op, centered, channel(k))), channel(grad_mean));
     return Mul(op, g, channel(scale));
   };

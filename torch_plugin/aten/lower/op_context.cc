@@ -168,6 +168,9 @@ Dim ToDim(const FrameworkArg& a, const Graph& graph, const Node& node) {
 }
 }  // namespace
 
+bool OpContext::IsSymbolic(const FrameworkArg& a) const {
+  return (a.kind == Kind::kSymInt || a.is_tensor()) && !ToDim(a, shared_.graph, node_).is_constant();
+}
 Dim OpContext::dim(int64_t i) const { return ToDim(arg(i), shared_.graph, node_); }
 int64_t OpContext::integer(int64_t i) const {
   if (arg(i).kind == Kind::kInt) return arg(i).i;
@@ -269,10 +272,19 @@ Instruction* OpContext::NumberConstant(const FrameworkArg& a, PrimitiveType type
   }
   TENON_CHECK(a.kind == Kind::kInt || a.kind == Kind::kBool || a.kind == Kind::kSymInt || a.is_tensor(),
               node_.op + ": wanted a number, got " + ToString(a));
-  const int64_t value = a.kind == Kind::kInt ? a.i : ToDim(a, shared_.graph, node_).constant();
+  const Dim given = a.kind == Kind::kInt ? Dim(0) : ToDim(a, shared_.graph, node_);
+  if (!given.is_constant()) return SizeValue(given, type);
+  const int64_t value = a.kind == Kind::kInt ? a.i : given.constant();
   if (type == kPred) return b.ScalarConstantInt(type, value != 0);
   if (IsComplex(type)) return ComplexConstant(b, type, static_cast<double>(value));
   return b.ScalarConstantInt(type, value);
+}
+
+Instruction* OpContext::SizeValue(Dim size, PrimitiveType type) const {
+  if (size.is_constant()) return b.ScalarConstantInt(type, size.constant());
+  if (LowerBound(size) < 0) throw SymbolicDim("a number that may be negative: " + size.ToString());
+  Instruction* counts = b.Iota(Shape(kS64, {size + 1}), 0);
+  return b.Convert(b.Reshape(b.SliceDim(counts, 0, size, size + 1), {}), type);
 }
 
 Instruction* OpContext::Operand(int64_t i, PrimitiveType type, absl::Span<const Dim> dims,
@@ -282,6 +294,8 @@ Instruction* OpContext::Operand(int64_t i, PrimitiveType type, absl::Span<const 
     x = tensor(i);
     if (round_to && *round_to != type && x->shape().element_type() != *round_to) x = b.Convert(x, *round_to);
     x = b.Convert(x, type);
+  } else if (round_to && *round_to != type && IsSymbolic(arg(i))) {
+    x = b.Convert(b.Convert(NumberConstant(arg(i), *round_to), *round_to), type);
   } else if (round_to && *round_to != type) {
     // Rounded here, so that the constant stays one literal.
     FrameworkArg rounded = FrameworkArg::Float(Literal::Scalar(*round_to, number(i)).GetAsDouble(0));

@@ -74,6 +74,8 @@ class OpContext {
   // int[] dims wrapped; None or empty: all.
   std::vector<int64_t> axes(int64_t i, int64_t rank) const;
 
+  bool IsSymbolic(const FrameworkArg& arg) const;  // a number that is an expression
+
   // ---- results
   const Meta& result(int64_t k = 0) const { return shared_.graph.meta(node_.results[k]); }
   int64_t result_count() const { return static_cast<int64_t>(node_.results.size()); }
@@ -89,6 +91,8 @@ class OpContext {
   Instruction* Operand(int64_t i, PrimitiveType type, absl::Span<const Dim> dims,
                        std::optional<PrimitiveType> round_to = std::nullopt) const;
   Instruction* NumberConstant(const FrameworkArg& arg, PrimitiveType type) const;  // scalar
+  // A size as a value, scalar: the last of 0, 1, ..., size, of which no kernel makes more than it reads.
+  Instruction* SizeValue(Dim size, PrimitiveType type) const;
 
   // ---- small emissions
   Instruction* Scalar(PrimitiveType type, double value) const { return b.ScalarConstant(type, value); }

@@ -12,6 +12,9 @@ Instruction* ReduceMin(OpContext& op, Instruction* x, absl::Span<const int64_t> 
 // A value reduced over `axes` repeated along them, to `like`'s dims.
 Instruction* SpreadBack(OpContext& op, Instruction* reduced, const Instruction* like, absl::Span<const int64_t> axes);
 Dim CountOf(const Instruction* x, absl::Span<const int64_t> axes);
+// max(0, count - less), and 1 / count, with the type and dims of `like`.
+Instruction* CountLike(OpContext& op, Instruction* like, Dim count, double less = 0);
+Instruction* InverseCountLike(OpContext& op, Instruction* like, Dim count);
 
 // Of the arguments of linalg_vector_norm: the sum of powers whose root the norm is.
 Lowering PowerSum(OpContext& op);

@@ -53,20 +53,34 @@ Dim CountOf(const Instruction* x, absl::Span<const int64_t> axes) {
   return count;
 }
 
+Instruction* CountLike(OpContext& op, Instruction* like, Dim count, double less) {
+  if (count.is_constant()) return op.Full(like, std::max(0.0, static_cast<double>(count.constant()) - less));
+  const PT type = like->shape().element_type();
+  Instruction* n = op.SizeValue(count, type);
+  if (less != 0) n = op.b.Binary(kMaximum, op.b.Binary(kSubtract, n, op.Scalar(type, less)), op.Scalar(type, 0));
+  return op.b.BroadcastTo(n, like->shape().dims());
+}
+Instruction* InverseCountLike(OpContext& op, Instruction* like, Dim count) {
+  if (count.is_constant()) return op.Full(like, 1 / static_cast<double>(count.constant()));
+  const PT type = like->shape().element_type();
+  Instruction* inverse = op.b.Binary(kDivide, op.Scalar(type, 1), op.SizeValue(count, type));
+  return op.b.BroadcastTo(inverse, like->shape().dims());
+}
+
 // In f64, where a quotient's last bit is of no account. One instruction in kernels that do it for every vector.
-static Instruction* MeanOfSum(OpContext& op, Instruction* sum, double n) {
-  return op.b.Binary(kMultiply, sum, op.Full(sum, 1 / n));
+static Instruction* MeanOfSum(OpContext& op, Instruction* sum, Dim n) {
+  return op.b.Binary(kMultiply, sum, InverseCountLike(op, sum, n));
 }
 
 Moments MeanAndVariance(OpContext& op, Instruction* x, absl::Span<const int64_t> axes, double correction) {
   Builder& b = op.b;
-  const double n = static_cast<double>(CountOf(x, axes).constant());
+  const Dim n = CountOf(x, axes);
   Moments m;
   Instruction* sum = ReduceSum(op, x, axes);
-  m.mean = b.Binary(kDivide, sum, op.Full(sum, n));
+  m.mean = b.Binary(kDivide, sum, CountLike(op, sum, n));
   m.centered = b.Binary(kSubtract, x, SpreadBack(op, m.mean, x, axes));
   Instruction* squares = ReduceSum(op, b.Binary(kMultiply, m.centered, m.centered), axes);
-  m.variance = b.Binary(kDivide, squares, op.Full(squares, std::max(0.0, n - correction)));
+  m.variance = b.Binary(kDivide, squares, CountLike(op, squares, n, correction));
   return m;
 }
 
@@ -82,7 +96,7 @@ Moments WideMeanAndVariance(OpContext& op, Instruction* x, absl::Span<const int6
   if (x->shape().element_type() == PT::kF64 || IsFew(CountOf(x, axes))) {
     return MeanAndVariance(op, b.Convert(x, PT::kF64), axes, correction);
   }
-  const double n = static_cast<double>(CountOf(x, axes).constant());
+  const Dim n = CountOf(x, axes);
   Moments m;
   m.mean = MeanOfSum(op, WideSum(op, x, axes), n);
   // Around the mean in f32, so that the squares are f32: their sum is too large by n times the square of its error (Chan, Golub and
@@ -91,9 +105,9 @@ Moments WideMeanAndVariance(OpContext& op, Instruction* x, absl::Span<const int6
   m.centered = b.Binary(kSubtract, x, SpreadBack(op, near, x, axes));
   Instruction* squares = WideSum(op, b.Binary(kMultiply, m.centered, m.centered), axes);
   Instruction* off = b.Binary(kSubtract, m.mean, b.Convert(near, PT::kF64));
-  Instruction* excess = b.Binary(kMultiply, b.Binary(kMultiply, off, off), op.Full(off, n));
+  Instruction* excess = b.Binary(kMultiply, b.Binary(kMultiply, off, off), CountLike(op, off, n));
   squares = b.Binary(kMaximum, b.Binary(kSubtract, squares, excess), op.Full(squares, 0));
-  m.variance = b.Binary(kDivide, squares, op.Full(squares, std::max(0.0, n - correction)));
+  m.variance = b.Binary(kDivide, squares, CountLike(op, squares, n, correction));
   return m;
 }
 
@@ -110,13 +124,12 @@ Lowering SumOver(OpContext& op, std::vector<int64_t> axes) {
 Lowering MeanOver(OpContext& op, std::vector<int64_t> axes) {
   Instruction* x = MathInput(op, 0, op.result_type());
   const Dim count = CountOf(op.tensor(0), axes);
-  if (!count.is_constant()) return NotLowered("mean over a symbolic size");
   if (x->shape().element_type() == PT::kF32 && !IsFew(count)) {
-    Instruction* mean = MeanOfSum(op, WideSum(op, x, axes), static_cast<double>(count.constant()));
+    Instruction* mean = MeanOfSum(op, WideSum(op, x, axes), count);
     return Values{Shaped(op, op.b.Convert(mean, PT::kF32))};
   }
   Instruction* sum = ReduceSum(op, x, axes);
-  return Values{Shaped(op, op.b.Binary(kDivide, sum, op.Full(sum, static_cast<double>(count.constant()))))};
+  return Values{Shaped(op, op.b.Binary(kDivide, sum, CountLike(op, sum, count)))};
 }
 Lowering LogicalOver(OpContext& op, std::vector<int64_t> axes, bool any) {
   Instruction* x = ToPred(op, op.tensor(0));
@@ -143,7 +156,7 @@ Instruction* PositionOf(OpContext& op, Instruction* x, Instruction* extremum, in
   Instruction* hit = b.Compare(x, SpreadBack(op, extremum, x, {axis}), "EQ");
   if (IsFloat(x->shape().element_type())) hit = b.Binary(kOr, hit, b.Compare(x, x, "NE"));
   Instruction* position = b.Iota(Shape(PT::kS64, x->shape().dims()), axis);
-  Instruction* beyond = b.FullLike(position, static_cast<double>(x->shape().dim(axis).constant()));
+  Instruction* beyond = CountLike(op, position, x->shape().dim(axis));
   return ReduceMin(op, b.Select(hit, position, beyond), {axis});
 }
 
@@ -259,8 +272,7 @@ Lowering ReducedLoss(OpContext& op, Instruction* loss, int64_t reduction) {
   Instruction* sum = ReduceSum(op, loss, all);
   if (reduction == 2) return op.One(sum);
   const Dim count = CountOf(loss, all);
-  if (!count.is_constant()) return NotLowered("a mean over symbolic sizes");
-  return op.One(op.b.Binary(Opcode::kDivide, sum, op.Full(sum, static_cast<double>(count.constant()))));
+  return op.One(op.b.Binary(Opcode::kDivide, sum, CountLike(op, sum, count)));
 }
 
 }  // namespace

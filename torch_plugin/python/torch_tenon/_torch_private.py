@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 
+import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -26,11 +27,14 @@ __all__ = [
     "forward_metadata",
     "free_unbacked_symbols",
     "fake_mode_of",
+    "no_new_guards",
+    "symbol_range",
     "frozen_inputs",
     "functional_trace",
     "graph_module",
     "hooks_are_inlined",
     "is_auto_functionalized",
+    "is_nested_int",
     "is_higher_order",
     "is_random_call",
     "is_with_effects",
@@ -90,6 +94,29 @@ def functional_trace(function, values, decompositions) -> torch.fx.GraphModule:
 def is_random_call(node: torch.fx.Node) -> bool:
     """A draw whose generator's state is saved before, or restored: (op, *args) -> (state, result), (state, op, *args) -> result."""
     return is_higher_order(node.target) and node.target.name() in ("run_and_save_rng_state", "run_with_rng_state")
+
+
+def symbol_range(value: torch.SymInt, symbol: sympy.Symbol) -> tuple[int, int]:
+    """What the tracer knows of a symbol's values; 0 and 2**40 where it knows nothing."""
+    known = value.node.shape_env.var_to_range.get(symbol)
+    if known is None:
+        return 0, _LARGEST_SIZE
+    lower, upper = (int(bound) if bound.is_Integer else None for bound in (known.lower, known.upper))
+    lower = -_LARGEST_SIZE if lower is None else max(lower, -_LARGEST_SIZE)
+    return lower, _LARGEST_SIZE if upper is None else min(upper, _LARGEST_SIZE)
+
+
+_LARGEST_SIZE = 1 << 40
+
+
+def is_nested_int(value: torch.SymInt) -> bool:
+    """Stands for the lengths of a jagged tensor; no number."""
+    return value.node.is_nested_int()
+
+
+def no_new_guards(value: torch.SymInt):
+    """Inside, comparisons of sizes don't narrow what the graph is good for."""
+    return value.node.shape_env.suppress_guards()
 
 
 def fake_mode_of(graph: torch.fx.Graph):

@@ -12,7 +12,7 @@ from torch import fx
 from . import aliasing, decompositions, higher_order, registry, training
 from ._torch_private import aot_compile, backward_at_once, frozen_inputs, kept_whole, lazy_graph_modules, metadata_of
 from .compiler import Compiled, compile_static, judge_fallback
-from .dynamic import DynamicGraph, symbolic_inputs
+from .dynamic import compile_dynamic, symbolic_inputs
 from .first_call import Spent
 from .options import Options
 from .partition import partition
@@ -111,5 +111,5 @@ def compile_aten(
     gm = higher_order.expand(gm)
     frozen = frozen_inputs() if options.freeze and kind == "inference" else ()
     if symbolic_inputs(gm):
-        return DynamicGraph(gm, kind, options, frozen)
+        return compile_dynamic(gm, kind, options, frozen)
     return compile_static(gm, kind, options, frozen=frozen)

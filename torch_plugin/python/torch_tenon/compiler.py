@@ -82,7 +82,51 @@ def compile_static(
     return executable
 
 
-def _compile(exported: Exported, options: Options, any_inputs: bool = False, frozen: Sequence[int] = ()):
+def compile_symbolic(
+    gm: fx.GraphModule,
+    kind: str,
+    options: Options,
+    values_of: Callable[[list], dict[str, int]],
+    refused: Compiled,
+) -> Compiled | str:
+    """One executable for all the sizes that the graph was traced for; calls that its guards refuse go to `refused`. values_of(inputs):
+    what the symbols are in a call. Or the reason why there is none, if the sizes have to be numbers."""
+    began = time.perf_counter()
+    exported = None
+    try:
+        exported = export(gm, f"{kind}_{registry.count()}", None)
+        if exported.needs_eager:
+            release(exported.callables)
+            return exported.needs_eager
+        export_ms = 1e3 * (time.perf_counter() - began)
+        executable = _compile(exported, options)
+    except NotExpressible as error:
+        return str(error)
+    except Exception as error:
+        if exported is not None:
+            release(exported.callables)
+        logger().info("%s graph: no program for all sizes: %s", kind, error)
+        return f"no program for all sizes: {error}"
+    record = registry.new_record(kind, count_nodes(gm))
+    record.sizes = f"all {', '.join(exported.symbols)}"
+    record.compile_ms["export"] = export_ms
+    record.attach(executable)
+    record.compile_ms["total"] = 1e3 * (time.perf_counter() - began)
+    if kind == "backward":
+        executable.allow_early_release()
+    executable.set_rerun(Rerun(exported, record, values_of), _draws_random_numbers(gm), kind == "backward")
+    executable.set_refused(refused)
+    judge_fallback(record, options)
+    logger().info(
+        "%s: native, for all %s, %d nodes, %d kernels, %.1f ms", exported.name, ", ".join(exported.symbols), sum(record.nodes.values()),
+        record.kernels, record.compile_ms["total"],
+    )  # fmt: skip
+    return executable
+
+
+def _compile(
+    exported: Exported, options: Options, any_inputs: bool = False, frozen: Sequence[int] = (), values: Sequence[tuple[str, int]] = ()
+):
     """`any_inputs`: of an eager program, that takes tensors of any dtype and size. What a forward saved may
     not be what its fake kernels had said."""
     told = {"name": exported.name, **options.for_compiler()}
@@ -95,6 +139,8 @@ def _compile(exported: Exported, options: Options, any_inputs: bool = False, fro
         told["any_inputs"] = True
     if exported.callables:
         told["cache"] = False  # they are this graph's, and go with it
+    if values:
+        told["symbols"] = [list(pair) for pair in values]
     if frozen:
         told["frozen"] = list(frozen)
     if options.dump:
@@ -109,26 +155,37 @@ def _compile(exported: Exported, options: Options, any_inputs: bool = False, fro
 class Rerun:
     """A native graph by ATen alone. Called when one of its checks failed, so that the error is eager's
     in every word, and, with a reason, from when it turned out to be compiled for what isn't so.
-    Thread-safe; compiled when first called."""
+    Thread-safe; compiled when first called, for each set of values of the graph's symbols."""
 
-    def __init__(self, exported: Exported, record: registry.GraphRecord):
-        self._exported: Exported | None = dataclasses.replace(exported, needs_eager="run again by ATen")
+    def __init__(
+        self, exported: Exported, record: registry.GraphRecord, values_of: Callable[[list], dict[str, int]] = lambda inputs: {}
+    ):
+        self._exported = dataclasses.replace(exported, needs_eager="run again by ATen")
+        self._values_of = values_of
         self._name = exported.name
         self._record = record
         if exported.callables:
             weakref.finalize(self, release, exported.callables)  # not earlier: the graph names them
-        self._executable: Compiled | None = None
+        self._executables: dict[tuple, Compiled] = {}
         self._lock = threading.Lock()
 
     def __call__(self, inputs: list, reason: str | None = None) -> list:
+        values = self._values_of(inputs) if self._exported.symbols else {}
+        key = tuple((symbol, values[symbol]) for symbol in self._exported.symbols)
         with self._lock:
             if reason and not self._record.reason:
                 self._record.give_up(reason)
                 logger().warning("%s runs by ATen from now on: %s", self._name, reason)
-            if self._executable is None:
-                self._executable = _compile(self._exported, Options(), any_inputs=True)
-                self._exported = None
-        return self._executable(inputs)
+            executable = self._executables.pop(key, None)
+            if executable is None:
+                executable = _compile(self._exported, Options(), any_inputs=True, values=key)
+                if len(self._executables) == _MOST_RERUNS:
+                    del self._executables[next(iter(self._executables))]
+            self._executables[key] = executable  # the last used is last
+        return executable(inputs)
+
+
+_MOST_RERUNS = 16
 
 
 def _draws_random_numbers(gm: fx.GraphModule) -> bool:

@@ -1,4 +1,5 @@
-"""Graphs with SymInts: compiled at call time, once for each set of values."""
+"""Graphs with SymInts: one program for all their sizes, or, compiled at call time, one for each set of values
+(docs/architecture/sizes.md)."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ import torch
 from torch import fx
 
 from . import registry, symbols
-from ._torch_private import logger
-from .compiler import Compiled, PythonProgram, compile_static, run_from_python
-from .export import count_nodes
+from ._torch_private import is_nested_int, logger, no_new_guards
+from .compiler import Compiled, NotNative, PythonProgram, compile_static, compile_symbolic, run_from_python
+from .export import count_nodes, counts_from_storage
 from .options import Options
 
 MAX_SPECIALIZATIONS = 64
@@ -50,7 +51,7 @@ def _mentioned(gm: fx.GraphModule) -> set[sympy.Symbol]:
 def _needed(gm: fx.GraphModule) -> set[sympy.Symbol]:
     """The symbols that the graph's meaning depends on: not those that are only some tensor's offset in its
     storage, since the offset comes with the data pointer, unless an operator counts from the storage's start."""
-    absolute = any("as_strided" in str(n.target) or "storage_offset" in str(n.target) for n in gm.graph.nodes)
+    absolute = counts_from_storage(gm)
     needed = set()
     for node in gm.graph.nodes:
         if not _is_unused_number(node):
@@ -60,6 +61,50 @@ def _needed(gm: fx.GraphModule) -> set[sympy.Symbol]:
 
 def _is_unused_number(node: fx.Node) -> bool:
     return node.op == "placeholder" and not node.users and symbols.is_symbolic(node.meta.get("val"))
+
+
+def compile_dynamic(gm: fx.GraphModule, kind: str, options: Options, frozen: Sequence[int] = ()) -> Compiled:
+    """The program for all sizes, where there is one; its guards send what it doesn't take to programs for the very sizes."""
+    exact = DynamicGraph(gm, kind, options, frozen)
+    number = next(value for value in map(_some_symbol, gm.graph.find_nodes(op="placeholder")) if value is not None)
+    reason = _why_exact(gm, options, frozen)
+    if not reason:
+        with no_new_guards(number):
+            compiled = _all_sizes(gm, kind, options, exact)
+        if not isinstance(compiled, str):
+            return compiled
+        reason = compiled
+    exact.reason = reason
+    return exact
+
+
+def _all_sizes(gm: fx.GraphModule, kind: str, options: Options, exact: DynamicGraph) -> Compiled | str:
+    try:
+        return compile_symbolic(gm, kind, options, exact.values_of, exact)
+    except NotNative as error:  # of the very sizes everything may run natively
+        return str(error)
+
+
+def _why_exact(gm: fx.GraphModule, options: Options, frozen: Sequence[int]) -> str:
+    if options.sizes == "exact" or options.tier == "eager_program":
+        return "asked for by the options"
+    if frozen:
+        return "frozen values are of the very sizes"
+    for node in gm.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if symbols.is_symbolic(value) and is_nested_int(value):
+            return "a size is a jagged tensor's"
+    return ""
+
+
+def _some_symbol(node: fx.Node) -> torch.SymInt | None:
+    """A number of the node's that is symbolic."""
+    value = node.meta.get("val")
+    if symbols.is_symbolic(value):
+        return value
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return None
+    return next((n for n in (*value.shape, *value.stride(), value.storage_offset()) if symbols.is_symbolic(n)), None)
 
 
 class DynamicGraph:
@@ -79,6 +124,7 @@ class DynamicGraph:
         self._from_python: dict[str, PythonProgram] = {}  # reason -> the graph run so
         self.autograd: registry.Autograd | None = None  # of all the sizes' records
         self.cut: Any = None  # likewise
+        self.reason = ""  # why there is no program for all sizes
         self._unused = [k for k, node in enumerate(gm.graph.find_nodes(op="placeholder")) if _is_unused_number(node)]
 
     @property
@@ -93,6 +139,14 @@ class DynamicGraph:
         if compiled is None:
             compiled = self._get(key)
         return compiled(inputs)
+
+    def values_of(self, inputs: list) -> dict[str, int]:
+        """What the symbols are in a call."""
+        key = [read(inputs) for _, read in self._readers]
+        return {str(symbol): value for symbol, value in self._solved(key).items() if symbol.is_Symbol}
+
+    def _solved(self, key: Sequence[int]) -> symbols.Values:
+        return self._ignored | solve(dict(zip((expression for expression, _ in self._readers), key)))
 
     def _get(self, key: tuple[int, ...]) -> Compiled:
         if not all(isinstance(number, int) for number in key):
@@ -109,10 +163,12 @@ class DynamicGraph:
                     break
             event.wait()  # another thread compiles this size; if it fails, we try
         try:
-            values = self._ignored | solve(dict(zip((expression for expression, _ in self._readers), key)))
+            values = self._solved(key)
             logger().info("%s graph: compiling for %s", self._kind, values)
             compiled = compile_static(self._gm, self._kind, self._options, values, self._frozen)
             compiled.record.autograd, compiled.record.cut = self.autograd, self.cut
+            numbers = ", ".join(f"{expression} = {number}" for (expression, _), number in zip(self._readers, key))
+            compiled.record.sizes = f"{numbers} ({self.reason or 'refused by the program for all sizes'})"
             with self._lock:
                 self._compiled[key] = compiled
             return compiled

@@ -14,10 +14,12 @@ import operator
 import re
 from typing import Any, Callable, Sequence
 
+import sympy
 import torch
 from torch import fx
 
 from . import _C, symbols
+from ._torch_private import symbol_range
 from ._torch_private import (
     fake_mode_of, is_auto_functionalized, is_higher_order, is_random_call, is_with_effects, no_dispatch_modes, plain_tensor_types,
     written_arguments,
@@ -47,6 +49,7 @@ class Exported:
     # Per output of the graph: k, the program's output k; or (is_input, k, sizes, strides, offset), a
     # view of input or output k. None: the program's outputs are the graph's.
     recipes: list[Any] | None = None
+    symbols: list[str] = dataclasses.field(default_factory=list)  # of the graph, where it was exported without values
 
     @property
     def text(self) -> str:
@@ -70,7 +73,7 @@ def count_nodes(gm: fx.GraphModule) -> dict[str, int]:
 
 
 def export(gm: fx.GraphModule, name: str, values: symbols.Values | None = None) -> Exported:
-    """Raises NotExpressible. `values`: what the graph's symbols stand for, so that all sizes are numbers."""
+    """Raises NotExpressible. `values`: what the graph's symbols stand for, so that all sizes are numbers; None: they stay symbols."""
     return _Exporter(gm, name, values).run()
 
 
@@ -80,7 +83,9 @@ class _Exporter:
         self.out = Exported(name)
         # Of a node's value; of its results, by number or, in tuples within tuples, by numbers.
         self.names: dict[tuple[fx.Node, int | tuple[int, ...] | None], str] = {}
-        self.symbols: set[str] = set()
+        self.numbers: dict[str, int] = {}  # sizes that views of outputs need: text -> which output of the program it is
+        self.symbols: set[sympy.Symbol] = set()
+        self.absolute = counts_from_storage(gm)
         self.exact = False  # tensors are arguments with the strides that the operator must get them in
         self.resolved = True  # a value with a conjugate or negative bit is written as what is read through it
         self.tokens: set[fx.Node] = set()  # of ordered effects: the graph's order is order enough
@@ -94,11 +99,10 @@ class _Exporter:
             for node in self.gm.graph.nodes:
                 if node not in self.plan.skipped:
                     getattr(self, f"_{node.op}")(node)
-            if not self.plan.trivial:
-                self.out.recipes = [self._recipe(r) for r in self.plan.recipes]
         except BaseException:
             release(self.out.callables)
             raise
+        self.out.symbols = sorted(map(str, self.symbols))
         return self.out
 
     # Nodes.
@@ -161,7 +165,10 @@ class _Exporter:
         outputs = node.args[0]
         if not isinstance(outputs, (list, tuple)):
             raise NotExpressible("the graph's output is no list or tuple")
-        self.graph.returns([self._returned(k, o) for k, o in enumerate(self.plan.direct)])
+        direct = [self._returned(k, o) for k, o in enumerate(self.plan.direct)]
+        if not self.plan.trivial:
+            self.out.recipes = [self._recipe(r) for r in self.plan.recipes]
+        self.graph.returns(direct + [_C.Symbolic(size) for size in self.numbers])
 
     def _recipe(self, recipe: Any) -> Any:
         if isinstance(recipe, int):
@@ -170,10 +177,21 @@ class _Exporter:
         is_input = base.op == "placeholder"
         places = self.gm.graph.find_nodes(op="placeholder") if is_input else self.plan.direct
         value = node.meta["val"]
-        number = lambda n: symbols.evaluate(n, self.values) if self.values is not None else int(n)
-        offset = number(value.storage_offset()) - number(base.meta["val"].storage_offset())
+        number = self._recipe_number
+        offset = number(value.storage_offset() - base.meta["val"].storage_offset())
         sizes, strides = tuple(map(number, value.shape)), tuple(map(number, value.stride()))
         return (is_input, list(places).index(base), sizes, strides, offset)
+
+    def _recipe_number(self, value: int | torch.SymInt) -> int | tuple[int]:
+        """A number, or (k,): what the program's output k will be."""
+        if self.values is not None:
+            return symbols.evaluate(value, self.values)
+        size = self._size(value)
+        if isinstance(size, int):
+            return size
+        if size not in self.numbers:
+            self.numbers[size] = len(self.plan.direct) + len(self.numbers)
+        return (self.numbers[size],)
 
     def _returned(self, index: int, value: Any) -> Any:
         if value in self.tokens:
@@ -373,6 +391,8 @@ class _Exporter:
 
     def _is_known(self, value: torch.Tensor) -> bool:
         numbers = (*value.shape, *value.stride(), value.storage_offset())
+        if self.values is None:
+            return not any(map(symbols.is_unbacked, numbers))
         try:
             return all(isinstance(symbols.evaluate(n, self.values), int) for n in numbers if not isinstance(n, int))
         except ValueError:
@@ -384,12 +404,15 @@ class _Exporter:
             return value
         if self.values is not None:
             return self._evaluate(value)
-        text, used = symbols.to_text(value)
-        for name in used:
-            if name not in self.symbols:
-                self.symbols.add(name)
-                self.graph.symbol(name)
-        return text if used else int(value)
+        try:
+            text, used = symbols.to_text(value)
+        except ValueError as error:
+            raise NotExpressible(str(error)) from None
+        for symbol in used:
+            if symbol not in self.symbols:
+                self.symbols.add(symbol)
+                self.graph.symbol(str(symbol), *symbol_range(value, symbol))
+        return text if used else int(text)
 
     def _meta(self, value: Any) -> Any:
         """Of what _C.Graph doesn't read by itself: dense CPU tensors of numbers as sizes, ints and None are none of it."""
@@ -402,12 +425,20 @@ class _Exporter:
         if not isinstance(value, torch.Tensor):
             return "other", type(value).__name__
         why = _why_other(value, self.resolved)
-        if not why and self.values is not None and not self._is_known(value):
+        if not why and not self._is_known(value):
             why = _AT_RUN_TIME
         if why:
             return "other", why
         sizes, strides = tuple(map(self._size, value.shape)), tuple(map(self._size, value.stride()))
-        return "tensor", value.dtype, sizes, strides, self._size(value.storage_offset())
+        offset = value.storage_offset()
+        if symbols.is_symbolic(offset) and self.values is None and not self.absolute:
+            offset = 0  # it comes with the data pointer
+        return "tensor", value.dtype, sizes, strides, self._size(offset)
+
+
+def counts_from_storage(gm: fx.GraphModule) -> bool:
+    """An operator counts from the start of a storage, so inputs' offsets are part of the graph's meaning."""
+    return any("as_strided" in str(n.target) or "storage_offset" in str(n.target) for n in gm.graph.nodes)
 
 
 def _leaves(value: Any, place: tuple[int, ...] = ()):

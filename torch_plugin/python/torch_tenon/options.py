@@ -12,6 +12,8 @@
                       around the same programs (docs/architecture/autograd.md)
     partitioner       training: "own" (default), tenon's partitioner where it can cut the graph, or "torch", PyTorch's min-cut
                       (docs/architecture/partition.md)
+    sizes             graphs with dynamic sizes: "symbolic" (default), one program for all sizes where there can be one, or "exact", one
+                      for each set of sizes (docs/architecture/sizes.md)
     excess_precision  bf16/f16 math stays f32 inside a fused kernel (default True)
     threads           what kernels are planned for (default: torch.get_num_threads())
     compile_threads   threads that compile (default: a few)
@@ -25,7 +27,7 @@
     inject_fault      tests: the failure to inject into the compiler
 
 The environment gives defaults: TENON_FALLBACK, TENON_TIER, TENON_ISA, TENON_AUTOGRAD,
-TENON_PARTITIONER, TENON_DUMP, TENON_REPRO_DIR.
+TENON_PARTITIONER, TENON_SIZES, TENON_DUMP, TENON_REPRO_DIR.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ _CHOICES = {
     "provider": ("", "host.matmul", "host.convolution", "generated"),
     "autograd": ("own", "stock"),
     "partitioner": ("own", "torch"),
+    "sizes": ("symbolic", "exact"),
     "report": ("none", "module", "code"),
 }
 
@@ -57,6 +60,7 @@ class Options:
     freeze: bool = False
     autograd: str = "own"
     partitioner: str = "own"
+    sizes: str = "symbolic"
     excess_precision: bool = True
     threads: int = 0
     compile_threads: int = 0
@@ -91,7 +95,7 @@ class Options:
         told = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("fallback", "dump", "freeze", "autograd", "partitioner") and getattr(self, field.name) != field.default
+            if field.name not in ("fallback", "dump", "freeze", "autograd", "partitioner", "sizes") and getattr(self, field.name) != field.default
         }
         if self.dump:
             told["dump_dir"] = self.dump
@@ -122,6 +126,7 @@ def _environment() -> types.MappingProxyType[str, Any]:
         "isa": "TENON_ISA",
         "autograd": "TENON_AUTOGRAD",
         "partitioner": "TENON_PARTITIONER",
+        "sizes": "TENON_SIZES",
         "dump": "TENON_DUMP",
         "repro_dir": "TENON_REPRO_DIR",
     }

@@ -36,6 +36,7 @@ class GraphRecord:
         self.tier, self.reason = "eager_program", ""
         self.kernels = self.planned_bytes = 0
         self.compile_ms: dict[str, float] = {}
+        self.sizes = ""  # of graphs with symbols: "all s0, s1", or which they are and why not all
         self.compiled = False  # else it runs from Python
         self.autograd: Autograd | None = None  # of forwards
         self.cut: Any = None  # of forwards: partition.Cut
@@ -136,6 +137,7 @@ class GraphRecord:
             "kind": self.kind,
             "tier": self.tier,
             "reason": self.reason,
+            "sizes": self.sizes,
             "nodes": dict(self.nodes),
             "calls": raw["calls"],
             "run_ns": raw["run_ns"],

@@ -37,12 +37,12 @@ def evaluate(value: Any, values: Values) -> int | float | bool:
     return int(result) if isinstance(value, torch.SymInt) else float(result)
 
 
-def to_text(value: int | torch.SymInt) -> tuple[str, list[str]]:
-    """DimTable's text of a size and the symbols in it."""
+def to_text(value: int | torch.SymInt) -> tuple[str, list[sympy.Symbol]]:
+    """DimTable's text of a size and the symbols in it. ValueError: it has none."""
     if not is_symbolic(value):
         return str(int(value)), []
     expr = expression(value)
-    return _print(expr), sorted(str(s) for s in expr.free_symbols)
+    return _print(expr), sorted(expr.free_symbols, key=str)
 
 
 def _print(expr: sympy.Basic) -> str:

@@ -1,0 +1,202 @@
+"""Graphs with dynamic sizes: one program for all of them, and what becomes of calls that it refuses (docs/architecture/sizes.md)."""
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from plugin.checking import same_as_eager
+
+pytestmark = pytest.mark.usefixtures("tenon")
+
+
+def _compile(f, records, **options):
+    """`f`, whose sizes are dynamic throughout, and the records of its graphs to come."""
+    del records[:]
+    return torch.compile(f, backend="tenon", dynamic=True, options=options), records
+
+
+def _check(f, records, *calls, programs=1, **tolerance):
+    """`f` is right for all the calls (tuples of inputs), by so many programs, each of them for all sizes."""
+    compiled, records = _compile(f, records)
+    for inputs in calls:
+        torch.testing.assert_close(compiled(*inputs), f(*inputs), **tolerance)
+    assert len(records) == programs and all(r.sizes.startswith("all ") for r in records), [r.sizes for r in records]
+    return records
+
+
+def _rows(*shape, dim):
+    """Inputs of this shape with the size along `dim` replaced by each of a few."""
+    for size in (5, 4, 16, 33, 100):
+        yield (torch.randn(*(size if d == dim else s for d, s in enumerate(shape))),)
+
+
+LINEAR = nn.Linear(24, 40)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (x * 2 + 1).sin(),
+        lambda x: x.softmax(-1),
+        lambda x: x.log_softmax(1),
+        lambda x: F.layer_norm(x, x.shape[-1:]),
+        lambda x: x.sum(1),
+        lambda x: x.mean(1),
+        lambda x: x.mean(),
+        lambda x: x.var(1),
+        lambda x: x.amax(0),
+        lambda x: x.argmax(1),
+        lambda x: x.cumsum(1),
+        lambda x: LINEAR(x).relu(),
+        lambda x: x @ x.transpose(1, 2),
+        lambda x: torch.cat([x, x * 2], 1),
+        lambda x: torch.stack([x, -x]),
+        lambda x: x[:, : x.shape[1] // 2] * 2,
+        lambda x: x[:, 1:] - x[:, :-1],
+        lambda x: x.flip(1) + 1,
+        lambda x: x.reshape(x.shape[0] * x.shape[1], -1) + 1,
+        lambda x: x.transpose(1, 2).contiguous(),
+        lambda x: x + torch.arange(x.shape[1])[:, None],
+        lambda x: x * x.shape[1] + x.shape[0],
+        lambda x: torch.ones(x.shape[1]) + x.sum((0, 2)),
+        lambda x: torch.tril(x @ x.transpose(1, 2)),
+        lambda x: F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], is_causal=True),
+        lambda x: F.pad(x, (1, 2)),
+        lambda x: torch.where(x > 0, x, x.shape[1]),
+        lambda x: x.masked_fill(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()[:, :1], 0.0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dim", (0, 1))
+def test_one_program(f, dim, graphs_ran_natively):
+    _check(f, graphs_ran_natively, *_rows(3, 7, 24, dim=dim), rtol=1e-4, atol=1e-4)
+
+
+def test_rows_of_a_table(graphs_ran_natively):
+    table = torch.randn(30, 8)
+    calls = [(torch.randint(0, 30, (2, n)),) for n in (4, 3, 50)]
+    _check(lambda i: F.embedding(i, table) * 2, graphs_ran_natively, *calls)
+    calls = [(torch.randn(n, 8), torch.randint(-n, n, (9,))) for n in (4, 3, 50)]
+    compiled, records = _compile(lambda x, i: (x[i], x.index_select(0, i.abs() % x.shape[0])), graphs_ran_natively)
+    for x, i in calls:
+        torch._dynamo.mark_static(x, 1)
+        torch.testing.assert_close(compiled(x, i), (x[i], x.index_select(0, i.abs() % x.shape[0])))
+    assert [r.sizes.startswith("all ") for r in records] == [True]
+
+
+def test_an_index_out_of_range(graphs_ran_natively):
+    """Eager's own error, from the program of ATen steps made for the very sizes."""
+    compiled, _ = _compile(lambda x, i: x[i] * 2, graphs_ran_natively)
+    for n in (5, 4):
+        x = torch.randn(n, 3)
+        torch._dynamo.mark_static(x, 1)
+        torch.testing.assert_close(compiled(x, torch.tensor([n - 1, -n])), x[[n - 1, -n]] * 2)
+        with pytest.raises(IndexError, match=f"index {n} is out of bounds for dimension 0 with size {n}"):
+            compiled(x, torch.tensor([0, n]))
+
+
+def test_views_among_the_outputs(graphs_ran_natively):
+    """Views whose sizes, strides and offsets are expressions; they share memory as eager's do."""
+
+    def f(x):
+        y = x * 2
+        return y, y[1:], y.t(), x[:, x.shape[1] // 2 :]
+
+    compiled, records = _compile(f, graphs_ran_natively)
+    for shape in ((4, 6), (3, 9), (20, 4)):
+        x = torch.randn(shape)
+        y, tail, turned, half = compiled(x)
+        torch.testing.assert_close((y, tail, turned, half), f(x))
+        assert tail.data_ptr() == y[1:].data_ptr() and turned.data_ptr() == y.data_ptr()
+        assert half.data_ptr() == x[:, x.shape[1] // 2 :].data_ptr() and half.stride() == x[:, x.shape[1] // 2 :].stride()
+    assert [r.sizes.startswith("all ") for r in records] == [True]
+
+
+def test_written_inputs(graphs_ran_natively):
+    def f(x, y):
+        x.add_(y)
+        return x * 2
+
+    compiled, records = _compile(f, graphs_ran_natively)
+    for n in (4, 3, 70):
+        x, y = torch.randn(n, 5), torch.randn(n, 5)
+        a, b = x.clone(), x.clone()
+        torch.testing.assert_close(compiled(a, y), f(b, y))
+        torch.testing.assert_close(a, b)
+    assert [r.sizes.startswith("all ") for r in records] == [True]
+
+
+@pytest.mark.parametrize("node", ("own", "stock"))
+def test_training(node, graphs_ran_natively):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3))
+    loss = lambda y, t: F.cross_entropy(y.flatten(0, 1), t.flatten())
+    compiled = torch.compile(lambda x, t: loss(model(x), t), backend="tenon", dynamic=True, options={"autograd": node})
+    for length in (3, 4, 11, 64):
+        x, t = torch.randn(2, length, 6), torch.randint(0, 3, (2, length))
+        gradients = []
+        for run in (lambda: loss(model(x), t), lambda: compiled(x, t)):
+            model.zero_grad()
+            run().backward()
+            gradients.append([p.grad.clone() for p in model.parameters()])
+        torch.testing.assert_close(*gradients)
+    assert {r.kind for r in graphs_ran_natively} == {"forward", "backward"} and len(graphs_ran_natively) == 2
+    assert all(r.sizes.startswith("all ") for r in graphs_ran_natively)
+
+
+def test_sizes_that_the_program_refuses(graphs_ran_natively):
+    """The symbols are what the tracer knows of them, two at least; an input with no rows is another graph of Dynamo's, but a call of
+    the executable with one goes to a program for that very size."""
+    from torch_tenon import registry
+
+    compiled, records = _compile(lambda x: x * 2, graphs_ran_natively)
+    compiled(torch.randn(4, 3))
+    (record,) = records
+    numbers = sum(row["kind"] == 1 for row in record.info["inputs"])
+    x = torch.randn(1, 3)
+    inputs = [*x.shape][:numbers] + [x]  # Dynamo's numbers come first
+    executable = record.executable
+    (y,) = executable(inputs)
+    torch.testing.assert_close(y, x * 2)
+    assert len(registry.records()) >= 2 and "refused by the program for all sizes" in records[-1].sizes
+
+
+def test_the_option_of_exact_sizes(graphs_ran_natively):
+    compiled, records = _compile(lambda x: x * 2, graphs_ran_natively, sizes="exact")
+    for n in (4, 5):
+        compiled(torch.randn(n, 3))
+    assert len(records) == 2 and all("asked for by the options" in r.sizes for r in records)
+
+
+@pytest.mark.by_aten(tier="any")
+def test_what_needs_numbers_is_a_step(graphs_ran_natively):
+    """A row that wants numbers is an ATen step of the program for all sizes; with fallback="error" each size gets a program."""
+    f = lambda x: x.sort(1)[0] * 2
+    compiled, records = _compile(f, graphs_ran_natively)
+    for n in (4, 5, 9):
+        x = torch.randn(3, n)
+        torch.testing.assert_close(compiled(x), f(x))
+    (record,) = records
+    assert record.sizes.startswith("all ") and [s["op"] for s in record.framework_steps()] == ["aten.sort.default"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch._dynamo.reset()
+        compiled, records = _compile(f, graphs_ran_natively, fallback="error")
+        for n in (4, 5):
+            x = torch.randn(3, n)
+            torch.testing.assert_close(compiled(x), f(x))
+    assert [r.framework_steps() for r in records[-2:]] == [[], []] and "sort" in records[-1].sizes
+
+
+def test_automatic_dynamic(graphs_ran_natively):
+    """Dynamo's second size is the first for which a graph has symbols; the third compiles nothing."""
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True), 2, enable_nested_tensor=False)
+    compiled = torch.compile(model, backend="tenon")
+    with torch.no_grad():
+        for n in (6, 9, 17, 40):
+            x = torch.randn(2, n, 32)
+            model.train()  # eval() runs ATen's fused encoder layer
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+    assert [bool(r.sizes) for r in graphs_ran_natively] == [False, True]
