@@ -53,6 +53,16 @@ bool IsOneSum(const Instruction& dot, int64_t short_sum) {
          TermsOf(dot).value_or(0) >= short_sum;
 }
 
+// The product of operand `side`'s dims that are neither summed nor batches.
+Dim FreeElements(const Instruction& dot, int64_t side, Attr contracting, Attr batches) {
+  const Shape& shape = dot.operand(side)->shape();
+  Dim elements = 1;
+  for (int64_t d = 0; d < shape.rank(); ++d) {
+    if (!absl::c_linear_search(dot.int_list(contracting), d) && !absl::c_linear_search(dot.int_list(batches), d)) elements *= shape.dim(d);
+  }
+  return elements;
+}
+
 // On machines for which the library has no good code. The second operand may have to be brought into another order at each call, which
 // some rows must make good: few where kernels pack it. One row reads all of it once, and libraries are good at that, but not at many
 // such products.
@@ -62,12 +72,14 @@ bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
   if (dot.opcode() != Opcode::kDot || dot.operand_count() != 2) return false;
   if (IsOneSum(dot, kShort)) return true;
   if (site.target->facts().machine.matmul_share > kWorthwhile || dot.shape().element_type() != PrimitiveType::kF32) return false;
-  if (!dot.shape().is_static() || !GeneratedTakes(dot, site).ok()) return false;
-  const int64_t terms = TermsOf(dot).value_or(0), result = dot.shape().num_elements_constant();
+  if (!GeneratedTakes(dot, site).ok()) return false;
+  const int64_t terms = TermsOf(dot).value_or(0);
+  const Dim free_columns = FreeElements(dot, 1, Attr::kRhsContractingDims, Attr::kRhsBatchDims);
+  // Without a number of columns nothing is packed, nor are blocks of them whole vectors.
+  if (terms < kShort || !free_columns.is_constant() || Typical(dot.shape().num_elements()) == 0) return false;
   int64_t batch = 1;
-  for (int64_t d : dot.int_list(Attr::kLhsBatchDims)) batch *= dot.operand(0)->shape().constant_dim(d);
-  if (terms < kShort || result == 0) return false;
-  const int64_t rows = dot.operand(0)->shape().num_elements_constant() / batch / terms, columns = result / batch / rows;
+  for (int64_t d : dot.int_list(Attr::kLhsBatchDims)) batch *= Typical(dot.operand(0)->shape().dim(d));
+  const int64_t rows = Typical(FreeElements(dot, 0, Attr::kLhsContractingDims, Attr::kLhsBatchDims)), columns = free_columns.constant();
   if (columns < kShort) return false;
   if (rows == 1) return batch > 1;
   return rows >= (terms <= kPackedTerms ? kPackedRows : kRows);
@@ -166,8 +178,9 @@ absl::Status GeneratedTakes(const Instruction& contraction, const ContractionSit
 bool Packs(const Instruction& op, const ContractionSite& site) {
   constexpr int64_t kFewColumns = 8;  // fewer are not worth vectors of their own
   if (!site.wanted.empty() && site.wanted != "generated") return false;
-  if (op.shape().element_type() != PrimitiveType::kF32 || !op.shape().is_static() || !GeneratedTakes(op, site).ok()) return false;
-  if (op.opcode() == Opcode::kDot) return op.shape().rank() == 2 && op.shape().constant_dim(1) >= kFewColumns;
+  if (op.shape().element_type() != PrimitiveType::kF32 || !GeneratedTakes(op, site).ok()) return false;
+  if (op.opcode() == Opcode::kDot) return op.shape().rank() == 2 && op.shape().dim(1).constant_or(0) >= kFewColumns;
+  if (!op.shape().is_static()) return false;
   const DimLabels& l = op.attrs().get<DimLabels>(Attr::kDimLabels);
   const Window window = op.attrs().get_or<Window>(Attr::kWindow, {});
   if (op.shape().rank() < 4 || op.attrs().get_or<int64_t>(Attr::kBatchGroupCount, 1) != 1) return false;

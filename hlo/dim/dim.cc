@@ -627,6 +627,34 @@ void Dim::ThrowSymbolic() const { throw SymbolicDim("symbolic dimension used as 
 int64_t LowerBound(Dim d) { return RangeOf(d).lo; }
 int64_t UpperBound(Dim d) { return RangeOf(d).hi; }
 
+int64_t Typical(Dim d) {
+  if (d.is_constant()) return d.constant();
+  constexpr int64_t kTypical = 64;
+  const DimExpr& e = *d.expr();
+  auto operand = [&](size_t i) { return Typical(e.operands[i]); };
+  switch (e.kind) {
+    case DimExpr::Kind::kSymbol: {
+      const int64_t near = std::clamp(kTypical, e.lower, e.upper);
+      return std::max(e.lower, near - near % e.divisor);
+    }
+    case DimExpr::Kind::kSum: {
+      int64_t sum = e.addend;
+      for (size_t i = 0; i < e.operands.size(); ++i) sum += e.coefficients[i] * operand(i);
+      return sum;
+    }
+    case DimExpr::Kind::kProduct: {
+      int64_t product = 1;
+      for (size_t i = 0; i < e.operands.size(); ++i) product = std::min(product * operand(i), int64_t{1} << 40);
+      return product;
+    }
+    case DimExpr::Kind::kFloorDiv: return operand(1) == 0 ? 0 : FloorDivInt(operand(0), operand(1));
+    case DimExpr::Kind::kMod: return operand(1) == 0 ? 0 : operand(0) - FloorDivInt(operand(0), operand(1)) * operand(1);
+    case DimExpr::Kind::kMin: return std::min(operand(0), operand(1));
+    case DimExpr::Kind::kMax: return std::max(operand(0), operand(1));
+  }
+  return kTypical;
+}
+
 Ternary Equal(Dim a, Dim b) {
   if (a == b) return Ternary::kYes;
   Dim d = a - b;

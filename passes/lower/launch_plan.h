@@ -30,7 +30,7 @@ struct LaunchPlan {
   // The result begins as a copy of the operand, made before the kernel runs. Where they share memory there is nothing to copy.
   std::vector<Pair> copies;
   bool owned = false;            // the results are the host's: it makes them, in memory of theirs alone
-  double nanoseconds = 0;        // one thread; 0: sizes are symbolic
+  double nanoseconds = 0;        // one thread, for typical sizes (hlo/dim/dim.h) where they are symbolic
   int64_t bytes = 0, flops = 0;  // 0: unknown
   std::shared_ptr<const TargetPlan> target;
 

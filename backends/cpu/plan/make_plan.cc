@@ -383,19 +383,19 @@ class Planner {
     const bool both = ReadAsVectors(contraction, 0) && ReadAsVectors(contraction, 1);
     ChooseTile(both, IsComplex(contraction.shape().element_type()) ? 2 : 1, widest);
     if (plan_.packed) plan_.scratch_bytes = packing->Bytes(plan_.block);
-    int64_t units = CeilDiv(plan_.loops.back().extent, plan_.block).constant_or(1);
-    for (int i = 0; i < plan_.split; ++i) units = std::min(units * plan_.loops[i].extent.constant_or(1), int64_t{1} << 40);
+    int64_t units = Typical(CeilDiv(plan_.loops.back().extent, plan_.block));
+    for (int i = 0; i < plan_.split; ++i) units = std::min(units * Typical(plan_.loops[i].extent), int64_t{1} << 40);
     if (plan_.tile_loop < 0 || units >= kSplitPieces) return;
-    const int64_t rows = plan_.loops[plan_.tile_loop].extent.constant_or(0), wanted = (kSplitPieces + units - 1) / units;
+    const int64_t rows = Typical(plan_.loops[plan_.tile_loop].extent), wanted = (kSplitPieces + units - 1) / units;
     const int64_t tiles = std::max<int64_t>(1, (rows + plan_.unroll - 1) / plan_.unroll / wanted);
     if (rows > tiles * plan_.unroll || rows == 0) plan_.rows = tiles * plan_.unroll;
   }
 
   // Rows for which what is packed once serves.
   int64_t RowsOfOnePart(const Packing& packing) const {
-    int64_t rows = plan_.tile_loop >= 0 ? plan_.loops[plan_.tile_loop].extent.constant_or(kMaxTileRows) : 1;
+    int64_t rows = plan_.tile_loop >= 0 ? Typical(plan_.loops[plan_.tile_loop].extent) : 1;
     for (int i = 0; i < plan_.split && !packing.by_outer; ++i) {
-      rows = std::min(rows * plan_.loops[i].extent.constant_or(1), int64_t{1} << 40);
+      rows = std::min(rows * Typical(plan_.loops[i].extent), int64_t{1} << 40);
     }
     return rows;
   }
@@ -415,7 +415,7 @@ class Planner {
   void ChooseTile(bool both, int parts, int64_t widest) {
     const int registers = target_.vector_bytes == 64 ? 32 : 16;
     const int64_t columns = plan_.loops.back().extent.constant_or(int64_t{1} << 20);
-    const int64_t rows = plan_.tile_loop >= 0 ? plan_.loops[plan_.tile_loop].extent.constant_or(int64_t{1} << 20) : 1;
+    const int64_t rows = plan_.tile_loop >= 0 ? Typical(plan_.loops[plan_.tile_loop].extent) : 1;
     const int64_t vectors = (columns + plan_.lanes - 1) / plan_.lanes;
     auto step = [&](int64_t r, int64_t v) {
       if (r == 0 || v == 0) return 0.0;
@@ -708,14 +708,14 @@ constexpr int64_t kWideWindow = 32;         // elements of a window that are wor
 // Bytes of a parameter that are read: what slices and gathers take of it, all of it for other
 // users.
 int64_t TouchedBytes(const Instruction& parameter) {
-  const int64_t all = parameter.shape().byte_size().constant_or(0),
+  const int64_t all = Typical(parameter.shape().byte_size()),
                 width = ByteWidth(parameter.shape().element_type());
   int64_t touched = 0;
   for (const Instruction* u : parameter.users()) {
     const bool part = (u->opcode() == Opcode::kGather || u->opcode() == Opcode::kDynamicSlice ||
                        u->opcode() == Opcode::kSlice) &&
                       u->operand(0) == &parameter;
-    touched += part ? u->shape().num_elements().constant_or(0) * width : all;
+    touched += part ? Typical(u->shape().num_elements()) * width : all;
   }
   return std::min(all, touched);
 }
@@ -1013,12 +1013,12 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
     if (op->opcode() == Opcode::kGather) cost += 16;
   }
   for (const Instruction* r : f.roots)
-    w.bytes += r->shape().is_array() ? r->shape().byte_size().constant_or(0) : 0;
-  int64_t n = elements.constant_or(0);
+    w.bytes += r->shape().is_array() ? Typical(r->shape().byte_size()) : 0;
+  int64_t n = Typical(elements);
   w.flops = n * flops;
   if (f.serial != nullptr && f.serial->opcode() == Opcode::kScatter) {
     cost += 8;  // one after the other
-    if (n > 0) n += f.serial->operand(f.serial->operand_count() - 1)->shape().num_elements().constant_or(0);
+    if (n > 0) n += Typical(f.serial->operand(f.serial->operand_count() - 1)->shape().num_elements());
   }
   const double bytes_per_ns = w.bytes > kCachedBytes ? 12 : 40;
   w.nanoseconds = static_cast<double>(n) * cost * 0.3 / plan.lanes +
@@ -1026,16 +1026,16 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
   if (f.serial != nullptr && f.serial->opcode() != Opcode::kScatter) {
     w.nanoseconds += SerialWork(f, static_cast<double>(n));
     const double each =
-        w.nanoseconds / static_cast<double>(std::max<int64_t>(w.units.constant_or(1), 1));
+        w.nanoseconds / static_cast<double>(std::max<int64_t>(Typical(w.units), 1));
     w.grain = n == 0 ? 1 : std::max<int64_t>(1, static_cast<int64_t>(kSerialPieceNs / each));
     return w;
   }
   const double per_unit = static_cast<double>(std::max<int64_t>(n, 1)) /
-                          static_cast<double>(std::max<int64_t>(w.units.constant_or(1), 1));
+                          static_cast<double>(std::max<int64_t>(Typical(w.units), 1));
   const double weighted = std::max(per_unit, 1.0) * std::max(1.0, cost * 4.0 / plan.lanes / 4.0);
   w.grain = std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece / weighted));
   if (plan.packed) {
-    const int64_t rows = plan.tile_loop < 0 ? 1 : plan.rows > 0 ? plan.rows : plan.loops[plan.tile_loop].extent.constant_or(1);
+    const int64_t rows = plan.tile_loop < 0 ? 1 : plan.rows > 0 ? plan.rows : Typical(plan.loops[plan.tile_loop].extent);
     w.grain = std::max(w.grain, (kRowsPerPackedPiece + rows - 1) / std::max<int64_t>(rows, 1));
   }
   if (n == 0)

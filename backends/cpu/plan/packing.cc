@@ -103,7 +103,7 @@ std::optional<Packing> PackingOf(const FusedKernel& fused, const KernelPlan& pla
 
 bool PacksWhereItLies(const Instruction& op, absl::Span<const Dim> strides, int vector_bytes) {
   const Shape& rhs = op.operand(1)->shape();
-  if (!IsContraction(op) || !op.shape().is_static() || !rhs.is_static() || !IsPackable(rhs.element_type())) return false;
+  if (!IsContraction(op) || !rhs.is_static() || !IsPackable(rhs.element_type())) return false;
   std::vector<int64_t> summed, extents, steps;
   int64_t columns = 1, parts = 1;
   if (op.opcode() == Opcode::kDot) {
@@ -128,7 +128,7 @@ bool PacksWhereItLies(const Instruction& op, absl::Span<const Dim> strides, int 
   const int64_t elements = rhs.num_elements_constant();
   if (terms < 2 || elements == 0 || !OrderOfRun(extents, steps)) return false;
   columns = elements / terms / parts;
-  const int64_t rows = op.shape().num_elements_constant() / columns / parts;
+  const int64_t rows = Typical(op.shape().num_elements()) / columns / parts;
   return rows >= kRowsWorthPacking && terms * vector_bytes <= kMaxPackedBytes;
 }
 

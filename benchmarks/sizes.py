@@ -1,0 +1,104 @@
+"""Requests of many lengths: the transformer of four layers (rows.py) behind 100 requests of 71 lengths, against eager and Inductor.
+
+    PYTHONPATH=build/release/python .venv/bin/python benchmarks/sizes.py [--peers tenon,inductor] [--blocks 5]
+
+Each peer runs in a process of its own, beside eager: a first pass over all requests (tracing and compiling included), then passes that
+alternate with eager's. Ratios to eager; programs are the graphs that were compiled. `tenon_exact` compiles each length by itself; exact/all
+is the steady pass of a model compiled for one length against the program for all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+
+from environment import find_packages, machine, pinned
+
+find_packages()
+import torch  # noqa: E402
+
+PEERS = {
+    "tenon": {"backend": "tenon"},
+    "tenon_dynamic": {"backend": "tenon", "dynamic": True},
+    "tenon_exact": {"backend": "tenon", "options": {"sizes": "exact"}},
+    "inductor": {"backend": "inductor"},
+    "inductor_dynamic": {"backend": "inductor", "dynamic": True},
+}
+
+
+def requests() -> list[int]:
+    """100 requests of 71 lengths between 8 and 160."""
+    draw = random.Random(0)
+    lengths = draw.sample(range(8, 161), 71)
+    return lengths + draw.choices(lengths, k=29)
+
+
+def model():
+    from models import zoo
+
+    return zoo.CASES["transformer4l"].make()[0].eval()
+
+
+def measure(peer: str, blocks: int) -> dict:
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(2)
+    net = model()
+    width = 768
+    inputs = [torch.randn(1, n, width) for n in requests()]
+
+    def one_pass(call) -> float:
+        began = time.perf_counter()
+        for x in inputs:
+            call(x)
+        return time.perf_counter() - began
+
+    with torch.no_grad():
+        one_pass(net)
+        eager_first = one_pass(net)
+        compiled = torch.compile(net, **PEERS[peer])
+        first = one_pass(compiled)
+        ratios = []
+        for block in range(blocks):
+            order = (net, compiled) if block % 2 else (compiled, net)
+            times = {id(call): one_pass(call) for call in order}
+            ratios.append(times[id(compiled)] / times[id(net)])
+    found = {"peer": peer, "eager_ms": 1e3 * eager_first, "first": first / eager_first, "steady": statistics.median(ratios),
+             "spread": [min(ratios), max(ratios)]}  # fmt: skip
+    if "tenon" in peer:
+        import torch_tenon
+
+        found["programs"] = len(torch_tenon.stats()["graphs"])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peers", default="tenon,tenon_dynamic,tenon_exact")
+    parser.add_argument("--blocks", type=int, default=7)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one, arguments.blocks)))
+        return
+    print(machine(2))
+    print("| peer | first pass / eager | steady / eager | spread | programs |\n|---|---|---|---|---|")
+    for peer in arguments.peers.split(","):
+        command = [sys.executable, __file__, "--one", peer, "--blocks", str(arguments.blocks)]
+        done = subprocess.run(command, env=os.environ | pinned(2), capture_output=True, text=True)
+        if done.returncode != 0:
+            print(f"| {peer} | failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode} | | | |")
+            continue
+        r = json.loads(done.stdout.strip().splitlines()[-1])
+        spread = f"{r['spread'][0]:.2f} - {r['spread'][1]:.2f}"
+        print(f"| {peer} | {r['first']:.2f} | {r['steady']:.3f} | {spread} | {r.get('programs', '')} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
