@@ -501,6 +501,13 @@ DivMod DivideRest(DimTable* table, Dim r, Dim n) {
       Dim x = FromPoly(table, p);
       return {FloorDiv(x, c / g), Mod(x, c / g) * Dim(g) + Dim(left)};
     }
+    // floor((floor(a/b) + k) / c) = floor((a + k*b) / (b*c)): sizes of strided windows, one behind the other.
+    if (const Dim whole = r - p.constant; p.constant != 0 && !whole.is_constant() && whole.expr()->kind == DimExpr::Kind::kFloorDiv) {
+      const Dim a = whole.expr()->operands[0], b = whole.expr()->operands[1];
+      if (b.is_constant() && b.constant() > 0) {
+        return {FloorDiv(a + b * Dim(p.constant), b * n), DimBuilder::Intern(table, Pair(DimExpr::Kind::kMod, r, n))};
+      }
+    }
     if (!r.is_constant()) {
       const DimExpr& e = *r.expr();
       if (e.kind == DimExpr::Kind::kFloorDiv && e.operands[1].is_constant() &&

@@ -81,7 +81,7 @@ class Lowerer {
   void AddParameter(ValueId v, Binding::Parameter::Kind kind, int64_t index);
   absl::Status LowerNode(const Node& node);
   absl::Status LowerMutation(const Node& node);
-  bool HaveTheirDims(const Node& node, const Values& results) const;
+  std::string UnlikeDims(const Node& node, const Values& results) const;
   absl::StatusOr<Values> TryLower(const Node& node, const OpRow* row);
   Values FrameworkCall(const Node& node, const OpRow* row, const std::string& reason);
   absl::Status SetResults(const Node& node, Values results);
@@ -222,21 +222,24 @@ absl::StatusOr<Values> Lowerer::TryLower(const Node& node, const OpRow* row) {
   if (!graph_.has_symbols()) return row->lower(op);
   try {
     Lowering results = row->lower(op);
-    if (!results.ok() || HaveTheirDims(node, *results)) return results;
-    return NotLowered("symbolic sizes: the result's aren't seen to be what they are");
+    if (!results.ok()) return results;
+    const std::string unlike = UnlikeDims(node, *results);
+    return unlike.empty() ? results : NotLowered("symbolic sizes: " + unlike);
   } catch (const InternalError& error) {  // a number was wanted, or sizes that are equal aren't seen to be
     return NotLowered(absl::StrCat("symbolic sizes: ", error.what()));
   }
 }
 
-// Sizes that are equal may be written otherwise, so that nobody sees it.
-bool Lowerer::HaveTheirDims(const Node& node, const Values& results) const {
+// Where results have not the sizes that they should have: equal ones may be written otherwise, so that nobody sees it.
+std::string Lowerer::UnlikeDims(const Node& node, const Values& results) const {
   for (size_t i = 0; i < results.size() && i < node.results.size(); ++i) {
     const Meta& meta = graph_.meta(node.results[i]);
     if (results[i] == nullptr || meta.kind != Meta::Kind::kTensor) continue;
-    if (!Shape::Compatible(results[i]->shape(), Shape(meta.dtype, meta.sizes))) return false;
+    const Shape wanted(meta.dtype, meta.sizes);
+    if (Shape::Compatible(results[i]->shape(), wanted)) continue;
+    return absl::StrCat(results[i]->shape().ToString(), " isn't seen to be ", wanted.ToString());
   }
-  return true;
+  return "";
 }
 
 absl::Status Lowerer::LowerNode(const Node& node) {

@@ -39,6 +39,7 @@ Value* DivideIndex(llvm::IRBuilder<>& b, Index e, Value* x, Value* divisor, bool
 Value* KernelEmitter::EmitDim(Dim d) {
   if (d.is_constant()) return I64(d.constant());
   if (auto it = dims_.find(d); it != dims_.end()) return it->second;
+  const llvm::IRBuilder<>::InsertPointGuard place(builder_);  // callers have the builder where they want it
   const DimExpr& e = *d.expr();
   Value* v = nullptr;
   switch (e.kind) {
@@ -74,13 +75,18 @@ Value* KernelEmitter::EmitDim(Dim d) {
           case DimExpr::Kind::kMax:
             v = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, v, o);
             break;
-          // Sizes are not negative, so rounding down is truncation.
-          case DimExpr::Kind::kFloorDiv:
-            v = b.CreateSDiv(v, o);
+          default: {
+            const bool div = e.kind == DimExpr::Kind::kFloorDiv;
+            Value* rest = b.CreateSRem(v, o);
+            if (LowerBound(e.operands[0]) >= 0 && LowerBound(e.operands[i]) > 0) {  // rounding down is truncation
+              v = div ? b.CreateSDiv(v, o) : rest;
+              break;
+            }
+            Value* other_sign = b.CreateICmpSLT(b.CreateXor(rest, o), I64(0));
+            Value* off = b.CreateAnd(b.CreateICmpNE(rest, I64(0)), other_sign);
+            v = div ? b.CreateSub(b.CreateSDiv(v, o), b.CreateZExt(off, i64_)) : b.CreateSelect(off, b.CreateAdd(rest, o), rest);
             break;
-          default:
-            v = b.CreateSRem(v, o);
-            break;
+          }
         }
       }
     }

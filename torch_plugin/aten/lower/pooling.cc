@@ -1,6 +1,7 @@
 // Pooling of [N, C, spatial...] or [C, spatial...].
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "torch_plugin/aten/lower/indexing.h"
 #include "torch_plugin/aten/lower/pooling.h"
 #include "torch_plugin/aten/lower/reduce.h"
@@ -215,9 +216,35 @@ Lowering MaxPoolWithIndices(OpContext& op, Instruction* x, const Pool& p) {
   return Values{best, index};
 }
 
+// Windows over symbolic sizes, where both sides of a dim are padded alike: the result's size follows. `at`: as in PoolOf.
+Window SymbolicWindow(OpContext& op, int64_t spatial, bool dilated, int64_t at) {
+  const int64_t rank = Rank(op.tensor(0));
+  const std::vector<int64_t> kernel = Spread(op, at, spatial, {1}), stride = Spread(op, at + 1, spatial, kernel),
+                             padding = Spread(op, at + 2, spatial, {0}),
+                             dilation = dilated ? Spread(op, at + 3, spatial, {1}) : std::vector<int64_t>(spatial, 1);
+  Window w{.dims = std::vector<WindowDim>(rank)};
+  for (int64_t k = 0; k < spatial; ++k) {
+    w.dims[rank - spatial + k] = {.size = kernel[k], .stride = stride[k], .padding_low = padding[k], .padding_high = padding[k],
+                                  .window_dilation = dilation[k]};
+  }
+  return w;
+}
+bool HasSymbolicPlaces(OpContext& op, int64_t spatial) {
+  const absl::Span<const Dim> dims = op.tensor(0)->shape().dims();
+  return absl::c_any_of(dims.subspan(dims.size() - spatial), [](Dim d) { return !d.is_constant(); });
+}
+
 Lowering MaxPool(OpContext& op, int64_t spatial) {
   Instruction* x = op.tensor(0);
-  if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
+  if (HasSymbolicPlaces(op, spatial)) {
+    if (op.boolean_or(5, false) || (op.result_count() > 1 && op.result_used(1))) {
+      return NotLowered("symbolic sizes: pooling with positions or ceil_mode");
+    }
+    Instruction* lowest = LimitConstant(op, x->shape().element_type(), true);
+    Values results = {op.b.ReduceWindow(x, lowest, SymbolicWindow(op, spatial, true, 1), kMaximum)};
+    for (int64_t k = 1; k < op.result_count(); ++k) results.push_back(nullptr);
+    return results;
+  }
   Pool p = PoolOf(op, spatial, true, 1, x->shape().dims(), op.result_dims());
   if (op.result_count() > 1 && op.result_used(1)) return MaxPoolWithIndices(op, x, p);
   Instruction* init = LimitConstant(op, x->shape().element_type(), true);
@@ -230,9 +257,17 @@ Lowering MaxPool(OpContext& op, int64_t spatial) {
 Lowering AvgPool(OpContext& op, int64_t spatial) {
   Builder& b = op.b;
   Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
-  if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
-  Pool p = PoolOf(op, spatial, false, 1, x->shape().dims(), op.result_dims());
   const bool include_pad = op.boolean_or(5, true);
+  if (HasSymbolicPlaces(op, spatial)) {
+    const Window window = SymbolicWindow(op, spatial, false, 1);
+    int64_t elements = 1;
+    bool padded = false;
+    for (const WindowDim& w : window.dims) elements *= w.size, padded = padded || w.padding_low > 0;
+    if (op.boolean_or(4, false) || (padded && !include_pad)) return NotLowered("symbolic sizes: windows of several lengths");
+    Instruction* sum = b.ReduceWindow(x, op.Scalar(x->shape().element_type(), 0), window, kAdd);
+    return op.One(b.Binary(kDivide, sum, op.Full(sum, op.is_none(6) ? static_cast<double>(elements) : op.number(6))));
+  }
+  Pool p = PoolOf(op, spatial, false, 1, x->shape().dims(), op.result_dims());
   Instruction* sum = b.ReduceWindow(x, op.Scalar(x->shape().element_type(), 0), WindowOf(p, Rank(x)), kAdd);
   if (!op.is_none(6)) return op.One(b.Binary(kDivide, sum, op.Full(sum, op.number(6))));
   std::vector<std::vector<double>> counts;
@@ -276,18 +311,17 @@ Instruction* AdaptiveAverageAlong(OpContext& op, Instruction* x, int64_t axis, i
 Lowering AdaptiveAvgPool(OpContext& op, int64_t spatial) {
   Builder& b = op.b;
   Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
-  if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
   const int64_t first = Rank(x) - spatial;
   std::vector<Dim> split(x->shape().dims().begin(), x->shape().dims().begin() + first);
   std::vector<int64_t> axes;
   bool divides = true;
   for (int64_t k = 0; k < spatial; ++k) {
-    const int64_t in = x->shape().constant_dim(first + k), out = op.result_dims()[first + k].constant();
-    if (out == 0) return Values{b.Full(op.result_type(), op.result_dims(), 0)};
-    divides = divides && in % out == 0;
+    const Dim in = x->shape().dim(first + k), out = op.result_dims()[first + k];
+    if (KnownEqual(out, 0)) return Values{b.Full(op.result_type(), op.result_dims(), 0)};
+    divides = divides && (KnownOne(out) || Divides(out, in) == Ternary::kYes);
     split.push_back(out);
     axes.push_back(static_cast<int64_t>(split.size()));
-    split.push_back(in / out);
+    split.push_back(FloorDiv(in, out));
   }
   if (!divides) {
     for (int64_t d = first; d < Rank(x); ++d) {
@@ -297,9 +331,8 @@ Lowering AdaptiveAvgPool(OpContext& op, int64_t spatial) {
     return op.One(x);
   }
   x = b.Reshape(x, split);
-  const double count = static_cast<double>(CountOf(x, axes).constant());
   Instruction* sum = ReduceSum(op, x, axes);
-  return op.One(b.Binary(kDivide, sum, op.Full(sum, count)));
+  return op.One(b.Binary(kDivide, sum, CountLike(op, sum, CountOf(x, axes))));
 }
 
 // The maxima of the windows of AdaptiveTaps.
