@@ -180,14 +180,13 @@ bool Packs(const Instruction& op, const ContractionSite& site) {
   if (!site.wanted.empty() && site.wanted != "generated") return false;
   if (op.shape().element_type() != PrimitiveType::kF32 || !GeneratedTakes(op, site).ok()) return false;
   if (op.opcode() == Opcode::kDot) return op.shape().rank() == 2 && op.shape().dim(1).constant_or(0) >= kFewColumns;
-  if (!op.shape().is_static()) return false;
   const DimLabels& l = op.attrs().get<DimLabels>(Attr::kDimLabels);
   const Window window = op.attrs().get_or<Window>(Attr::kWindow, {});
   if (op.shape().rank() < 4 || op.attrs().get_or<int64_t>(Attr::kBatchGroupCount, 1) != 1) return false;
   if (absl::c_any_of(window.dims, [](const WindowDim& w) { return w.base_dilation != 1 || w.reversed; })) return false;
   // Vectors of features must read one group, or each feature its own.
   const int64_t groups = op.attrs().get_or<int64_t>(Attr::kFeatureGroupCount, 1);
-  const int64_t in = op.operand(0)->shape().constant_dim(l.input_feature), out = op.shape().constant_dim(l.output_feature);
+  const int64_t in = op.operand(0)->shape().dim(l.input_feature).constant_or(0), out = op.shape().dim(l.output_feature).constant_or(0);
   return (groups == 1 || (groups == in && groups == out)) && out >= kFewColumns;
 }
 

@@ -18,7 +18,7 @@
 namespace tenon {
 namespace {
 
-int64_t Bytes(const Instruction& op) { return op.shape().byte_size().constant_or(0); }
+int64_t Bytes(const Instruction& op) { return Typical(op.shape().byte_size()); }
 
 // [batch, feature, space...] with the features fastest.
 Permutation FeaturesFastest(int64_t rank) {
@@ -65,7 +65,7 @@ bool IsFeaturesFastest(const Shape& shape) { return shape.minor_to_major() == Fe
 
 // The caller's layout is features fastest (channels_last).
 bool PackWhereItLies(Instruction* op, const PassContext& context) {
-  if (op->opcode() != Opcode::kConvolution || op->shape().rank() < 4 || !op->shape().is_static()) return false;
+  if (op->opcode() != Opcode::kConvolution || op->shape().rank() < 4) return false;
   const DimLabels& l = op->attrs().get<DimLabels>(Attr::kDimLabels);
   if (l.input_feature != 1 || l.output_feature != 1 || (!HasSmallKernel(*op) && !ReadsKernelWhereItLies(*op, context))) return false;
   return IsFeaturesFastest(op->shape()) && IsFeaturesFastest(op->operand(0)->shape()) && Pack(op, context);
@@ -80,7 +80,7 @@ class Stack {
   }
 
   static bool Prefers(const Instruction& op, const PassContext& context) {
-    if (op.opcode() != Opcode::kConvolution || op.shape().rank() < 4 || !op.shape().is_static()) return false;
+    if (op.opcode() != Opcode::kConvolution || op.shape().rank() < 4) return false;
     const std::string named = NamedProvider(op);
     const bool generated = named == "generated" || (named.empty() && ReadsKernelWhereItLies(op, context));
     if (!generated && (!context.library_takes || !context.library_takes(op))) return false;
@@ -158,7 +158,7 @@ class Stack {
 
   // Is `op` made in whatever layout it is given, from operands in theirs?
   bool TakesAnyLayout(const Instruction& op) const {
-    if (!op.shape().is_array() || op.shape().rank() != rank_ || !op.shape().is_static()) return false;
+    if (!op.shape().is_array() || op.shape().rank() != rank_) return false;
     if (!op.control_predecessors().empty() || !op.control_successors().empty()) return false;
     switch (op.opcode()) {
       case Opcode::kConvolution: return Prefers(op, context_);
