@@ -39,7 +39,7 @@ struct KernelInfo {
   std::vector<Dim> size_args;       // symbolic sizes, in order
   std::vector<uint64_t> literals;   // bits of hoisted scalar literals, behind the sizes
   Dim begin = 0, end = 1;           // splittable outer range
-  int64_t grain = 1;
+  Dim grain = 1;                    // units of it that are worth a thread
   int64_t scratch_bytes = 0;        // per thread
   std::optional<LaunchDims> launch;  // a device's; in place of begin, end, grain and scratch_bytes
   double estimated_ns = 0;          // whole kernel, one thread, static sizes (else 0)

@@ -216,7 +216,7 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
   for (Region& region : program.regions) {
     for (Step& step : region.steps) {
       auto* kernel = std::get_if<KernelStep>(&step.body);
-      if (kernel != nullptr && max_grain > 0) kernel->grain = std::min(kernel->grain, max_grain);
+      if (kernel != nullptr && max_grain > 0) kernel->grain = kernel->grain < 0 ? max_grain : std::min(kernel->grain, max_grain);
     }
   }
   TENON_ASSIGN_OR_RETURN(made->executable_,

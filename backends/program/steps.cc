@@ -113,7 +113,7 @@ absl::Status ProgramBuilder::EmitKernel(const Instruction& op, const LaunchPlan&
   TENON_ASSIGN_OR_RETURN(kernel.begin, dims_.Ref(info.begin));
   TENON_ASSIGN_OR_RETURN(kernel.end, dims_.Ref(info.end));
   kernel.literals = info.literals;
-  kernel.grain = info.grain;
+  TENON_ASSIGN_OR_RETURN(kernel.grain, dims_.Ref(info.grain));
   if (info.launch) {
     TENON_ASSIGN_OR_RETURN(kernel.launch, LaunchOf(*info.launch));
   }

@@ -636,7 +636,7 @@ int64_t UpperBound(Dim d) { return RangeOf(d).hi; }
 
 int64_t Typical(Dim d) {
   if (d.is_constant()) return d.constant();
-  constexpr int64_t kTypical = 64;
+  constexpr int64_t kTypical = 256;
   const DimExpr& e = *d.expr();
   auto operand = [&](size_t i) { return Typical(e.operands[i]); };
   switch (e.kind) {

@@ -95,7 +95,7 @@ inline bool KnownOne(Dim a) { return KnownEqual(a, 1); }
 int64_t LowerBound(Dim d);  // from the symbols' ranges; INT64_MIN when unknown
 int64_t UpperBound(Dim d);  // INT64_MAX when unknown
 
-// A number to plan for where any is right: each symbol stands for 64, or for what of its range and divisor is next to it.
+// A number to plan for where any is right: each symbol stands for 256, or for what of its range and divisor is next to it.
 int64_t Typical(Dim d);
 
 // `value_of` gives each symbol's value by name.

@@ -318,7 +318,7 @@ void BoundProgram::BindKernel(const KernelStep& step) {
   for (const View& v : step.operands) k.operands.push_back(Bind(v));
   k.args.assign(step.args.begin(), step.args.end());
   for (uint64_t bits : step.literals) k.args.push_back(static_cast<int64_t>(bits));
-  k.static_args = IsStatic(step.args) && step.begin >= 0 && step.end >= 0;
+  k.static_args = IsStatic(step.args) && step.begin >= 0 && step.end >= 0 && step.grain > 0;
   k.begin = step.begin;
   k.end = step.end;
   k.scratch_bytes = (program.kernels[step.kernel].scratch_bytes + 63) / 64 * 64;

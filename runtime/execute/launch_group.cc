@@ -34,7 +34,7 @@ class Member {
   Member(const Program& program, const Step& step) : program_(program) {
     const auto* kernel = std::get_if<KernelStep>(&step.body);
     if (kernel == nullptr || kernel->launch || (step.effect != Effect::kPure && step.effect != Effect::kMutates)) return;
-    if (!IsStatic(kernel->args) || kernel->begin < 0 || kernel->end <= kernel->begin) return;
+    if (!IsStatic(kernel->args) || kernel->grain < 0 || kernel->begin < 0 || kernel->end <= kernel->begin) return;
     work_ = WorkOf(*kernel);
     if (work_ > kLargestMember) return;
     const KernelOperands operands = OperandsOf(program, *kernel);

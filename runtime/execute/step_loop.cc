@@ -171,7 +171,7 @@ class Loop {
       pointers[i] = v.value < 0 ? nullptr : f_.Address(v);
     }
     const int64_t* args = k.args.data();
-    int64_t begin = k.begin, end = k.end;
+    int64_t begin = k.begin, end = k.end, grain = k.step->grain;
     if (!k.static_args) {
       std::copy(k.args.begin(), k.args.end(), f_.args.begin());
       for (size_t i = 0; i < k.step->args.size(); ++i)
@@ -179,9 +179,10 @@ class Loop {
       args = f_.args.data();
       begin = Resolve(k.step->begin, f_.dims);
       end = Resolve(k.step->end, f_.dims);
+      grain = std::max<int64_t>(1, Resolve(grain, f_.dims));
     }
     if (begin >= end) return true;
-    const int64_t pieces = CountPieces((end - begin) / k.step->grain);
+    const int64_t pieces = CountPieces((end - begin) / grain);
     if (k.scratch_bytes != 0) {
       if (absl::Status s = f_.ReserveScratch(pieces * k.scratch_bytes); !s.ok()) {
         return Fail(TENON_ERROR, std::string(s.message()));

@@ -97,7 +97,7 @@ struct KernelStep {
   std::vector<SizeRef> args;       // symbolic sizes the kernel asked for
   std::vector<uint64_t> literals;  // bits of scalar literals, appended to args
   SizeRef begin = 0, end = 1;      // the outer iteration range that may be split over threads
-  int64_t grain = 1;               // smallest piece of that range worth a thread
+  SizeRef grain = 1;               // smallest piece of that range worth a thread
   std::optional<LaunchShape> launch;  // of a device's kernels, and of no other; begin, end and grain mean nothing then
 };
 struct FrameworkStep {

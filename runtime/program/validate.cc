@@ -308,10 +308,10 @@ class Validator {
     TENON_RETURN_IF_ERROR(Index("kernel", step.kernel, Count(p_.kernels)));
     TENON_RETURN_IF_ERROR(CheckViews(step.operands));
     TENON_RETURN_IF_ERROR(Refs(step.args));
-    TENON_RETURN_IF_ERROR(Refs({step.begin, step.end}));
+    TENON_RETURN_IF_ERROR(Refs({step.begin, step.end, step.grain}));
     if (step.num_results < 0 || step.num_results > Count(step.operands))
       return Error(step.num_results, " results");
-    if (step.grain < 1) return Error("grain ", step.grain);
+    if (step.grain == 0) return Error("grain ", step.grain);
     const CodeImage& image = p_.code[p_.kernels[step.kernel].code];
     TENON_RETURN_IF_ERROR(CheckSpaces(step.operands, image.space));
     if (step.launch.has_value() != (image.space != 0)) {

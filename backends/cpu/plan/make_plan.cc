@@ -1025,23 +1025,25 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
                   static_cast<double>(w.bytes) / bytes_per_ns;
   if (f.serial != nullptr && f.serial->opcode() != Opcode::kScatter) {
     w.nanoseconds += SerialWork(f, static_cast<double>(n));
-    const double each =
-        w.nanoseconds / static_cast<double>(std::max<int64_t>(Typical(w.units), 1));
+    const double each = w.nanoseconds / static_cast<double>(std::max<int64_t>(Typical(w.units), 1));
     w.grain = n == 0 ? 1 : std::max<int64_t>(1, static_cast<int64_t>(kSerialPieceNs / each));
     return w;
   }
-  const double per_unit = static_cast<double>(std::max<int64_t>(n, 1)) /
-                          static_cast<double>(std::max<int64_t>(Typical(w.units), 1));
-  const double weighted = std::max(per_unit, 1.0) * std::max(1.0, cost * 4.0 / plan.lanes / 4.0);
-  w.grain = std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece / weighted));
+  const double weight = std::max(1.0, cost * 4.0 / plan.lanes / 4.0);  // of an element
+  if (!w.units.is_constant() || !elements.is_constant()) {
+    const auto per_piece = std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece / weight));
+    w.grain = Max(1, FloorDiv(w.units * Dim(per_piece), Max(elements, 1)));
+  } else if (n == 0) {
+    w.grain = plan.block > 0 ? std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece) / plan.block) : 16;
+    return w;
+  } else {
+    const double per_unit = static_cast<double>(n) / static_cast<double>(std::max<int64_t>(w.units.constant(), 1));
+    w.grain = std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece / (std::max(per_unit, 1.0) * weight)));
+  }
   if (plan.packed) {
     const int64_t rows = plan.tile_loop < 0 ? 1 : plan.rows > 0 ? plan.rows : Typical(plan.loops[plan.tile_loop].extent);
-    w.grain = std::max(w.grain, (kRowsPerPackedPiece + rows - 1) / std::max<int64_t>(rows, 1));
+    w.grain = Max(w.grain, (kRowsPerPackedPiece + rows - 1) / std::max<int64_t>(rows, 1));
   }
-  if (n == 0)
-    w.grain = plan.block > 0
-                  ? std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece) / plan.block)
-                  : 16;
   return w;
 }
 

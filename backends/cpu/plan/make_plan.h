@@ -53,7 +53,7 @@ struct WorkEstimate {
   int64_t bytes = 0, flops = 0;  // whole kernel; 0 if sizes are symbolic
   double nanoseconds = 0;        // one thread
   Dim units = 1;                 // size of the outer range
-  int64_t grain = 1;             // units that are worth a thread
+  Dim grain = 1;                 // units that are worth a thread
 };
 WorkEstimate EstimateWork(const FusedKernel& fused, const KernelPlan& plan);
 
