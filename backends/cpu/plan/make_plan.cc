@@ -1032,7 +1032,7 @@ WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
   const double weight = std::max(1.0, cost * 4.0 / plan.lanes / 4.0);  // of an element
   if (!w.units.is_constant() || !elements.is_constant()) {
     const auto per_piece = std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece / weight));
-    w.grain = Max(1, FloorDiv(w.units * Dim(per_piece), Max(elements, 1)));
+    w.grain = Max(1, FloorDiv(w.units * Dim(per_piece), elements + 1));  // also for sizes that a guard has yet to refuse
   } else if (n == 0) {
     w.grain = plan.block > 0 ? std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece) / plan.block) : 16;
     return w;
