@@ -267,6 +267,25 @@ ENTRY e {
   RunSymbolic(inner, [&](int64_t n) { return WithSize(inner, n); }, ToleranceRule::Exact());
 }
 
+TEST(SymbolicDims, PiecesOfAConcatenation) {
+  const std::string text = R"(HloModule p
+ENTRY e {
+  x = f32[3,1,32] parameter(0)
+  y = f32[3,2*s0+3,32] parameter(1)
+  ROOT c = f32[3,2*s0+4,32] concatenate(x, y), dimensions={1}
+})";
+  RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
+}
+
+TEST(SymbolicDims, SizesRoundDown) {
+  const std::string text = R"(HloModule p
+ENTRY e {
+  x = s32[3,600] parameter(0)
+  ROOT s = s32[3,floordiv(0-s0,s0+2)+600] slice(x), slice={[0:3], [0:floordiv(0-s0,s0+2)+600]}
+})";
+  RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
+}
+
 TEST(Check, SetsTheErrorWordOnlyWhenAnElementIsTrue) {
   HloCase c = Named("indexing_check");
   absl::StatusOr<Built> built = Build(c);

@@ -46,6 +46,16 @@ TEST_F(DimTest, EqualExpressionsAreOneObject) {
   EXPECT_EQ(Max(Max(s, t), n), Max(s, Max(n, t)));
 }
 
+TEST_F(DimTest, TypicalSizes) {
+  EXPECT_EQ(Typical(12), 12);
+  EXPECT_EQ(Typical(2 * s + 1), 513);
+  EXPECT_EQ(Typical(Min(FloorDiv(s, 3), 80)), 80);
+  EXPECT_EQ(Typical(0 - Mod(s, 100)), -56);
+  EXPECT_EQ(Typical(table.Symbol("few", 2, 9)), 9);
+  EXPECT_EQ(Typical(table.Symbol("many", 1000)), 1000);
+  EXPECT_EQ(Typical(table.Symbol("thirds", 3, INT64_MAX, 3)), 255);
+}
+
 TEST_F(DimTest, DivisionCancels) {
   EXPECT_EQ(FloorDiv(4 * s, 2), 2 * s);
   EXPECT_EQ(Mod(4 * s, 2), Dim(0));
@@ -53,6 +63,8 @@ TEST_F(DimTest, DivisionCancels) {
   EXPECT_EQ(FloorDiv(s * n + n, n), s + 1);
   EXPECT_EQ(Mod(s * n + n, n), Dim(0));
   EXPECT_EQ(FloorDiv(FloorDiv(s, 2), 3), FloorDiv(s, 6));
+  EXPECT_EQ(FloorDiv(FloorDiv(s + 7, 8) + 1, 2), FloorDiv(s + 15, 16));  // sizes of strided windows
+  EXPECT_EQ(FloorDiv(FloorDiv(s - 3, 2) - 3, 2), FloorDiv(s - 9, 4));
   EXPECT_EQ(Mod(Mod(s, 6), 3), Mod(s, 3));
   EXPECT_EQ(Mod(4 * s + 3, 4), Dim(3));
   EXPECT_EQ(Mod(2 * s, 4), 2 * Mod(s, 2));
