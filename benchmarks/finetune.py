@@ -27,7 +27,8 @@ VOCAB, LENGTH = 1000, 64
 def bert():
     return transformers.BertForMaskedLM(
         transformers.BertConfig(
-            hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512, vocab_size=VOCAB, max_position_embeddings=128
+            hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512, vocab_size=VOCAB,
+            max_position_embeddings=128,
         )
     )
 

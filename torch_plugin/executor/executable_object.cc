@@ -157,7 +157,8 @@ bool ReadRecipe(const Callee& callee, PyObject* item, Callee::Recipe* recipe) {
     for (size_t k = 0; k < outputs.size(); ++k) {
       const size_t rank = recipe->sizes.size();
       const int64_t number = k < rank ? recipe->sizes[k] : k < 2 * rank ? recipe->strides[k - rank] : recipe->offset;
-      if (!outputs[k] || (number >= 0 && number < static_cast<int64_t>(callee.outputs.size()) && callee.outputs[number].kind == 5)) continue;
+      const bool known = number >= 0 && number < static_cast<int64_t>(callee.outputs.size());
+      if (!outputs[k] || (known && callee.outputs[number].kind == 5)) continue;
       PyErr_SetString(PyExc_ValueError, "a recipe's number is no output that is one");
       return false;
     }

@@ -76,7 +76,7 @@ BatchStatistics StatisticsOf(OpContext& op, Instruction* x, double eps) {
   const Dim n = CountOf(x, axes);
   auto sum = [&](Instruction* v) { return ReduceSum(op, b.Convert(v, PT::kF64), axes); };
   Instruction* total = sum(x);
-  Instruction* mean = b.Convert(b.Binary(kMultiply, total, InverseCountLike(op, total, n)), type);  // no division for every vector of columns
+  Instruction* mean = b.Convert(b.Binary(kMultiply, total, InverseCountLike(op, total, n)), type);  // no division per column
   Instruction* centered = b.Binary(kSubtract, x, PerChannel(op, mean, x));
   Instruction* squares = b.Convert(sum(b.Binary(kMultiply, centered, centered)), type);
   Instruction* variance = b.Convert(b.Binary(kDivide, squares, CountLike(op, squares, n)), PT::kF64);

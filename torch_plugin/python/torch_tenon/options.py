@@ -49,6 +49,7 @@ _CHOICES = {
     "sizes": ("symbolic", "exact"),
     "report": ("none", "module", "code"),
 }
+_PYTHONS_OWN = ("fallback", "dump", "freeze", "autograd", "partitioner", "sizes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Options:
         told = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("fallback", "dump", "freeze", "autograd", "partitioner", "sizes") and getattr(self, field.name) != field.default
+            if field.name not in _PYTHONS_OWN and getattr(self, field.name) != field.default
         }
         if self.dump:
             told["dump_dir"] = self.dump
