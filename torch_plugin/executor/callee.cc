@@ -237,7 +237,7 @@ class Call {
       const bool argument = r.of_input || direct[r.index].kind == Result::Kind::kArgument;
       const int64_t number = r.of_input ? r.index : direct[r.index].number;
       results[k].kind = Result::Kind::kTensor;
-      const Tensor base = argument ? arguments_[number].Share() : direct[r.index].tensor;
+      const at::Tensor base = argument ? arguments_[number].Share() : direct[r.index].tensor;
       results[k].tensor = ViewOf(base, r.outputs.empty() ? r : Resolved(r, direct));
     }
     return results;
