@@ -18,6 +18,7 @@
 #include <torch/csrc/dynamo/compiled_autograd.h>
 #include <torch/csrc/utils/object_ptr.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <typeinfo>
@@ -63,26 +64,43 @@ at::Tensor Detached(const at::Tensor& tensor) {
 }
 uint32_t VersionOf(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->version_counter().current_version(); }
 
-at::Tensor Zeros(const TrainingPlan::Tangent& want) {
-  at::Tensor zeros = at::detail::empty_strided_cpu(want.sizes, want.strides, want.dtype);
+at::Tensor Zeros(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype) {
+  at::Tensor zeros = at::detail::empty_strided_cpu(sizes, strides, dtype);
   if (const size_t bytes = zeros.storage().nbytes()) std::memset(zeros.storage().mutable_data(), 0, bytes);
   return zeros;
 }
 
-// A gradient of an output as the backward was compiled for it. False: no kernel can read it.
-bool Conform(const TrainingPlan::Tangent& want, at::Tensor* tangent) {
+// Of a dense tensor with its dims in this order.
+c10::DimVector DenseStrides(c10::IntArrayRef sizes, c10::IntArrayRef order) {
+  c10::DimVector strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t k = order.size(); k-- > 0;) {
+    strides[order[k]] = stride;
+    stride *= std::max<int64_t>(sizes[order[k]], 1);
+  }
+  return strides;
+}
+// Where elements lie depends on the strides of dims of several elements only.
+bool SameStrides(c10::IntArrayRef sizes, c10::IntArrayRef a, c10::IntArrayRef b) {
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] > 1 && a[d] != b[d]) return false;
+  }
+  return true;
+}
+
+// A gradient of an output of these sizes and strides as the backward was compiled for it. False: no kernel can read it.
+bool Conform(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype, at::Tensor* tangent) {
   if (!tangent->defined()) {
-    *tangent = Zeros(want);
+    *tangent = Zeros(sizes, strides, dtype);
     return true;
   }
   if (tangent->layout() != c10::kStrided) *tangent = tangent->to_dense();
   if (tangent->is_neg()) *tangent = tangent->resolve_neg();
   if (tangent->is_conj()) *tangent = tangent->resolve_conj();
   if (!IsPlain(tangent->unsafeGetTensorImpl())) return false;
-  TORCH_CHECK(tangent->sizes() == want.sizes, "compiled backward: wanted a gradient of sizes ", c10::IntArrayRef(want.sizes), ", got ",
-              tangent->sizes());
-  if (tangent->strides() == want.strides && tangent->scalar_type() == want.dtype) return true;
-  at::Tensor conforming = at::detail::empty_strided_cpu(want.sizes, want.strides, want.dtype);
+  TORCH_CHECK(tangent->sizes() == sizes, "compiled backward: wanted a gradient of sizes ", sizes, ", got ", tangent->sizes());
+  if (SameStrides(sizes, tangent->strides(), strides) && tangent->scalar_type() == dtype) return true;
+  at::Tensor conforming = at::detail::empty_strided_cpu(sizes, strides, dtype);
   *tangent = conforming.copy_(*tangent);
   return true;
 }
@@ -94,18 +112,26 @@ Results RunByAten(const TrainingPlan& plan, std::span<Argument> arguments) {
   return CallBoxed(plan.aten_backward->ptr(getPyInterpreter()), arguments);
 }
 
-// arguments: what was saved. A gradient per input of the forward, some undefined.
-variable_list RunBackward(TrainingPlan& plan, Arguments arguments, variable_list&& tangents) {
+bool Conform(const TrainingPlan::Tangent& want, c10::IntArrayRef dynamic_sizes, at::Tensor* tangent) {
+  if (!want.dynamic) return Conform(want.sizes, want.strides, want.dtype, tangent);
+  return Conform(dynamic_sizes, DenseStrides(dynamic_sizes, want.order), want.dtype, tangent);
+}
+
+// arguments: what was saved. dynamic_sizes: TrainingNode::DynamicSizes(). A gradient per input of the forward, some undefined.
+variable_list RunBackward(
+    TrainingPlan& plan, Arguments arguments, std::span<const c10::DimVector> dynamic_sizes, variable_list&& tangents) {
   TORCH_CHECK(!at::functorch::maybeCurrentDynamicLayer().has_value(), kTransformed);
   TORCH_CHECK(!plan.nondeterministic || !at::globalContext().deterministicAlgorithms(), kDeterministic);
   TORCH_CHECK(tangents.size() == plan.tangents.size(), "compiled backward: wanted ", plan.tangents.size(), " gradients, got ",
               tangents.size());
-  TORCH_CHECK(static_cast<int64_t>(arguments.size()) == plan.saved, "compiled backward: wanted ", plan.saved, " saved tensors, got ",
-              arguments.size());
+  const int64_t saved = plan.saved + plan.saved_numbers;
+  TORCH_CHECK(static_cast<int64_t>(arguments.size()) == saved, "compiled backward: wanted ", saved, " saved values, got ", arguments.size());
   bool plain = true;
   {
     BelowAutograd below;
-    for (size_t k = 0; k < tangents.size(); ++k) plain &= Conform(plan.tangents[k], &tangents[k]);
+    for (size_t k = 0; k < tangents.size(); ++k) {
+      plain &= Conform(plan.tangents[k], dynamic_sizes.empty() ? c10::IntArrayRef() : c10::IntArrayRef(dynamic_sizes[k]), &tangents[k]);
+    }
   }
   for (at::Tensor& tangent : tangents) {
     const bool sole = tangent.use_count() == 1;
@@ -165,7 +191,8 @@ Program TrainingPlan::Backward() {
   return *program;
 }
 
-void TrainingNode::Save(std::span<at::Tensor> tensors) {
+void TrainingNode::Save(std::span<at::Tensor> tensors, std::vector<int64_t> numbers) {
+  numbers_ = std::move(numbers);
   const size_t checked = tensors.size() - static_cast<size_t>(plan_->saved_unchecked);
   const bool pack = at::SavedTensorDefaultHooks::get_hooks().has_value();
   saved_.reserve(tensors.size());
@@ -216,6 +243,7 @@ void TrainingNode::Unpack(bool keep, Arguments* arguments) {
   TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
   const size_t checked = saved_.size() - (packed_.empty() ? static_cast<size_t>(plan_->saved_unchecked) : saved_.size());
   for (size_t k = 0; k < checked; ++k) CheckVersion(saved_[k]);
+  for (const int64_t number : numbers_) arguments->push_back(Argument(number));
   for (const SavedVariable& packed : packed_) arguments->push_back(Argument::Give(packed.unpack(), false));
   for (Saved& saved : saved_) {
     if (keep) {
@@ -231,6 +259,16 @@ void TrainingNode::Unpack(bool keep, Arguments* arguments) {
   packed_.clear();
 }
 
+std::vector<c10::DimVector> TrainingNode::DynamicSizes() const {
+  std::vector<c10::DimVector> sizes;
+  if (std::none_of(plan_->tangents.begin(), plan_->tangents.end(), [](const auto& tangent) { return tangent.dynamic; })) return sizes;
+  sizes.resize(plan_->tangents.size());
+  for (uint32_t k = 0; k < sizes.size(); ++k) {
+    for (const c10::SymInt& size : input_metadata(k).shape_as_dim_vector()) sizes[k].push_back(size.guard_int(__FILE__, __LINE__));
+  }
+  return sizes;
+}
+
 variable_list TrainingNode::apply(variable_list&& grads) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool keep = torch::autograd::get_current_graph_task_keep_graph();
@@ -238,7 +276,7 @@ variable_list TrainingNode::apply(variable_list&& grads) {
   Arguments arguments;
   Unpack(keep, &arguments);
   const variable_list tangents = create_graph ? grads : variable_list();
-  variable_list results = RunBackward(*plan_, std::move(arguments), std::move(grads));
+  variable_list results = RunBackward(*plan_, std::move(arguments), DynamicSizes(), std::move(grads));
   if (create_graph) {
     ForbidDoubleBackward(tangents, &results);
   } else if (!keep) {
@@ -287,6 +325,7 @@ void TrainingNode::compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args
   TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
   args.collect(std::string("tenon"));
   args.collect(plan_->id);
+  for (const int64_t number : numbers_) args.collect(number);
   args.collect(packed_, /*is_output=*/false);
   for (const Saved& saved : saved_) args.collect(saved.tensor);
 }
@@ -305,14 +344,15 @@ variable_list TrainingNode::apply_with_saved(const variable_list& inputs, torch:
   std::vector<at::TypePtr> schema;
   for (const c10::IValue& value : args) schema.push_back(value.type());
   const std::weak_ptr<TrainingPlan> weak = plan_;  // the binding lives as long as the process
-  const auto run = [weak](const variable_list& grads, const std::vector<c10::IValue>& packed) {
+  const auto run = [weak, numbers = numbers_, sizes = DynamicSizes()](const variable_list& grads, const std::vector<c10::IValue>& packed) {
     const std::shared_ptr<TrainingPlan> plan = weak.lock();
     TORCH_CHECK(plan != nullptr, "compiled backward: its graph is gone");
     const std::vector<at::Tensor> saved = dynamo::PackedArgs(packed).unpack<std::vector<at::Tensor>>();
     Arguments arguments;
+    for (const int64_t number : numbers) arguments.push_back(Argument(number));
     for (const at::Tensor& tensor : saved) arguments.push_back(Argument::Borrow(tensor.unsafeGetTensorImpl()));
     std::unique_ptr<NoGil> no_gil = PyGILState_Check() != 0 ? std::make_unique<NoGil>() : nullptr;
-    return RunBackward(*plan, std::move(arguments), variable_list(grads));
+    return RunBackward(*plan, std::move(arguments), sizes, variable_list(grads));
   };
   const auto& compiler = dynamo::getPyCompilerInterface();
   const std::string function = compiler->bind_function(swap.get_py_compiler(), "Tenon" + std::to_string(plan_->id), run, schema,

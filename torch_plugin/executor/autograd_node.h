@@ -42,9 +42,10 @@ class Program {
   const CalleeCell* cell_ = nullptr;  // in callable_
 };
 
-// A training graph as AOTAutograd traced and cut it. What it says of tensors holds for every call (static sizes).
+// A training graph as AOTAutograd traced and cut it. What it says of tensors holds for every call.
 struct TrainingPlan {
   struct Input {
+    bool number = false;          // a SymInt; else a tensor
     bool differentiable = false;  // has an edge, if the argument requires a gradient
     bool written = false;         // by the forward, for autograd to see: its version goes up
     bool accumulates = false;     // its gradient has its size and dtype, so a leaf's may be added by the node
@@ -52,16 +53,20 @@ struct TrainingPlan {
   struct Output {
     int64_t argument = -1;        // it is that argument, which is returned; -1: the forward's
     bool differentiable = false;  // gets the node as history; these are the node's inputs, in order
+    std::shared_ptr<c10::SafePyObject> dynamic;  // callable(tensor): tells Dynamo which of its sizes change; NULL: none
   };
   struct Tangent {
     c10::ScalarType dtype = c10::ScalarType::Float;
     std::vector<int64_t> sizes, strides;  // what the backward was compiled for
+    std::vector<int64_t> order;           // where sizes are dynamic: dense, dims from the outermost to the innermost; sizes are the output's
+    bool dynamic = false;
   };
   std::vector<Input> inputs;
   std::vector<Output> outputs;    // of the caller; the forward's further outputs are saved
-  int64_t saved = 0;              // so many
+  int64_t saved = 0;              // so many tensors
+  int64_t saved_numbers = 0;      // and behind them so many sizes
   int64_t saved_unchecked = 0;    // the last of these may be written before the backward reads them
-  std::vector<Tangent> tangents;  // per differentiable output. Backward's inputs: saved, tangents; its outputs: a gradient per input
+  std::vector<Tangent> tangents;  // per differentiable output. Backward's inputs: numbers, saved, tangents; outputs: a gradient per input
   bool nondeterministic = false;  // traced while deterministic algorithms weren't asked for
   Program forward;
   std::shared_ptr<c10::SafePyObject> make_backward;  // callable() -> the backward, compiled once
@@ -85,7 +90,7 @@ class TrainingNode : public torch::autograd::Node {
   explicit TrainingNode(std::shared_ptr<TrainingPlan> plan) : plan_(std::move(plan)) {}
 
   // The forward's outputs behind the caller's, once those have their history. With the GIL.
-  void Save(std::span<at::Tensor> tensors);
+  void Save(std::span<at::Tensor> tensors, std::vector<int64_t> numbers);
 
   // "TenonBackward".
   std::string name() const override;
@@ -108,7 +113,11 @@ class TrainingNode : public torch::autograd::Node {
   void Accumulate(torch::autograd::variable_list* grads);
   void ForbidDoubleBackward(const torch::autograd::variable_list& tangents, torch::autograd::variable_list* grads);
 
+  // The sizes of the outputs that tangents are of, where the plan doesn't know them; else nothing.
+  std::vector<c10::DimVector> DynamicSizes() const;
+
   const std::shared_ptr<TrainingPlan> plan_;
+  std::vector<int64_t> numbers_;
   std::vector<Saved> saved_;
   std::vector<torch::autograd::SavedVariable> packed_;  // in saved_'s place, of those that are checked, under saved_tensors_hooks
   bool released_ = false;

@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/object_ptr.h>
+#include <torch/csrc/utils/python_numbers.h>
 
 #include <memory>
 #include <utility>
@@ -48,6 +49,11 @@ bool CompiledAutograd() {
 bool Read(const TrainingPlan& plan, PyObject* const* args, Arguments* arguments) {
   arguments->resize(plan.inputs.size());
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    if (plan.inputs[i].number) {
+      if (!PyLong_CheckExact(args[i])) return false;  // a jagged tensor's lengths
+      (*arguments)[i] = Argument(THPUtils_unpackLong(args[i]));
+      continue;
+    }
     if (!THPVariable_Check(args[i])) return false;
     c10::TensorImpl* impl = THPVariable_Unpack(args[i]).unsafeGetTensorImpl();
     if (!IsPlain(impl)) return false;
@@ -73,9 +79,17 @@ at::Tensor TakeTensor(Result* result, PyObject* const* args) {
   return std::move(result->tensor);  // undefined for None
 }
 
+int64_t TakeNumber(const Result& result, const Arguments& arguments) {
+  const bool passed = result.kind == Result::Kind::kArgument && arguments[result.number].kind() == Argument::Kind::kNumber;
+  TORCH_CHECK(passed || result.kind == Result::Kind::kNumber, "compiled forward: a saved size is no number");
+  return passed ? arguments[result.number].number() : result.number;
+}
+
 // The output as its caller gets it.
-PyObject* Finish(const TrainingPlan::Output& out, Result* result, PyObject* const* args, const NodePtr<TrainingNode>& node) {
+PyObject* Make(const TrainingPlan::Output& out, Result* result, PyObject* const* args, const NodePtr<TrainingNode>& node) {
   if (out.argument >= 0) return Py_NewRef(args[out.argument]);
+  if (result->kind == Result::Kind::kNumber) return PyLong_FromLongLong(result->number);
+  if (result->kind == Result::Kind::kArgument && PyLong_Check(args[result->number])) return Py_NewRef(args[result->number]);
   TORCH_CHECK(result->kind != Result::Kind::kArgument, "compiled forward: an output is argument ", result->number);
   at::Tensor tensor = std::move(result->tensor);
   if (!tensor.defined()) return Py_NewRef(Py_None);
@@ -87,6 +101,16 @@ PyObject* Finish(const TrainingPlan::Output& out, Result* result, PyObject* cons
   return THPVariable_Wrap(std::move(tensor));
 }
 
+PyObject* Finish(const TrainingPlan::Output& out, Result* result, PyObject* const* args, const NodePtr<TrainingNode>& node) {
+  THPObjectPtr object(Make(out, result, args, node));
+  if (!object) throw python_error();
+  if (out.dynamic != nullptr) {
+    THPObjectPtr told(PyObject_CallOneArg(out.dynamic->ptr(getPyInterpreter()), object.get()));
+    if (!told) throw python_error();
+  }
+  return object.release();
+}
+
 PyObject* Forward(const std::shared_ptr<TrainingPlan>& plan, PyObject* const* args, Arguments arguments) {
   const NodePtr<TrainingNode> node = NewNode(plan, args);
   for (size_t i = 0; i < plan->inputs.size(); ++i) {
@@ -95,7 +119,7 @@ PyObject* Forward(const std::shared_ptr<TrainingPlan>& plan, PyObject* const* ar
   // While C++ has the only other reference, every count up and down of it would take the GIL: so one is held throughout.
   c10::SmallVector<at::Tensor, 8> held;
   for (const Argument& argument : arguments) {
-    if (c10::raw::intrusive_ptr::use_count(argument.tensor()) == 1) held.push_back(argument.Share());
+    if (argument.tensor() != nullptr && c10::raw::intrusive_ptr::use_count(argument.tensor()) == 1) held.push_back(argument.Share());
   }
   plan->counts->forwards.fetch_add(1, std::memory_order_relaxed);
   Results results;
@@ -104,18 +128,19 @@ PyObject* Forward(const std::shared_ptr<TrainingPlan>& plan, PyObject* const* ar
     results = plan->forward.Run(arguments);
   }
   const size_t visible = plan->outputs.size();
-  TORCH_CHECK(results.size() == visible + static_cast<size_t>(plan->saved), "compiled forward: wanted ", visible, " + ", plan->saved,
-              " outputs, got ", results.size());
+  const size_t numbers = visible + static_cast<size_t>(plan->saved);
+  TORCH_CHECK(results.size() == numbers + static_cast<size_t>(plan->saved_numbers), "compiled forward: wanted ", visible, " + ",
+              plan->saved + plan->saved_numbers, " outputs, got ", results.size());
   THPObjectPtr outputs(PyTuple_New(static_cast<Py_ssize_t>(visible)));
   if (!outputs) throw python_error();
   for (size_t k = 0; k < visible; ++k) {
-    PyObject* object = Finish(plan->outputs[k], &results[k], args, node);
-    if (object == nullptr) throw python_error();
-    PyTuple_SET_ITEM(outputs.get(), static_cast<Py_ssize_t>(k), object);
+    PyTuple_SET_ITEM(outputs.get(), static_cast<Py_ssize_t>(k), Finish(plan->outputs[k], &results[k], args, node));
   }
   c10::SmallVector<at::Tensor, 16> saved;
-  for (size_t k = visible; k < results.size(); ++k) saved.push_back(TakeTensor(&results[k], args));
-  node->Save(std::span<at::Tensor>(saved));
+  for (size_t k = visible; k < numbers; ++k) saved.push_back(TakeTensor(&results[k], args));
+  std::vector<int64_t> sizes;
+  for (size_t k = numbers; k < results.size(); ++k) sizes.push_back(TakeNumber(results[k], arguments));
+  node->Save(std::span<at::Tensor>(saved), std::move(sizes));
   return outputs.release();
 }
 
@@ -158,6 +183,10 @@ PyObject* Counts(PyObject* self, PyObject*) {
 
 // ---- making one -----------------------------------------------------------------------------------
 
+std::shared_ptr<c10::SafePyObject> Hold(PyObject* object) {
+  return std::make_shared<c10::SafePyObject>(Py_NewRef(object), getPyInterpreter());
+}
+
 template <typename F>
 bool ForEach(PyObject* sequence, const char* wanted, const F& read) {
   THPObjectPtr items(PySequence_Fast(sequence, wanted));
@@ -174,34 +203,34 @@ bool ReadNumbers(PyObject* sequence, std::vector<int64_t>* numbers) {
   });
 }
 bool ReadInput(TrainingPlan* plan, PyObject* item) {
-  int differentiable, written, accumulates;
-  if (!PyArg_ParseTuple(item, "ppp", &differentiable, &written, &accumulates)) return false;
-  plan->inputs.push_back({differentiable != 0, written != 0, accumulates != 0});
+  int number, differentiable, written, accumulates;
+  if (!PyArg_ParseTuple(item, "pppp", &number, &differentiable, &written, &accumulates)) return false;
+  plan->inputs.push_back({number != 0, differentiable != 0, written != 0, accumulates != 0});
   return true;
 }
 bool ReadOutput(TrainingPlan* plan, PyObject* item) {
   long long argument;
   int differentiable;
-  if (!PyArg_ParseTuple(item, "Lp", &argument, &differentiable)) return false;
+  PyObject* dynamic;
+  if (!PyArg_ParseTuple(item, "LpO", &argument, &differentiable, &dynamic)) return false;
   if (argument >= static_cast<long long>(plan->inputs.size())) {
     PyErr_Format(PyExc_ValueError, "an output is argument %lld of %zu", argument, plan->inputs.size());
     return false;
   }
-  plan->outputs.push_back({argument, differentiable != 0});
+  plan->outputs.push_back({argument, differentiable != 0, dynamic == Py_None ? nullptr : Hold(dynamic)});
   return true;
 }
 bool ReadTangent(TrainingPlan* plan, PyObject* item) {
-  PyObject *dtype, *sizes, *strides;
-  if (!PyArg_ParseTuple(item, "O!OO", &THPDtypeType, &dtype, &sizes, &strides)) return false;
+  PyObject *dtype, *sizes, *strides, *order;
+  if (!PyArg_ParseTuple(item, "O!OOO", &THPDtypeType, &dtype, &sizes, &strides, &order)) return false;
   TrainingPlan::Tangent tangent;
   tangent.dtype = reinterpret_cast<THPDtype*>(dtype)->scalar_type;
-  if (!ReadNumbers(sizes, &tangent.sizes) || !ReadNumbers(strides, &tangent.strides)) return false;
+  tangent.dynamic = order != Py_None;
+  if (tangent.dynamic ? !ReadNumbers(order, &tangent.order) : !ReadNumbers(sizes, &tangent.sizes) || !ReadNumbers(strides, &tangent.strides)) {
+    return false;
+  }
   plan->tangents.push_back(std::move(tangent));
   return true;
-}
-
-std::shared_ptr<c10::SafePyObject> Hold(PyObject* object) {
-  return std::make_shared<c10::SafePyObject>(Py_NewRef(object), getPyInterpreter());
 }
 
 bool FindCompiledAutograd() {
@@ -213,19 +242,21 @@ bool FindCompiledAutograd() {
 
 PyTypeObject* type = nullptr;
 
-PyObject* Make(PyObject*, PyObject* args, PyObject* kwargs) {
+PyObject* MakeTrainingCall(PyObject*, PyObject* args, PyObject* kwargs) {
   HANDLE_TH_ERRORS
   static const char* kNames[] = {"stock", "forward", "make_backward", "aten_backward", "inputs", "outputs", "tangents", "saved",
-                                 "saved_unchecked", "nondeterministic", nullptr};
+                                 "saved_numbers", "saved_unchecked", "nondeterministic", nullptr};
   PyObject *stock, *forward, *make_backward, *aten_backward, *inputs, *outputs, *tangents;
-  long long saved, saved_unchecked;
+  long long saved, saved_numbers, saved_unchecked;
   int nondeterministic;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OOOOOOOLLp", const_cast<char**>(kNames), &stock, &forward, &make_backward,
-                                   &aten_backward, &inputs, &outputs, &tangents, &saved, &saved_unchecked, &nondeterministic)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OOOOOOOLLLp", const_cast<char**>(kNames), &stock, &forward, &make_backward,
+                                   &aten_backward, &inputs, &outputs, &tangents, &saved, &saved_numbers, &saved_unchecked,
+                                   &nondeterministic)) {
     return nullptr;
   }
   auto plan = std::make_shared<TrainingPlan>();
   plan->saved = saved;
+  plan->saved_numbers = saved_numbers;
   plan->saved_unchecked = saved_unchecked;
   plan->nondeterministic = nondeterministic != 0;
   if (!ForEach(inputs, "wanted a sequence of inputs", [&](PyObject* item) { return ReadInput(plan.get(), item); }) ||
@@ -282,9 +313,9 @@ PyType_Slot kSlots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)},
                         {0, nullptr}};
 PyType_Spec kSpec = {"torch_tenon._C.TrainingCall", sizeof(TrainingCallObject), 0,
                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, kSlots};
-PyMethodDef kMake = {"training_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(Make)), METH_VARARGS | METH_KEYWORDS,
-                     "training_call(*, stock, forward, make_backward, aten_backward, inputs, outputs, tangents, saved, saved_unchecked, "
-                     "nondeterministic) -> TrainingCall; torch_tenon.training says what they are."};
+PyMethodDef kMake = {"training_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(MakeTrainingCall)), METH_VARARGS | METH_KEYWORDS,
+                     "training_call(*, stock, forward, make_backward, aten_backward, inputs, outputs, tangents, saved, saved_numbers, "
+                     "saved_unchecked, nondeterministic) -> TrainingCall; torch_tenon.training says what they are."};
 
 }  // namespace
 

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import logging
 import os
+from typing import Callable
 
 import sympy
 import torch
@@ -367,10 +368,18 @@ def hooks_are_inlined() -> bool:
     return hooks is not None and utils.saved_tensors_hooks_are_inlineable(hooks())
 
 
+def _mark_dynamic():
+    """What AOTAutograd's wrapper tells Dynamo of outputs with: mark(tensor, dims=set)."""
+    from torch._functorch._aot_autograd import runtime_wrappers
+
+    return getattr(runtime_wrappers, "mark_dynamo_propagated_dynamic_indices", None)
+
+
 @dataclasses.dataclass
 class TrainingOutput:
     argument: int  # it is this argument; -1: the forward's
     differentiable: bool
+    mark: Callable[[torch.Tensor], None] | None  # tells Dynamo which sizes of it change
 
 
 class TrainingFacts:
@@ -381,6 +390,7 @@ class TrainingFacts:
         self.num_inputs, self.num_outputs = len(metadata.input_info), len(metadata.output_info)
         self.written = frozenset(metadata.mutated_graph_handled_indices_seen_by_autograd)
         self.saved_unchecked = getattr(metadata, "num_tensors_saved_with_no_vc_check", 0) or 0
+        self.saved_numbers = metadata.num_symints_saved_for_bw or 0
         self.nondeterministic = metadata.deterministic is False
 
     def why_stock(self) -> str:
@@ -389,13 +399,12 @@ class TrainingFacts:
         for what, count in {
             "an input that autograd sees is written, or its sizes are": m.num_mutated_inp_runtime_indices,
             "outputs are views of one another": m.num_intermediate_bases,
-            "sizes that the backward needs": m.num_symints_saved_for_bw,
             "opaque objects that the backward needs": getattr(m, "num_opaque_objects_saved_for_bw", 0),
             "effects with an order": len(m.tokens),
             "effects with an order in the backward": m.num_backward_tokens,
             "random state as an input": m.is_rng_op_functionalized or getattr(m, "num_graphsafe_rng_states", 0),
             "the graph changes the grad mode": m.grad_enabled_mutation is not None,
-            "outputs of dynamic sizes": m.dynamic_outputs,
+            "outputs of dynamic sizes, in this version of PyTorch": bool(m.dynamic_outputs) and _mark_dynamic() is None,
             "the backward writes an input": m.indices_of_inputs_that_requires_grad_with_mutations_in_bw,
         }.items():
             if count:
@@ -414,7 +423,7 @@ class TrainingFacts:
             return {"alias_of_input": "is a view of an input", "custom_function_view": "is a view made by a custom function"}.get(
                 kind, "is a view of another output"
             )
-        if not issubclass(info.raw_type, (torch.Tensor, type(None))):
+        if not issubclass(info.raw_type, (torch.Tensor, torch.SymInt, type(None))):
             return f"is a {info.raw_type.__name__}"
         return "requires gradients without a history" if info.requires_grad != self._differentiable(info) else ""
 
@@ -425,10 +434,13 @@ class TrainingFacts:
     def outputs(self) -> list[TrainingOutput]:
         """Where why_stock() has no reason."""
         return [
-            TrainingOutput(info.base_idx, False) if info.output_type.name == "is_input" else
-            TrainingOutput(-1, self._differentiable(info) and issubclass(info.raw_type, torch.Tensor))
+            TrainingOutput(info.base_idx, False, self._mark(info)) if info.output_type.name == "is_input" else
+            TrainingOutput(-1, self._differentiable(info) and issubclass(info.raw_type, torch.Tensor), self._mark(info))
             for info in self._metadata.output_info
         ]  # fmt: skip
+
+    def _mark(self, info) -> Callable[[torch.Tensor], None] | None:
+        return functools.partial(_mark_dynamic(), dims=info.dynamic_dims) if self._metadata.dynamic_outputs and info.dynamic_dims else None
 
     def has_edge(self, index: int, gradient: bool) -> bool:
         """Autograd goes on to an input that gets no gradient only if it is a leaf, as with AOTAutograd's wrapper."""

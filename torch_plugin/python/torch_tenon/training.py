@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Any, Callable, Sequence
 
+import sympy
 import torch
 from torch import fx
 
-from . import _C, registry
+from . import _C, registry, symbols
 from ._torch_private import TrainingFacts, forward_metadata, hooks_are_inlined, keep_nothing_donated
 from .compiler import Compiled
-from .dynamic import DynamicGraph, is_symbolic, symbolic_inputs
+from .dynamic import DynamicGraph, is_symbolic
 from .partition import CUT
 
 _aten = torch.ops.aten
@@ -104,8 +105,6 @@ class Capture:
             return "grad mode was off when the graph was compiled"
         if hooks_are_inlined():
             return "saved_tensors_hooks are inlined into the graph"
-        if symbolic_inputs(self.forward_gm) or self._symbolic_tangents():
-            return "dynamic sizes"
         if reason := TrainingFacts(self.metadata).why_stock():
             return reason
         if reason := _unlike(self.forward_gm, example_inputs):
@@ -114,23 +113,21 @@ class Capture:
             return "the backward writes an input"
         return self._miscounted()
 
-    def _symbolic_tangents(self) -> bool:
-        """Saved tensors may have sizes that only their operator knows, as states of random generators do: they pass by as they are."""
-        read = self.backward.gm.graph.find_nodes(op="placeholder")
-        tangents = read[len(_returned(self.forward_gm)) - TrainingFacts(self.metadata).num_outputs :]
-        return any(map(is_symbolic, tangents))
-
     def _miscounted(self) -> str:
         """The plan's numbers, which follow from AOTAutograd's metadata, against the graphs themselves."""
         facts = TrainingFacts(self.metadata)
         returned, gradients = _returned(self.forward_gm), _returned(self.backward.gm)
-        saved = returned[facts.num_outputs :]
+        saved, numbers = _parted(returned[facts.num_outputs :], facts.saved_numbers)
         read = self.backward.gm.graph.find_nodes(op="placeholder")
         tangents = sum(out.differentiable for out in facts.outputs())
-        if len(read) != len(saved) + tangents or len(gradients) != facts.num_inputs:
+        if len(read) != len(saved) + len(numbers) + tangents or len(gradients) != facts.num_inputs:
             return "the backward's inputs are not what the forward saves and the outputs' gradients"
-        if not all(isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor) for node in (*saved, *read)):
+        if not all(_is(torch.Tensor, node) for node in (*saved, *read[len(numbers) :])):
             return "the backward reads what is no tensor"
+        if not all(_is(torch.SymInt, node) for node in (*numbers, *read[: len(numbers)])):
+            return "a size that the backward reads is no integer"
+        if any(_order(node.meta["val"]) is None for node in read[len(numbers) + len(saved) :] if is_symbolic(node)):
+            return "a gradient of dynamic sizes whose strides don't follow from them"
         for index, (out, node) in enumerate(zip(facts.outputs(), returned)):
             if out.argument < 0 and isinstance(node, fx.Node) and node.op == "placeholder":
                 return f"output {index} is an input"
@@ -141,22 +138,24 @@ class Capture:
         inputs = [node.meta["val"] for node in self.forward_gm.graph.find_nodes(op="placeholder")]
         gradients = _returned(self.backward.gm)
         saved = len(_returned(self.forward_gm)) - facts.num_outputs
-        tangents = [node.meta["val"] for node in self.backward.gm.graph.find_nodes(op="placeholder")[saved:]]
+        tangents = self.backward.gm.graph.find_nodes(op="placeholder")[saved:]
         return _C.training_call(
             stock=stock,
             forward=self.forward,
             make_backward=self.backward.compiled,
             aten_backward=self.backward.by_aten,
             inputs=[
-                (facts.has_edge(k, gradient is not None), k in facts.written, _accumulates(value, gradient))
+                (False, facts.has_edge(k, gradient is not None), k in facts.written, _accumulates(value, gradient))
+                if isinstance(value, torch.Tensor) else (True, False, False, False)
                 for k, (value, gradient) in enumerate(zip(inputs, gradients))
             ],
-            outputs=[(out.argument, out.differentiable) for out in facts.outputs()],
-            tangents=[(t.dtype, tuple(t.shape), tuple(t.stride())) for t in tangents],
-            saved=saved,
+            outputs=[(out.argument, out.differentiable, out.mark) for out in facts.outputs()],
+            tangents=[_tangent(node) for node in tangents],
+            saved=saved - facts.saved_numbers,
+            saved_numbers=facts.saved_numbers,
             saved_unchecked=facts.saved_unchecked,
             nondeterministic=facts.nondeterministic,
-        )
+        )  # fmt: skip
 
 
 def _returned(gm: fx.GraphModule) -> list[Any]:
@@ -171,14 +170,65 @@ def _unlike(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str:
         return f"the graph has {len(placeholders)} inputs, its caller {len(example_inputs)}"
     for index, (node, given) in enumerate(zip(placeholders, example_inputs)):
         value = node.meta.get("val")
-        if not isinstance(given, torch.Tensor):
+        if not isinstance(given, (torch.Tensor, int, torch.SymInt)):
             return f"input {index} is a {type(given).__name__}"
-        if not isinstance(value, torch.Tensor) or (value.shape, value.dtype) != (given.shape, given.dtype):
+        if not _alike(value, given):
             return f"input {index} is not the caller's"
     return ""
+
+
+def _alike(value: Any, given: Any) -> bool:
+    """Of one kind and, as far as one can tell, of the same sizes: Dynamo's example may be a tensor of the first call's numbers."""
+    if isinstance(value, torch.Tensor) and isinstance(given, torch.Tensor):
+        return value.dtype == given.dtype and len(value.shape) == len(given.shape) and all(map(_same, value.shape, given.shape))
+    return not isinstance(value, torch.Tensor) and not isinstance(given, torch.Tensor) and _same(value, given)
+
+
+def _same(a: int | torch.SymInt, b: int | torch.SymInt) -> bool:
+    return symbols.is_symbolic(a) != symbols.is_symbolic(b) or symbols.to_text(a) == symbols.to_text(b)
+
+
+def _is(kind: type, node: Any) -> bool:
+    return isinstance(node, fx.Node) and isinstance(node.meta.get("val"), kind)
+
+
+def _parted(saved: list[Any], numbers: int) -> tuple[list[Any], list[Any]]:
+    """Tensors, and the sizes behind them."""
+    return saved[: len(saved) - numbers], saved[len(saved) - numbers :]
+
+
+def _tangent(node: fx.Node) -> tuple:
+    """TrainingPlan::Tangent: dtype, sizes, strides, order."""
+    value = node.meta["val"]
+    if is_symbolic(node):
+        return value.dtype, (), (), _order(value)
+    return value.dtype, tuple(value.shape), tuple(value.stride()), None
+
+
+def _order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """Dims from the outermost to the innermost of a tensor that is dense for all sizes; None: it isn't known to be."""
+    sizes, strides = ([sympy.sympify(symbols.expression(n)) if symbols.is_symbolic(n) else sympy.Integer(n) for n in numbers]
+                      for numbers in (value.shape, value.stride()))  # fmt: skip
+    inside, expected, order = list(range(value.dim())), sympy.Integer(1), []
+    while inside:  # the next dim outwards; of several, dims of one element lie anywhere, and the last is the inner one
+        found = next((d for d in reversed(inside) if sizes[d] == 1), None)
+        if found is None:
+            found = next((d for d in reversed(inside) if sympy.simplify(_without_ones(strides[d]) - expected) == 0), None)
+        if found is None:
+            return None
+        inside.remove(found)
+        order.insert(0, found)
+        expected *= sizes[found]
+    return tuple(order)
+
+
+def _without_ones(stride: sympy.Basic) -> sympy.Basic:
+    """A size counts at least as 1 in strides; here sizes are as if they did."""
+    return stride.replace(lambda e: type(e).__name__ == "Max" and sympy.Integer(1) in e.args and len(e.args) == 2,
+                          lambda e: next(a for a in e.args if a != 1))  # fmt: skip
 
 
 def _accumulates(value: torch.Tensor, gradient: fx.Node | None) -> bool:
     """The gradient is as the engine would want it, unchecked."""
     made = gradient.meta.get("val") if isinstance(gradient, fx.Node) else None
-    return isinstance(made, torch.Tensor) and (made.shape, made.dtype) == (value.shape, value.dtype)
+    return isinstance(made, torch.Tensor) and _alike(made, value)
