@@ -129,7 +129,7 @@ class Capture:
         if any(_order(node.meta["val"]) is None for node in read[len(numbers) + len(saved) :] if is_symbolic(node)):
             return "a gradient of dynamic sizes whose strides don't follow from them"
         for index, (out, node) in enumerate(zip(facts.outputs(), returned)):
-            if out.argument < 0 and isinstance(node, fx.Node) and node.op == "placeholder":
+            if out.argument < 0 and _is(torch.Tensor, node) and node.op == "placeholder":
                 return f"output {index} is an input"
         return ""
 
