@@ -47,7 +47,7 @@ struct PaddingConfig {
   bool operator==(const PaddingConfig&) const = default;
 };
 
-using AttrValue = std::variant<int64_t, bool, std::string, std::vector<int64_t>, double, SliceSpec, Window, DimLabels,
+using AttrValue = std::variant<int64_t, bool, std::string, std::vector<int64_t>, std::vector<Dim>, double, SliceSpec, Window, DimLabels,
                                PaddingConfig, Computation*, std::vector<Computation*>, FrameworkCallRef>;
 
 // Sorted by Attr; few entries. A kBackendConfig is a std::string, with backend_config_is_json where it was JSON in the text (not a quoted

@@ -19,6 +19,7 @@ struct AttributeBytes {
   void operator()(const std::string& v) const { out->Text(v); }
   void operator()(double v) const { out->Real(v); }
   void operator()(const std::vector<int64_t>& v) const { out->AddNumbers(v); }
+  void operator()(const std::vector<Dim>& v) const { out->AddDims(v); }
   void operator()(const SliceSpec& v) const {
     out->AddDims(v.starts);
     out->AddDims(v.limits);

@@ -69,6 +69,7 @@ class Instruction {
   // Typed views of the attributes. Calling one that the opcode lacks fails a check.
   const std::vector<int64_t>& dimensions() const { return attrs_.get<std::vector<int64_t>>(Attr::kDimensions); }
   std::vector<int64_t> int_list(Attr a) const { return attrs_.get_or<std::vector<int64_t>>(a, {}); }
+  std::vector<Dim> dim_list(Attr a) const { return attrs_.get_or<std::vector<Dim>>(a, {}); }
   Computation* to_apply() const { return attrs_.get<Computation*>(Attr::kToApply); }
   Computation* fused_computation() const { return attrs_.get<Computation*>(Attr::kCalls); }
   std::vector<Computation*> called_computations() const;

@@ -14,7 +14,7 @@ enum class Attr : uint8_t {
 #include "hlo/attrs.def"
 };
 enum class AttrKind : uint8_t {
-  kInt, kBool, kIntList, kIdent, kQuoted, kDouble, kSlice, kWindow, kDimLabels, kPadding, kComp, kCompList, kRaw
+  kInt, kBool, kIntList, kDimList, kIdent, kQuoted, kDouble, kSlice, kWindow, kDimLabels, kPadding, kComp, kCompList, kRaw
 };
 std::string_view AttrName(Attr attr);
 AttrKind KindOf(Attr attr);

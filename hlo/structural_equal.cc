@@ -96,6 +96,7 @@ class Comparison {
       return SameDims(sa->starts, sb.starts) && SameDims(sa->limits, sb.limits) &&
              sa->strides == sb.strides;
     }
+    if (auto* da = std::get_if<std::vector<Dim>>(&a)) return SameDims(*da, std::get<std::vector<Dim>>(b));
     return a == b;
   }
 

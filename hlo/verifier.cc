@@ -49,6 +49,7 @@ bool HoldsKind(AttrKind kind, const AttrValue& v) {
     case AttrKind::kInt: return std::holds_alternative<int64_t>(v);
     case AttrKind::kBool: return std::holds_alternative<bool>(v);
     case AttrKind::kIntList: return std::holds_alternative<std::vector<int64_t>>(v);
+    case AttrKind::kDimList: return std::holds_alternative<std::vector<Dim>>(v);
     case AttrKind::kDouble: return std::holds_alternative<double>(v);
     case AttrKind::kSlice: return std::holds_alternative<SliceSpec>(v);
     case AttrKind::kWindow: return std::holds_alternative<Window>(v);

@@ -91,9 +91,10 @@ absl::StatusOr<Literal> Gather(Context&, const Instruction& i, Operands operands
   const std::vector<int64_t> offset_dims = i.int_list(Attr::kOffsetDims),
                              collapsed = i.int_list(Attr::kCollapsedSliceDims),
                              index_map = i.int_list(Attr::kStartIndexMap),
-                             sizes = i.int_list(Attr::kSliceSizes),
                              batching = i.int_list(Attr::kOperandBatchingDims),
                              indices_batching = i.int_list(Attr::kStartIndicesBatchingDims);
+  std::vector<int64_t> sizes;
+  for (Dim size : i.dim_list(Attr::kSliceSizes)) sizes.push_back(size.constant());
   IndexVectors vectors(indices, i.attrs().get<int64_t>(Attr::kIndexVectorDim));
   Literal result(i.shape());
   std::vector<int64_t> dims = Dims(x), out_dims = Dims(result);

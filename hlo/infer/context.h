@@ -24,6 +24,7 @@ struct Inference {
   const Shape& shape(int64_t i) const { return operands[i]->shape(); }
   int64_t count() const { return static_cast<int64_t>(operands.size()); }
   std::vector<int64_t> ints(Attr a) const { return attrs.get_or<std::vector<int64_t>>(a, {}); }
+  std::vector<Dim> dims(Attr a) const { return attrs.get_or<std::vector<Dim>>(a, {}); }
   int64_t integer(Attr a, int64_t otherwise) const { return attrs.get_or<int64_t>(a, otherwise); }
   std::string ident(Attr a) const { return attrs.get_or<std::string>(a, ""); }
   Computation* comp(Attr a) const { return attrs.get_or<Computation*>(a, nullptr); }

@@ -108,16 +108,17 @@ TENON_INFER(kGather) {
   const IndexedDims g{in.ints(Attr::kOffsetDims), in.ints(Attr::kCollapsedSliceDims), in.ints(Attr::kStartIndexMap),
                       in.ints(Attr::kOperandBatchingDims), in.ints(Attr::kStartIndicesBatchingDims),
                       in.integer(Attr::kIndexVectorDim, 0)};
-  const std::vector<int64_t> sizes = in.ints(Attr::kSliceSizes);
+  const std::vector<Dim> sizes = in.dims(Attr::kSliceSizes);
   TENON_RETURN_IF_ERROR(CheckIndexedDims(in, x, indices, g));
-  TENON_WANT(static_cast<int64_t>(sizes.size()) == x.rank(), "gather_c1", absl::StrCat(x.rank(), " slice_sizes"),
-             Ints(sizes));
+  TENON_WANT(static_cast<int64_t>(sizes.size()) == x.rank(), "gather_c1", absl::StrCat(x.rank(), " slice_sizes"), sizes.size());
   DimVector slice;
   for (int64_t i = 0; i < x.rank(); ++i) {
-    TENON_WANT(sizes[i] >= 0 && sizes[i] <= kMaxDim && Less(x.dim(i), sizes[i]) != Ternary::kYes, "gather_c2",
-               absl::StrCat("a slice size from 0 to ", x.dim(i).ToString(), " in dimension ", i), sizes[i]);
+    const bool sane = !sizes[i].is_constant() || (sizes[i].constant() >= 0 && sizes[i].constant() <= kMaxDim);
+    TENON_WANT(sane && Less(x.dim(i), sizes[i]) != Ternary::kYes, "gather_c2",
+               absl::StrCat("a slice size from 0 to ", x.dim(i).ToString(), " in dimension ", i), sizes[i].ToString());
     const bool gone = Holds(g.dropped, i) || Holds(g.operand_batching, i);
-    TENON_WANT(!gone || sizes[i] <= 1, "gather_c3", absl::StrCat("slice size 1 in collapsed dimension ", i), sizes[i]);
+    TENON_WANT(!gone || (sizes[i].is_constant() && sizes[i].constant() <= 1), "gather_c3",
+               absl::StrCat("slice size 1 in collapsed dimension ", i), sizes[i].ToString());
     if (!gone) slice.push_back(sizes[i]);
   }
   const DimVector batch = IndexBatch(indices, g.vector_dim);

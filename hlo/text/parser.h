@@ -88,6 +88,7 @@ class Parser {
   bool IntList(std::vector<int64_t>* out);
   bool Bool(bool* out);
   bool Double(double* out);
+  bool DimList(std::vector<Dim>* out);
   bool SliceValue(SliceSpec* out);
   bool WindowValue(Window* out);
   bool WindowField(std::string_view key, Window* out);

@@ -94,6 +94,8 @@ bool Parser::Value(Scope* scope, AttrKind kind, AttrValue* value) {
       return Bool(&value->emplace<bool>());
     case AttrKind::kIntList:
       return IntList(&value->emplace<std::vector<int64_t>>());
+    case AttrKind::kDimList:
+      return DimList(&value->emplace<std::vector<Dim>>());
     case AttrKind::kIdent: {
       const std::string_view id = lex_.Identifier();
       if (id.empty()) return lex_.Error("an identifier");
@@ -158,6 +160,15 @@ bool Parser::IntList(std::vector<int64_t>* out) {
     const std::optional<int64_t> v = lex_.Int();
     if (!v.has_value()) return false;
     out->push_back(*v);
+  } while (lex_.Try(','));
+  return lex_.Expect('}');
+}
+
+bool Parser::DimList(std::vector<Dim>* out) {
+  if (!lex_.Expect('{')) return false;
+  if (lex_.Try('}')) return true;
+  do {
+    if (!DimExpression(",}", &out->emplace_back())) return false;
   } while (lex_.Try(','));
   return lex_.Expect('}');
 }

@@ -35,6 +35,7 @@ class Printer {
   void AttributeList(const Instruction& i);
   void Value(Attr attr, const AttrValue& value, const Instruction& i);
   void WindowText(const Window& window);
+  void Dims(const std::vector<Dim>& dims);
   void SliceText(const SliceSpec& slice);
   void DimLabelsText(const DimLabels& labels);
   void PaddingText(const PaddingConfig& padding);

@@ -105,6 +105,8 @@ void Printer::Value(Attr attr, const AttrValue& value, const Instruction& i) {
       return;
     case AttrKind::kIntList:
       return Ints(std::get<std::vector<int64_t>>(value));
+    case AttrKind::kDimList:
+      return Dims(std::get<std::vector<Dim>>(value));
     case AttrKind::kQuoted:
       out_.append("\"").append(Escape(std::get<std::string>(value))).append("\"");
       return;
@@ -169,6 +171,12 @@ void Printer::WindowText(const Window& window) {
         [&](const WindowDim& w) { Number(w.window_dilation); });
   field("rhs_reversal", some([](const WindowDim& w) { return w.reversed; }),
         [&](const WindowDim& w) { Number(w.reversed ? 1 : 0); });
+  out_.push_back('}');
+}
+
+void Printer::Dims(const std::vector<Dim>& dims) {
+  out_.push_back('{');
+  for (size_t i = 0; i < dims.size(); ++i) out_.append(i > 0 ? "," : "").append(dims[i].ToString());
   out_.push_back('}');
 }
 

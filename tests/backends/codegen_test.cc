@@ -277,11 +277,12 @@ ENTRY e {
   RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
 }
 
-TEST(SymbolicDims, SizesRoundDown) {
+TEST(SymbolicDims, WindowsOfAGather) {
   const std::string text = R"(HloModule p
 ENTRY e {
-  x = s32[3,600] parameter(0)
-  ROOT s = s32[3,floordiv(0-s0,s0+2)+600] slice(x), slice={[0:3], [0:floordiv(0-s0,s0+2)+600]}
+  x = f32[s0,5,6] parameter(0)
+  i = s64[4] constant({1,-3,9,4})
+  ROOT g = f32[s0,4,6] gather(x, i), offset_dims={0,2}, collapsed_slice_dims={1}, start_index_map={1}, index_vector_dim=1, slice_sizes={s0,1,6}
 })";
   RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
 }

@@ -28,6 +28,7 @@ def _scalars():
     aten = torch.ops.aten
     x, i = torch.randn(3, 4), torch.tensor([[4, -7, 9], [1, 2, 3]])
     yield aten.floor_divide.Scalar, i, 2
+    yield aten.true_divide.Tensor, i, x[:1, :3].contiguous()
     yield aten.remainder.Scalar_Tensor, 7, torch.tensor([2, -3, 4])
     yield aten.fmod.Scalar, x, 0.3
     yield aten.xlogy.Scalar_Other, x.abs(), 2.5

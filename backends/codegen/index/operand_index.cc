@@ -99,9 +99,9 @@ OperandIndex Gather(IndexSpace& space, const Instruction& op, absl::Span<const I
   const std::vector<int64_t> offset_dims = op.int_list(Attr::kOffsetDims),
                              collapsed = op.int_list(Attr::kCollapsedSliceDims),
                              start_map = op.int_list(Attr::kStartIndexMap),
-                             sizes = op.int_list(Attr::kSliceSizes),
                              batching = op.int_list(Attr::kOperandBatchingDims),
                              start_batching = op.int_list(Attr::kStartIndicesBatchingDims);
+  const std::vector<Dim> sizes = op.dim_list(Attr::kSliceSizes);
   const int64_t vector_dim = op.attrs().get<int64_t>(Attr::kIndexVectorDim);
   auto has = [](const std::vector<int64_t>& v, int64_t x) {
     return std::find(v.begin(), v.end(), x) != v.end();

@@ -28,6 +28,7 @@ uint64_t HashOfAttribute(const AttrValue& value) {
   if (const auto* v = std::get_if<int64_t>(&value)) return absl::HashOf(*v);
   if (const auto* v = std::get_if<std::string>(&value)) return absl::HashOf(*v);
   if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) return absl::HashOf(*v);
+  if (const auto* v = std::get_if<std::vector<Dim>>(&value)) return HashOfDims(*v);
   if (const auto* v = std::get_if<SliceSpec>(&value))
     return absl::HashOf(HashOfDims(v->starts), HashOfDims(v->limits), v->strides);
   if (const auto* v = std::get_if<PaddingConfig>(&value)) {

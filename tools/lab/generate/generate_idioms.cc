@@ -209,7 +209,8 @@ bool Embedding(Scope& s, Opcode opcode) {
   Instruction* ids = b.Binary(Opcode::kRemainder, any.op, b.FullLike(any.op, static_cast<double>(rows)));
   Instruction* at = b.Iota(Shape::Array(PrimitiveType::kS32, {count}), 0);
   ids = b.Select(b.Compare(at, b.FullLike(at, 1), "EQ"), b.FullLike(ids, static_cast<double>(rows - 1)), ids);
-  std::vector<int64_t> sizes = table.dims(), offset;
+  std::vector<Dim> sizes(table.op->shape().dims().begin(), table.op->shape().dims().end());
+  std::vector<int64_t> offset;
   sizes[0] = 1;
   for (int64_t d = 1; d < table.rank(); ++d) offset.push_back(d);
   Attributes attrs = With(Attr::kSliceSizes, sizes);

@@ -98,7 +98,7 @@ bool Gather(Scope& s, Opcode opcode) {
   if (!s.Fits(g.indices)) return false;
   const PrimitiveType index = s.Type(IsIndex);
   const Value indices = s.Shaped(index, g.indices);
-  std::vector<int64_t> sizes(x.rank(), 1);
+  std::vector<Dim> sizes(x.rank(), 1);
   for (int64_t d : g.kept) sizes[d] = s.random().OneIn(2) ? x.dim(d) : s.random().Between(std::min<int64_t>(1, x.dim(d)), x.dim(d));
   Attributes attrs = With(Attr::kSliceSizes, sizes);
   const int64_t kept = static_cast<int64_t>(g.kept.size());

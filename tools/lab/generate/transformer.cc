@@ -71,7 +71,7 @@ class Step {
     a.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{0});
     a.set(Attr::kStartIndexMap, std::vector<int64_t>{0});
     a.set(Attr::kIndexVectorDim, ids->shape().rank());
-    a.set(Attr::kSliceSizes, std::vector<int64_t>{1, table->shape().constant_dim(1)});
+    a.set(Attr::kSliceSizes, std::vector<Dim>{1, table->shape().dim(1)});
     return b_.Make(Opcode::kGather, {table, ids}, std::move(a));
   }
 

@@ -110,7 +110,7 @@ bool UnsignedCompare(Instruction& op) {
 bool GatherClamp(Instruction& op) {
   if (op.opcode() != Opcode::kGather || op.int_list(Attr::kStartIndexMap).size() != 1) return false;
   const int64_t dim = op.int_list(Attr::kStartIndexMap)[0];
-  const int64_t last = op.operand(0)->shape().constant_dim(dim) - op.int_list(Attr::kSliceSizes)[dim];
+  const int64_t last = op.operand(0)->shape().constant_dim(dim) - op.dim_list(Attr::kSliceSizes)[dim].constant();
   if (last < 1 || last > 100) return false;
   return WithOperand(op, 1, [&](Builder& b, Instruction* i) {
     return b.Binary(Opcode::kMinimum, i, b.FullLike(i, static_cast<double>(last - 1)));

@@ -115,8 +115,8 @@ class DimLinker {
   void LinkGather(const Instruction& op) {
     const auto offset = op.int_list(Attr::kOffsetDims),
                collapsed = op.int_list(Attr::kCollapsedSliceDims);
-    const auto batching = op.int_list(Attr::kOperandBatchingDims),
-               sizes = op.int_list(Attr::kSliceSizes);
+    const auto batching = op.int_list(Attr::kOperandBatchingDims);
+    const std::vector<Dim> sizes = op.dim_list(Attr::kSliceSizes);
     auto has = [](const std::vector<int64_t>& list, int64_t d) {
       return std::find(list.begin(), list.end(), d) != list.end();
     };
@@ -124,7 +124,7 @@ class DimLinker {
     size_t next = 0;
     for (int64_t d = 0; d < from.rank(); ++d) {
       if (has(collapsed, d) || has(batching, d)) continue;
-      if (next < offset.size() && from.dim(d) == Dim(sizes[d]))
+      if (next < offset.size() && from.dim(d) == sizes[d])
         Link(op.operand(0), d, &op, offset[next]);
       ++next;
     }

@@ -96,7 +96,7 @@ class Resizer {
       op->mutable_attrs().set(Attr::kDynamicSliceSizes, std::move(sizes));
     }
     if (op->opcode() == Opcode::kGather) {
-      std::vector<int64_t> sizes = op->int_list(Attr::kSliceSizes);
+      std::vector<Dim> sizes = op->dim_list(Attr::kSliceSizes);
       const auto offset = op->int_list(Attr::kOffsetDims),
                  collapsed = op->int_list(Attr::kCollapsedSliceDims);
       const auto batching = op->int_list(Attr::kOperandBatchingDims);

@@ -24,7 +24,7 @@ Instruction* Rows(OpContext& op, Instruction* per_row, const Instruction* like) 
 
 // The indices of each of `bags` bags of `count` indices, where `offsets` are an arange that says so: what F.embedding_bag makes for a
 // matrix. 0: they are not.
-int64_t EqualLength(const Instruction* offsets, int64_t bags, int64_t count) {
+int64_t EqualLength(const Instruction* offsets, Dim bags, Dim count) {
   while (offsets->opcode() == kConvert && IsIntegral(offsets->operand(0)->shape().element_type())) offsets = offsets->operand(0);
   int64_t length = 1;
   if (offsets->opcode() == kMultiply && offsets->operand(1)->opcode() == kBroadcast &&
@@ -32,25 +32,39 @@ int64_t EqualLength(const Instruction* offsets, int64_t bags, int64_t count) {
     length = offsets->operand(1)->operand(0)->literal().GetAsInt64(0);
     offsets = offsets->operand(0);
   }
-  const bool fits = count <= std::numeric_limits<int32_t>::max() && ByteWidth(offsets->shape().element_type()) >= 4;
-  return offsets->opcode() == kIota && fits && length > 0 && count % length == 0 && count / length == bags ? length : 0;
+  const bool fits = count.constant_or(0) <= std::numeric_limits<int32_t>::max() && ByteWidth(offsets->shape().element_type()) >= 4;
+  return offsets->opcode() == kIota && fits && length > 0 && KnownEqual(bags * length, count) ? length : 0;
+}
+
+// How many of `offsets`, less one, are at or before each of `count` positions, in time linear in both.
+Instruction* StartsUpTo(OpContext& op, Instruction* offsets, Dim count) {
+  Builder& b = op.b;
+  Computation* add = Combiner(op, PT::kS64, "add");
+  Instruction* starts = Scatter(op, b.Full(PT::kS64, {count}, 0), offsets, b.FullLike(offsets, 1), {0}, 1, {}, add);
+  const ScanBody sum = [](Builder& body, const Values& inputs, const Values& carries) {
+    Instruction* total = body.Binary(kAdd, carries[0], inputs[0]);
+    return Values{total, total};
+  };
+  Instruction* upto = Scan(op, "starts", {starts}, {op.Scalar(PT::kS64, 0)}, 0, sum)[0];
+  return b.Binary(kSubtract, upto, b.FullLike(upto, 1));
 }
 
 // The bag of each of `count` indices: the number of bags that start at or before it, less one. `offsets` ascend from 0.
-Instruction* BagOf(OpContext& op, Instruction* offsets, int64_t bags, int64_t count) {
+Instruction* BagOf(OpContext& op, Instruction* offsets, Dim bags, Dim count) {
   Builder& b = op.b;
   if (const int64_t length = EqualLength(offsets, bags, count)) {
     return b.Reshape(b.Iota(Shape(PT::kS64, {bags, length}), 0), {count});
   }
   offsets = b.SliceDim(offsets, 0, 0, bags);
+  if (!bags.is_constant()) return StartsUpTo(op, offsets, count);
   // A binary search over the bags' starts, in parallel for all indices: `at` is the last start known to be <= the index.
   Instruction* position = b.Iota(Shape(PT::kS64, {count}), 0);
   Instruction* at = b.Full(PT::kS64, {count}, 0);
   int64_t step = 1;
-  while (step < bags) step *= 2;
+  while (step < bags.constant()) step *= 2;
   for (step /= 2; step > 0; step /= 2) {
     Instruction* next = b.Binary(kAdd, at, b.FullLike(at, static_cast<double>(step)));
-    Instruction* last = b.FullLike(at, static_cast<double>(bags - 1));
+    Instruction* last = b.FullLike(at, static_cast<double>(bags.constant() - 1));
     Instruction* start = Take(op, offsets, b.Binary(kMinimum, next, last), 0);
     Instruction* reached = b.Binary(kAnd, b.Compare(next, last, "LE"), b.Compare(start, position, "LE"));
     at = b.Select(reached, next, at);
@@ -83,13 +97,13 @@ Instruction* Unused(OpContext& op, int64_t k) { return op.b.Full(op.result_type(
 
 // `x` as result k, if that has as many elements.
 Instruction* OrUnused(OpContext& op, Instruction* x, int64_t k) {
-  if (Shape(PT::kS64, op.result_dims(k)).num_elements_constant() != x->shape().num_elements_constant()) return Unused(op, k);
+  if (!KnownEqual(Shape(PT::kS64, op.result_dims(k)).num_elements(), x->shape().num_elements())) return Unused(op, k);
   return Shaped(op, x, k);
 }
 
 struct Bags {
   Instruction *table, *index, *bag, *counted;  // counted: nullptr where every index counts
-  int64_t count, width;                        // bags, elements of a row
+  Dim count, width;                            // bags, elements of a row
   int64_t length = 0;                          // of each bag; 0: of one each
 };
 
@@ -114,12 +128,13 @@ Values LargestOf(OpContext& op, const Bags& bags, Instruction* sizes) {
   // The first position that holds its bag's maximum.
   Instruction* hit = b.Compare(rows, Take(op, best, bags.bag, 0), "EQ");
   if (bags.counted != nullptr) hit = b.Binary(kAnd, hit, Rows(op, bags.counted, rows));
-  const double none = static_cast<double>(rows->shape().constant_dim(0));
+  Instruction* none = op.SizeValue(rows->shape().dim(0), PT::kS64);
   Instruction* position = b.Iota(Shape(PT::kS64, rows->shape().dims()), 0);
-  position = b.Select(hit, position, b.FullLike(position, none));
-  Instruction* first = IntoBags(op, bags, op.Scalar(PT::kS64, none), position, "amin");
+  position = b.Select(hit, position, b.BroadcastTo(none, position->shape().dims()));
+  Instruction* first = IntoBags(op, bags, none, position, "amin");
   Instruction* empty = Rows(op, b.Compare(sizes, op.Full(sizes, 0), "EQ"), best);
-  Instruction* safe = b.Binary(kMinimum, first, b.FullLike(first, none - 1));
+  Instruction* last = b.Binary(kSubtract, none, b.ScalarConstantInt(PT::kS64, 1));
+  Instruction* safe = b.Binary(kMinimum, first, b.BroadcastTo(last, first->shape().dims()));
   Instruction* index = b.Select(empty, b.FullLike(first, 0), Take(op, bags.index, safe, 0));
   return {b.Select(empty, op.Full(best, 0), best), index};
 }
@@ -131,11 +146,10 @@ Values LargestOf(OpContext& op, const Bags& bags, Instruction* sizes) {
 Lowering LowerEmbeddingBag(OpContext& op) {
   Builder& b = op.b;
   Instruction *weight = op.tensor(0), *index = b.Convert(op.tensor(1), PT::kS64), *offsets = b.Convert(op.tensor(2), PT::kS64);
-  if (!weight->shape().is_static() || !index->shape().is_static() || !offsets->shape().is_static()) return NotLowered("symbolic sizes");
-  const int64_t mode = op.integer(4), n = index->shape().constant_dim(0), given = offsets->shape().constant_dim(0);
-  Bags bags{.table = b.Convert(weight, OpMath(op.result_type())), .count = op.result_dims()[0].constant(),
-            .width = weight->shape().constant_dim(1)};
-  if (n == 0 || bags.count == 0 || bags.width == 0) {
+  const int64_t mode = op.integer(4);
+  const Dim n = index->shape().dim(0), given = offsets->shape().dim(0);
+  Bags bags{.table = b.Convert(weight, OpMath(op.result_type())), .count = op.result_dims()[0], .width = weight->shape().dim(1)};
+  if (KnownEqual(n, 0) || KnownEqual(bags.count, 0) || KnownEqual(bags.width, 0)) {
     Values zeros;
     for (int64_t k = 0; k < op.result_count(); ++k) zeros.push_back(Unused(op, k));
     return zeros;
@@ -145,11 +159,11 @@ Lowering LowerEmbeddingBag(OpContext& op) {
     Instruction *first = b.SliceDim(offsets, 0, 0, 1), *last = b.SliceDim(offsets, 0, given - 1, given);
     op.Check(b.Compare(first, b.FullLike(first, 0), "NE"), "RuntimeError",
              "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0.");
-    op.Check(b.Compare(last, b.FullLike(last, static_cast<double>(n)), "GT"), "RuntimeError",
-             absl::StrCat("offsets[-1] can not be greater than input's length ", n));
+    op.Check(b.Compare(last, b.BroadcastTo(op.SizeValue(n, PT::kS64), last->shape().dims()), "GT"), "RuntimeError",
+             absl::StrCat("offsets[-1] can not be greater than input's length ", n.ToString()));
   }
-  const int64_t rows = weight->shape().constant_dim(0);
-  const std::string wanted = absl::StrCat("embedding_bag: an index is not in the valid range [0, ", rows, ")");
+  const Dim rows = weight->shape().dim(0);
+  const std::string wanted = absl::StrCat("embedding_bag: an index is not in the valid range [0, ", rows.ToString(), ")");
   bags.index = InRange(op, index, rows, {false, "RuntimeError", wanted});
   bags.bag = BagOf(op, offsets, bags.count, n);
   bags.counted = Counted(op, bags.index, op.integer_or(8, -1));
@@ -188,7 +202,7 @@ struct TableGradient {
 // By what ATen divides the terms of each index if scale_grad_by_freq: in the sorted indices, of which u are different, those of the
 // k-th smallest are divided by the count of the one at position k (aten/src/ATen/native/EmbeddingBag.cpp,
 // _embedding_bag_dense_backward_cpu_sum_mean). That is its own count only where every index occurs once, and is what eager computes.
-Instruction* Frequencies(OpContext& op, Instruction* index, int64_t rows) {
+Instruction* Frequencies(OpContext& op, Instruction* index, Dim rows) {
   Builder& b = op.b;
   Instruction* counts = IntoRows(op, op.Scalar(PT::kS64, 0), {rows}, index, b.FullLike(index, 1), "add");
   Instruction* present = b.Convert(b.Compare(counts, b.FullLike(counts, 0), "GT"), PT::kS64);
@@ -219,16 +233,14 @@ Lowering GradientOfTable(OpContext& op, const TableGradient& g) {
   Instruction* update = Take(op, grad, g.bag, 0);
   if (!op.is_none(g.scales_at)) update = b.Binary(kMultiply, update, Rows(op, b.Convert(op.tensor(g.scales_at), math), update));
   if (g.by_frequency) {
-    Instruction* divisor = b.Convert(Frequencies(op, g.index, op.result_dims()[0].constant()), math);
+    Instruction* divisor = b.Convert(Frequencies(op, g.index, op.result_dims()[0]), math);
     update = b.Binary(kDivide, update, Rows(op, divisor, update));
   }
   update = ZeroUnless(op, Counted(op, g.index, g.padding), update);
   return op.One(IntoRows(op, op.Scalar(math, 0), op.result_dims(), g.index, update, "add"));
 }
 
-bool SameCount(const Instruction* a, const Instruction* b) {
-  return a->shape().num_elements_constant() == b->shape().num_elements_constant();
-}
+bool SameCount(const Instruction* a, const Instruction* b) { return KnownEqual(a->shape().num_elements(), b->shape().num_elements()); }
 
 }  // namespace
 
@@ -238,12 +250,11 @@ Lowering LowerEmbeddingBagBackward(OpContext& op) {
   Builder& b = op.b;
   Instruction *grad = b.Convert(op.tensor(0), OpMath(op.result_type())), *index = b.Convert(op.tensor(1), PT::kS64);
   Instruction *offsets = b.Convert(op.tensor(2), PT::kS64), *bag = b.Convert(op.tensor(3), PT::kS64);
-  if (!grad->shape().is_static() || !index->shape().is_static() || !offsets->shape().is_static()) return NotLowered("symbolic sizes");
   if (op.boolean(9)) return NotLowered("a sparse gradient");
   if (IsEmpty(grad) || IsEmpty(index)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t mode = op.integer(8);
   if (mode != kMax && !SameCount(bag, index)) {  // what is left out where the forward needs no bags
-    bag = BagOf(op, offsets, grad->shape().constant_dim(0), index->shape().constant_dim(0));
+    bag = BagOf(op, offsets, grad->shape().dim(0), index->shape().dim(0));
   }
   return GradientOfTable(op, {.grad = grad, .index = index, .bag = bag, .sizes_at = 4, .largest_at = 5, .mode = mode, .scales_at = 10,
                               .padding = op.integer_or(11, -1), .by_frequency = op.boolean(7)});
@@ -255,7 +266,6 @@ Lowering LowerEmbeddingBagDenseBackward(OpContext& op) {
   Builder& b = op.b;
   Instruction *grad = b.Convert(op.tensor(0), OpMath(op.result_type())), *index = b.Convert(op.tensor(1), PT::kS64);
   Instruction* bag = b.Convert(op.tensor(2), PT::kS64);
-  if (!grad->shape().is_static() || !index->shape().is_static()) return NotLowered("symbolic sizes");
   if (IsEmpty(grad) || IsEmpty(index)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t mode = op.integer(7);
   if (mode != kMax && !SameCount(bag, index)) return NotLowered("no bag for each index");
@@ -269,12 +279,9 @@ Lowering LowerEmbeddingBagWeightsBackward(OpContext& op) {
   const PT math = OpMath(op.result_type());
   Instruction *grad = b.Convert(op.tensor(0), math), *table = b.Convert(op.tensor(1), math);
   Instruction *index = b.Convert(op.tensor(2), PT::kS64), *offsets = b.Convert(op.tensor(3), PT::kS64);
-  if (!table->shape().is_static() || !index->shape().is_static() || !grad->shape().is_static()) return NotLowered("symbolic sizes");
   if (IsEmpty(index) || IsEmpty(grad)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   Instruction* bag = b.Convert(op.tensor(4), PT::kS64);
-  if (bag->shape().num_elements_constant() != index->shape().num_elements_constant()) {
-    bag = BagOf(op, offsets, grad->shape().constant_dim(0), index->shape().constant_dim(0));
-  }
+  if (!SameCount(bag, index)) bag = BagOf(op, offsets, grad->shape().dim(0), index->shape().dim(0));
   Instruction* product = b.Binary(kMultiply, Take(op, grad, bag, 0), Take(op, table, index, 0));
   Instruction* sum = ReduceSum(op, product, {1});
   return op.One(ZeroUnless(op, Counted(op, index, op.integer_or(6, -1)), sum));

@@ -187,9 +187,10 @@ std::vector<Corner> CornersOf(const Sampler& s) {
 // The image at a corner (any element where the corner lies outside): [N, C, points...].
 Instruction* At(const Sampler& s, const Corner& corner) {
   Builder& b = s.op.b;
-  std::vector<int64_t> spatial, sizes(Rank(s.image), 1);
+  std::vector<int64_t> spatial;
+  std::vector<Dim> sizes(Rank(s.image), 1);
   for (int64_t d = 2; d < Rank(s.image); ++d) spatial.push_back(d);
-  sizes[1] = s.image->shape().constant_dim(1);
+  sizes[1] = s.image->shape().dim(1);
   Attributes attrs;
   attrs.set(Attr::kOffsetDims, std::vector<int64_t>{1});
   attrs.set(Attr::kCollapsedSliceDims, spatial);
@@ -223,7 +224,7 @@ Instruction* AtFlat(const Sampler& s, const Corner& corner) {
   attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{2});
   attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{2});
   attrs.set(Attr::kIndexVectorDim, Rank(corner.flat));
-  attrs.set(Attr::kSliceSizes, std::vector<int64_t>{1, s.image->shape().constant_dim(1), 1});
+  attrs.set(Attr::kSliceSizes, std::vector<Dim>{1, s.image->shape().dim(1), 1});
   attrs.set(Attr::kOperandBatchingDims, std::vector<int64_t>{0});
   attrs.set(Attr::kStartIndicesBatchingDims, std::vector<int64_t>{0});
   Instruction* planes = b.Reshape(s.image, {s.image->shape().dim(0), s.image->shape().dim(1), Elements(s)});
@@ -233,7 +234,6 @@ Instruction* AtFlat(const Sampler& s, const Corner& corner) {
 // grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
 Lowering GridSampler(OpContext& op) {
   Builder& b = op.b;
-  if (!op.tensor(0)->shape().is_static() || !op.tensor(1)->shape().is_static()) return NotLowered("grid_sampler of symbolic sizes");
   const Sampler s = SamplerOf(op, 0);
   if (IsEmpty(op.result_dims())) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   Instruction* sum = nullptr;
@@ -265,7 +265,6 @@ Instruction* Add(const Sampler& s, Instruction* image, const Corner& corner, Ins
 // grid_sampler_backward(grad, input, grid, interpolation_mode, padding_mode, align_corners, output_mask) -> of input, of grid
 Lowering GridSamplerBackward(OpContext& op) {
   Builder& b = op.b;
-  if (!op.tensor(1)->shape().is_static() || !op.tensor(2)->shape().is_static()) return NotLowered("grid_sampler of symbolic sizes");
   const Sampler s = SamplerOf(op, 1);
   Instruction* grad = b.Convert(op.tensor(0), s.image->shape().element_type());
   const bool of_image = op.result(0).kind == Meta::Kind::kTensor && op.result_used(0);

@@ -15,7 +15,7 @@ using PT = PrimitiveType;
 Lowering LowerHistc(OpContext& op) {
   Builder& b = op.b;
   const PT type = op.result_type(), math = OpMath(type);
-  if (!op.tensor(0)->shape().is_static() || !IsFloat(type)) return NotLowered("histc of symbolic sizes or integers");
+  if (!IsFloat(type)) return NotLowered("histc of integers");
   Instruction* x = b.Convert(b.Reshape(op.tensor(0), {op.tensor(0)->shape().num_elements()}), math);
   const int64_t bins = op.integer(1);
   if (IsEmpty(x)) return op.One(b.Full(type, op.result_dims(), 0));

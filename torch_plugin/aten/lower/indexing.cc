@@ -105,11 +105,12 @@ std::string OutOfBounds(int64_t axis, Dim size) {
 
 Instruction* Take(OpContext& op, Instruction* x, Instruction* index, int64_t axis) {
   Attributes attrs;
-  std::vector<int64_t> offset, sizes;
+  std::vector<int64_t> offset;
+  std::vector<Dim> sizes;
   const int64_t n = Rank(index);
   for (int64_t d = 0; d < Rank(x); ++d) {
     if (d != axis) offset.push_back(d < axis ? d : d - 1 + n);
-    sizes.push_back(d == axis ? 1 : x->shape().constant_dim(d));
+    sizes.push_back(d == axis ? Dim(1) : x->shape().dim(d));
   }
   attrs.set(Attr::kOffsetDims, std::move(offset));
   attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{axis});
@@ -124,10 +125,11 @@ Instruction* TakeAlong(OpContext& op, Instruction* x, Instruction* index, int64_
 }
 
 Instruction* TakeAlong(OpContext& op, Instruction* x, const RepeatedIndex& at, int64_t axis) {
-  std::vector<int64_t> batch, index_batch, collapsed = {axis}, sizes(Rank(x), 1);
+  std::vector<int64_t> batch, index_batch, collapsed = {axis};
+  std::vector<Dim> sizes(Rank(x), 1);
   for (int64_t d = 0, next = 0; d < Rank(x); ++d) {
     const bool repeated = absl::c_linear_search(at.repeated, d);
-    if (repeated) sizes[d] = at.dims[d].constant();
+    if (repeated) sizes[d] = at.dims[d];
     if (d != axis && !repeated) {
       batch.push_back(d);
       index_batch.push_back(next);
@@ -367,11 +369,12 @@ Instruction* Gathered(OpContext& op, Instruction* x, const Indices& r) {
   if (r.axes.size() == 1) return Take(op, x, r.values[0], r.axes[0]);
   const int64_t n = static_cast<int64_t>(r.dims.size()), at = IndexDimsPosition(r);
   Attributes attrs;
-  std::vector<int64_t> offset, sizes;
+  std::vector<int64_t> offset;
+  std::vector<Dim> sizes;
   int64_t position = 0;  // of the next kept dim in the result
   for (int64_t d = 0; d < Rank(x); ++d) {
     const bool indexed = std::find(r.axes.begin(), r.axes.end(), d) != r.axes.end();
-    sizes.push_back(indexed ? 1 : x->shape().constant_dim(d));
+    sizes.push_back(indexed ? Dim(1) : x->shape().dim(d));
     if (indexed) continue;
     offset.push_back(position < at ? position : position + n);
     ++position;

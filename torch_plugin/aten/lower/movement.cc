@@ -167,7 +167,7 @@ class StridedView {
     attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{0});
     attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{0});
     attrs.set(Attr::kIndexVectorDim, static_cast<int64_t>(sizes_.size()));
-    attrs.set(Attr::kSliceSizes, std::vector<int64_t>{1});
+    attrs.set(Attr::kSliceSizes, std::vector<Dim>{1});
     return b_.Make(kGather, {flat_, index}, std::move(attrs));
   }
 
@@ -277,7 +277,7 @@ Lowering LowerSliceScatter(OpContext& op) {
   const int64_t axis = op.axis(2, Rank(x));
   SliceRange r = RangeOf(op, 3, x->shape().dim(axis));
   Instruction* source = op.b.Convert(op.tensor(1), op.result_type());
-  if (r.step != 1 && !x->shape().is_static()) return NotLowered("symbolic size with a step");
+  if (r.step != 1 && !x->shape().dim(axis).is_constant()) return NotLowered("symbolic size with a step");
   std::vector<Dim> dims = DimsOf(x);
   dims[axis] = r.step == 1 ? r.limit - r.start : CeilDiv(r.limit - r.start, r.step);
   if (KnownEqual(dims[axis], 0)) return Values{x};

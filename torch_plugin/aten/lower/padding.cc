@@ -85,7 +85,6 @@ Instruction* FoldMirror(OpContext& op, Instruction* grad, int64_t axis, int64_t 
 // reflection_pad_backward, replication_pad_backward(grad, self, padding)
 Lowering MirrorPadBackward(OpContext& op, bool reflect) {
   Instruction* grad = op.b.Convert(op.tensor(0), OpMath(op.result_type()));
-  if (!grad->shape().is_static() || !op.tensor(1)->shape().is_static()) return NotLowered("padding of symbolic sizes");
   if (IsEmpty(op.result_dims())) return op.One(op.b.Full(op.result_type(), op.result_dims(), 0));
   const std::vector<int64_t> pad = op.integers(2);
   for (size_t k = 0; k < pad.size() / 2; ++k) {

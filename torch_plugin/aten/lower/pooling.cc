@@ -77,7 +77,7 @@ std::vector<double> AveragedElements(const Pool& p, int64_t k, bool include_pad)
 
 Instruction* DivideByCounts(OpContext& op, Instruction* x, int64_t first, const std::vector<std::vector<double>>& counts) {
   Builder& b = op.b;
-  if (x->shape().num_elements_constant() == 0) return x;
+  if (IsEmpty(x)) return x;
   double uniform = 1;
   Instruction* divisor = nullptr;
   for (size_t k = 0; k < counts.size(); ++k) {
@@ -355,7 +355,6 @@ Instruction* AdaptiveMaximumAlong(OpContext& op, Instruction* x, int64_t axis, i
 // adaptive_max_pool(self, output_size) -> values, flat positions
 Lowering AdaptiveMaxPool(OpContext& op, int64_t spatial) {
   Instruction* x = op.tensor(0);
-  if (!x->shape().is_static()) return NotLowered("pooling of symbolic sizes");
   const int64_t first = Rank(x) - spatial;
   if (IsEmpty(op.result_dims())) {
     return Values{op.b.Full(op.result_type(), op.result_dims(), 0), op.b.Full(PT::kS64, op.result_dims(1), 0)};

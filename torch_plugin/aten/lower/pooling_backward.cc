@@ -26,9 +26,9 @@ Instruction* FlatPosition(OpContext& op, absl::Span<const Dim> dims, int64_t fir
   return flat;
 }
 
-int64_t CountOf(absl::Span<const Dim> dims) {
-  int64_t n = 1;
-  for (Dim d : dims) n *= d.constant();
+Dim CountOf(absl::Span<const Dim> dims) {
+  Dim n = 1;
+  for (Dim d : dims) n = n * d;
   return n;
 }
 
@@ -36,9 +36,8 @@ int64_t CountOf(absl::Span<const Dim> dims) {
 Instruction* ScatterMaxima(OpContext& op, Instruction* grad, Instruction* indices, int64_t first) {
   Builder& b = op.b;
   const auto dims = grad->shape().dims();
-  const int64_t planes = CountOf(dims.subspan(0, first));
-  const int64_t windows = CountOf(dims.subspan(first));
-  const int64_t elements = CountOf(absl::MakeConstSpan(op.result_dims()).subspan(first));
+  const Dim planes = CountOf(dims.subspan(0, first)), windows = CountOf(dims.subspan(first));
+  const Dim elements = CountOf(absl::MakeConstSpan(op.result_dims()).subspan(first));
   indices = b.Reshape(indices, {planes, windows});
   Instruction* plane = b.Iota(Shape(PT::kS64, indices->shape().dims()), 0);
   Instruction* zeros = b.Full(grad->shape().element_type(), {planes, elements}, 0);
@@ -83,7 +82,6 @@ Lowering MaxPoolBackward(OpContext& op, int64_t indices_at, int64_t first, const
 
 // max_pool_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, indices)
 Lowering MaxPoolBackward(OpContext& op, int64_t spatial) {
-  if (!op.tensor(0)->shape().is_static() || !op.tensor(1)->shape().is_static()) return NotLowered("pooling of symbolic sizes");
   const Pool p = PoolOf(op, spatial, true, 2, op.result_dims(), op.tensor(0)->shape().dims());
   std::vector<Taps> windows;
   for (int64_t k = 0; k < spatial; ++k) windows.push_back(WindowTaps(p, k));
@@ -99,7 +97,6 @@ std::vector<Taps> AdaptiveWindows(absl::Span<const Dim> in, absl::Span<const Dim
 
 // adaptive_max_pool_backward(grad, self, indices)
 Lowering AdaptiveMaxPoolBackward(OpContext& op, int64_t spatial) {
-  if (!op.tensor(0)->shape().is_static() || !op.tensor(1)->shape().is_static()) return NotLowered("pooling of symbolic sizes");
   const int64_t first = static_cast<int64_t>(op.result_dims().size()) - spatial;
   return MaxPoolBackward(op, 2, first, AdaptiveWindows(op.result_dims(), op.tensor(0)->shape().dims(), spatial));
 }
@@ -116,7 +113,6 @@ Lowering SpreadAverages(OpContext& op, Instruction* grad, int64_t first, const s
 Lowering AvgPoolBackward(OpContext& op, int64_t spatial) {
   Builder& b = op.b;
   Instruction* grad = b.Convert(op.tensor(0), OpMath(op.result_type()));
-  if (!grad->shape().is_static() || !op.tensor(1)->shape().is_static()) return NotLowered("pooling of symbolic sizes");
   if (IsEmpty(op.result_dims())) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   const Pool p = PoolOf(op, spatial, false, 2, op.result_dims(), grad->shape().dims());
   std::vector<std::vector<double>> counts;
@@ -132,7 +128,6 @@ Lowering AvgPoolBackward(OpContext& op, int64_t spatial) {
 // _adaptive_avg_pool_backward(grad, self)
 Lowering AdaptiveAvgPoolBackward(OpContext& op, int64_t spatial) {
   Instruction* grad = op.b.Convert(op.tensor(0), OpMath(op.result_type()));
-  if (!grad->shape().is_static() || !op.tensor(1)->shape().is_static()) return NotLowered("pooling of symbolic sizes");
   if (IsEmpty(op.result_dims())) return op.One(op.b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t first = static_cast<int64_t>(op.result_dims().size()) - spatial;
   const std::vector<Taps> windows = AdaptiveWindows(op.result_dims(), grad->shape().dims(), spatial);
@@ -145,11 +140,10 @@ Lowering AdaptiveAvgPoolBackward(OpContext& op, int64_t spatial) {
 Lowering MaxUnpool(OpContext& op, int64_t spatial) {
   Builder& b = op.b;
   Instruction *x = op.tensor(0), *indices = op.tensor(1);
-  if (!x->shape().is_static() || !indices->shape().is_static()) return NotLowered("pooling of symbolic sizes");
   if (IsEmpty(op.result_dims()) || IsEmpty(x)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t first = Rank(x) - spatial;
-  const int64_t planes = CountOf(x->shape().dims().subspan(0, first)), windows = CountOf(x->shape().dims().subspan(first));
-  const int64_t elements = CountOf(absl::MakeConstSpan(op.result_dims()).subspan(first));
+  const Dim planes = CountOf(x->shape().dims().subspan(0, first)), windows = CountOf(x->shape().dims().subspan(first));
+  const Dim elements = CountOf(absl::MakeConstSpan(op.result_dims()).subspan(first));
   indices = InRange(op, b.Reshape(indices, {planes, windows}), elements, {false, "RuntimeError", "Found an invalid max index"});
   Instruction* plane = b.Iota(Shape(PT::kS64, indices->shape().dims()), 0);
   Instruction* zeros = b.Full(op.result_type(), {planes, elements}, 0);

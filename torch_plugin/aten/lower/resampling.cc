@@ -134,7 +134,6 @@ Taps TapsOf(const Dim1d& d, Mode mode, bool wide, bool backward) {
 Lowering Resample(OpContext& op, int64_t spatial, Mode mode, bool backward) {
   const bool nearest = mode == Mode::kNearest || mode == Mode::kNearestExact;
   Instruction* x = op.tensor(0);
-  if (!x->shape().is_static()) return NotLowered("resampling of symbolic sizes");
   if (!nearest && !IsFloat(op.result_type())) return NotLowered("interpolation of integers: ATen's own fixed-point weights");
   for (Dim d : x->shape().dims()) {
     if (KnownEqual(d, 0)) return op.One(op.b.Full(op.result_type(), op.result_dims(), 0));

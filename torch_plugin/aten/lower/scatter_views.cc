@@ -59,13 +59,13 @@ std::pair<Instruction*, Instruction*> RunningCount(OpContext& op, Instruction* m
 Lowering FillIndices(OpContext& op, Instruction* value) {
   Builder& b = op.b;
   Instruction *x = op.tensor(0), *index = op.tensor(2);
-  if (!x->shape().is_static() || !index->shape().is_static()) return NotLowered("index_fill of symbolic sizes");
   if (Rank(x) == 0) x = b.Reshape(x, {1});
   if (IsEmpty(index) || IsEmpty(x)) return Values{op.tensor(0)};
-  const int64_t axis = op.axis(1, Rank(x)), size = x->shape().constant_dim(axis);
+  const int64_t axis = op.axis(1, Rank(x));
+  const Dim size = x->shape().dim(axis);
   index = b.Reshape(index, {index->shape().num_elements()});
   index = InRange(op, index, size,
-                  {true, "IndexError", absl::StrCat("index out of bounds for dimension ", axis, " with size ", size)});
+                  {true, "IndexError", absl::StrCat("index out of bounds for dimension ", axis, " with size ", size.ToString())});
   Instruction* mask = b.Full(PT::kPred, {size}, 0);
   Instruction* hits = b.Full(PT::kPred, index->shape().dims(), 1);
   mask = Scatter(op, mask, index, hits, {0}, 1, {}, Combiner(op, PT::kPred, "add"));
@@ -78,7 +78,6 @@ Lowering FillIndices(OpContext& op, Instruction* value) {
 // diagonal_scatter(self, src, offset, dim1, dim2)
 Lowering LowerDiagonalScatter(OpContext& op) {
   Instruction* x = op.tensor(0);
-  if (!x->shape().is_static()) return NotLowered("diagonal of symbolic sizes");
   const int64_t rank = Rank(x);
   Instruction* source = op.b.Convert(op.tensor(1), op.result_type());
   return Values{WithDiagonal(op, x, source, op.integer_or(2, 0), op.axis(3, rank), op.axis(4, rank))};
@@ -87,7 +86,6 @@ Lowering LowerDiagonalScatter(OpContext& op) {
 // diagonal_backward(grad, input_sizes, offset, dim1, dim2)
 Lowering LowerDiagonalBackward(OpContext& op) {
   Instruction* grad = op.tensor(0);
-  if (!grad->shape().is_static()) return NotLowered("diagonal of symbolic sizes");
   const int64_t rank = static_cast<int64_t>(op.result_dims().size());
   Instruction* zeros = op.b.Full(op.result_type(), op.result_dims(), 0);
   return Values{WithDiagonal(op, zeros, grad, op.integer(2), op.axis(3, rank), op.axis(4, rank))};
@@ -96,7 +94,6 @@ Lowering LowerDiagonalBackward(OpContext& op) {
 // diag_embed(self, offset, dim1, dim2)
 Lowering LowerDiagEmbed(OpContext& op) {
   Instruction* x = op.tensor(0);
-  if (!x->shape().is_static()) return NotLowered("diagonal of symbolic sizes");
   const int64_t rank = static_cast<int64_t>(op.result_dims().size());
   int64_t d1 = op.axis(2, rank), d2 = op.axis(3, rank), offset = op.integer_or(1, 0);
   Instruction* zeros = op.b.Full(op.result_type(), op.result_dims(), 0);
@@ -105,10 +102,10 @@ Lowering LowerDiagEmbed(OpContext& op) {
 
 namespace {
 // For each element of `mask`, the place of `given` things that are handed out in order where it is true; some place elsewhere.
-Instruction* PlacesWhereTrue(OpContext& op, Instruction* upto, int64_t given) {
+Instruction* PlacesWhereTrue(OpContext& op, Instruction* upto, Dim given) {
   Builder& b = op.b;
   Instruction* place = b.Binary(kMaximum, b.Binary(kSubtract, upto, b.FullLike(upto, 1)), b.FullLike(upto, 0));
-  return b.Binary(kMinimum, place, b.FullLike(upto, static_cast<double>(given - 1)));
+  return b.Binary(kMinimum, place, b.BroadcastTo(op.SizeValue(given - 1, PT::kS64), upto->shape().dims()));
 }
 }  // namespace
 
@@ -116,19 +113,16 @@ Instruction* PlacesWhereTrue(OpContext& op, Instruction* upto, int64_t given) {
 Lowering LowerMaskedScatter(OpContext& op) {
   Builder& b = op.b;
   Instruction *mask = op.tensor(1), *source = op.tensor(2);
-  if (!op.tensor(0)->shape().is_static() || !mask->shape().is_static() || !source->shape().is_static()) {
-    return NotLowered("masked_scatter of symbolic sizes");
-  }
   if (mask->shape().element_type() != PT::kPred) return NotLowered("masked_scatter with a mask that is not bool");
   Instruction* x = b.BroadcastTo(op.tensor(0), op.result_dims());
   if (IsEmpty(op.result_dims())) return Values{x};
   const Dim count = x->shape().num_elements();
   mask = b.Reshape(b.BroadcastTo(mask, op.result_dims()), {count});
-  const int64_t given = source->shape().num_elements_constant();
+  const Dim given = source->shape().num_elements();
   const auto [upto, all] = RunningCount(op, mask);
-  op.Check(b.Compare(all, b.ScalarConstantInt(PT::kS64, given), "GT"), "RuntimeError",
+  op.Check(b.Compare(all, op.SizeValue(given, PT::kS64), "GT"), "RuntimeError",
            "masked_scatter: Number of elements of source < number of ones in mask");
-  if (given == 0) return Values{x};
+  if (KnownEqual(given, 0)) return Values{x};
   Instruction* read = Take(op, b.Reshape(source, {given}), PlacesWhereTrue(op, upto, given), 0);
   return Values{b.Reshape(b.Select(mask, read, b.Reshape(x, {count})), op.result_dims())};
 }
@@ -136,25 +130,25 @@ Lowering LowerMaskedScatter(OpContext& op) {
 Lowering PutMasked(OpContext& op, Instruction* mask, int64_t axis, bool accumulate) {
   Builder& b = op.b;
   Instruction *x = op.tensor(0), *values = b.Convert(op.tensor(2), op.result_type());
-  if (!mask->shape().is_static() || !values->shape().is_static()) return NotLowered("index_put of symbolic sizes");
   if (IsEmpty(x)) return Values{x};
   if (mask->shape().element_type() != PT::kPred) mask = b.Compare(mask, b.FullLike(mask, 0), "NE");
   // The dim of the values that counts the elements where the mask is true; without one, or of one element, it is for all of them.
   const int64_t masked = Rank(mask), counted = Rank(values) - (Rank(x) - axis - masked) - 1;
-  const int64_t given = counted < 0 ? 1 : values->shape().constant_dim(counted);
+  const Dim given = counted < 0 ? Dim(1) : values->shape().dim(counted);
   std::vector<Dim> value_dims = DimsOf(values);
-  if (given != 1) {
+  const bool one = KnownOne(given);
+  if (!one) {
     const Dim count = mask->shape().num_elements();
     const auto [upto, all] = RunningCount(op, b.Reshape(mask, {count}));
-    op.Check(b.Compare(all, b.ScalarConstantInt(PT::kS64, given), "NE"), "RuntimeError",
-             absl::StrCat("shape mismatch: value tensor of shape [", absl::StrJoin(values->shape().constant_dims(), ", "),
-                          "] cannot be broadcast to indexing result: the mask has another number of true elements than ", given));
+    op.Check(b.Compare(all, op.SizeValue(given, PT::kS64), "NE"), "RuntimeError",
+             absl::StrCat("shape mismatch: value tensor of shape [", absl::StrJoin(values->shape().dims(), ", ", absl::StreamFormatter()),
+                          "] cannot be broadcast to indexing result: the mask has another number of true elements than ", given.ToString()));
     if (IsEmpty(values)) return Values{x};
     values = Take(op, values, PlacesWhereTrue(op, upto, given), counted);
   }
   if (counted >= 0) {  // a value for every place of the mask, or one
     value_dims.erase(value_dims.begin() + counted);
-    for (int64_t d = 0; d < masked; ++d) value_dims.insert(value_dims.begin() + counted + d, given == 1 ? Dim(1) : mask->shape().dim(d));
+    for (int64_t d = 0; d < masked; ++d) value_dims.insert(value_dims.begin() + counted + d, one ? Dim(1) : mask->shape().dim(d));
     values = b.Reshape(values, value_dims);
   }
   values = b.BroadcastTo(values, op.result_dims());
@@ -168,15 +162,15 @@ Lowering PutMasked(OpContext& op, Instruction* mask, int64_t axis, bool accumula
 Lowering LowerMaskedScatterBackward(OpContext& op) {
   Builder& b = op.b;
   Instruction *grad = op.tensor(0), *mask = op.tensor(1);
-  if (!grad->shape().is_static() || !mask->shape().is_static()) return NotLowered("masked_scatter of symbolic sizes");
-  const int64_t wanted = Shape(op.result_type(), op.result_dims()).num_elements_constant();
+  const Dim wanted = Shape(op.result_type(), op.result_dims()).num_elements();
   Instruction* zeros = b.Full(op.result_type(), {wanted}, 0);
-  if (IsEmpty(grad) || wanted == 0) return Values{b.Reshape(zeros, op.result_dims())};
+  if (IsEmpty(grad) || KnownEqual(wanted, 0)) return Values{b.Reshape(zeros, op.result_dims())};
   const Dim count = grad->shape().num_elements();
   mask = b.Reshape(b.BroadcastTo(mask, grad->shape().dims()), {count});
   Instruction* upto = RunningCount(op, mask).first;
   Instruction* place = b.Binary(kSubtract, upto, b.FullLike(upto, 1));
-  place = b.Select(mask, place, b.FullLike(upto, static_cast<double>(wanted)));  // out of range: dropped
+  Instruction* outside = b.BroadcastTo(op.SizeValue(wanted, PT::kS64), upto->shape().dims());  // dropped
+  place = b.Select(mask, place, outside);
   Instruction* sum = Scatter(op, zeros, place, b.Reshape(grad, {count}), {0}, 1, {}, Combiner(op, op.result_type(), ""));
   return Values{b.Reshape(sum, op.result_dims())};
 }

@@ -85,11 +85,10 @@ Sorted KthAlong(OpContext& op, Instruction* x, int64_t axis, int64_t k) {
   return {op.b.SliceDim(top.values, axis, at - 1, at), op.b.SliceDim(top.positions, axis, at - 1, at)};
 }
 
-// What every op here needs of `x`; empty if it has it.
-std::string Unsortable(Instruction* x) {
-  if (!x->shape().is_static()) return "symbolic sizes";
-  const PT type = x->shape().element_type();
-  if (IsComplex(type)) return "an order of complex numbers";
+// What every op here needs of `x` and the dim that it goes along; empty if it has it.
+std::string Unsortable(Instruction* x, int64_t axis) {
+  if (IsComplex(x->shape().element_type())) return "an order of complex numbers";
+  if (axis < Rank(x) && !x->shape().dim(axis).is_constant()) return "along a dim of symbolic size";
   return "";
 }
 
@@ -100,10 +99,10 @@ Lowering Both(OpContext& op, Instruction* values, Instruction* positions) {
 
 Lowering Sort(OpContext& op, int64_t dim_at, int64_t descending_at) {
   Instruction* x = op.tensor(0);
-  if (std::string why = Unsortable(x); !why.empty()) return NotLowered("sort: " + why);
+  const int64_t axis = op.axis(dim_at, Rank(x));
+  if (std::string why = Unsortable(x, axis); !why.empty()) return NotLowered("sort: " + why);
   const bool trivial = Rank(x) == 0 || IsEmpty(x);
   if (trivial) return Both(op, x, op.b.Full(PT::kS64, x->shape().dims(), 0));
-  const int64_t axis = op.axis(dim_at, Rank(x));
   const Sorted sorted = SortAlong(op, Sortable(op, x), axis, op.boolean_or(descending_at, false), op.result_used(1));
   return Both(op, sorted.values, sorted.positions != nullptr ? sorted.positions : op.b.Full(PT::kS64, x->shape().dims(), 0));
 }
@@ -114,8 +113,8 @@ Instruction* IsNan(OpContext& op, Instruction* x) { return op.b.Compare(x, x, "N
 Instruction* FirstTrue(OpContext& op, Instruction* pred, int64_t axis) {
   Builder& b = op.b;
   Instruction* position = b.Iota(Shape(PT::kS64, pred->shape().dims()), axis);
-  const double n = static_cast<double>(pred->shape().constant_dim(axis));
-  Instruction* first = ReduceMin(op, b.Select(pred, position, b.FullLike(position, n)), {axis});
+  Instruction* n = b.BroadcastTo(op.SizeValue(pred->shape().dim(axis), PT::kS64), position->shape().dims());
+  Instruction* first = ReduceMin(op, b.Select(pred, position, n), {axis});
   DimVector dims(pred->shape().dims().begin(), pred->shape().dims().end());
   dims[axis] = 1;
   return b.Reshape(first, dims);
@@ -146,15 +145,13 @@ Sorted NanMedian(OpContext& op, Instruction* x, int64_t axis) {
 // Of all elements, or along argument 1.
 Lowering AnyMedian(OpContext& op, Sorted (*median)(OpContext&, Instruction*, int64_t), bool all) {
   Instruction* x = op.tensor(0);
-  if (std::string why = Unsortable(x); !why.empty()) return NotLowered("median: " + why);
-  if (all) {
-    if (IsEmpty(x)) {
-      if (!IsFloat(op.result_type())) return NotLowered("median of no integers");
-      return op.One(op.b.Full(op.result_type(), {}, NAN));
-    }
-    x = op.b.Reshape(x, {x->shape().num_elements()});
-    return Values{Shaped(op, median(op, Sortable(op, x), 0).values)};
+  if (all && IsEmpty(x)) {
+    if (!IsFloat(op.result_type())) return NotLowered("median of no integers");
+    return op.One(op.b.Full(op.result_type(), {}, NAN));
   }
+  if (all) x = op.b.Reshape(x, {x->shape().num_elements()});
+  if (std::string why = Unsortable(x, all ? 0 : op.axis(1, Rank(x))); !why.empty()) return NotLowered("median: " + why);
+  if (all) return Values{Shaped(op, median(op, Sortable(op, x), 0).values)};
   if (Rank(x) == 0) return Both(op, x, op.b.Full(PT::kS64, {}, 0));
   if (IsEmpty(x)) return Both(op, op.b.Full(op.result_type(0), op.result_dims(0), 0), op.b.Full(PT::kS64, op.result_dims(1), 0));
   const Sorted found = median(op, Sortable(op, x), op.axis(1, Rank(x)));
@@ -172,7 +169,7 @@ Lowering LowerSortStable(OpContext& op) { return Sort(op, 2, 3); }
 // topk(self, k, dim, largest, sorted)
 Lowering LowerTopK(OpContext& op) {
   Instruction* x = op.tensor(0);
-  if (std::string why = Unsortable(x); !why.empty()) return NotLowered("topk: " + why);
+  if (std::string why = Unsortable(x, op.axis(2, Rank(x))); !why.empty()) return NotLowered("topk: " + why);
   if (!op.dim(1).is_constant()) return NotLowered("topk: a symbolic k");
   const int64_t k = op.integer(1);
   if (IsEmpty(op.result_dims(0)))
@@ -185,7 +182,7 @@ Lowering LowerTopK(OpContext& op) {
 // kthvalue(self, k, dim, keepdim)
 Lowering LowerKthValue(OpContext& op) {
   Instruction* x = op.tensor(0);
-  if (std::string why = Unsortable(x); !why.empty()) return NotLowered("kthvalue: " + why);
+  if (std::string why = Unsortable(x, op.axis(2, Rank(x))); !why.empty()) return NotLowered("kthvalue: " + why);
   if (!op.dim(1).is_constant()) return NotLowered("kthvalue: a symbolic k");
   if (Rank(x) == 0) return Both(op, x, op.b.Full(PT::kS64, {}, 0));
   if (IsEmpty(x)) return Both(op, op.b.Full(op.result_type(0), op.result_dims(0), 0), op.b.Full(PT::kS64, op.result_dims(1), 0));
@@ -202,7 +199,7 @@ Lowering LowerNanMedianDim(OpContext& op) { return AnyMedian(op, NanMedian, /*al
 Lowering LowerMode(OpContext& op) {
   Builder& b = op.b;
   Instruction* x = op.tensor(0);
-  if (std::string why = Unsortable(x); !why.empty()) return NotLowered("mode: " + why);
+  if (std::string why = Unsortable(x, op.axis(1, Rank(x))); !why.empty()) return NotLowered("mode: " + why);
   if (Rank(x) == 0) return Both(op, x, b.Full(PT::kS64, {}, 0));
   if (IsEmpty(x)) return Both(op, b.Full(op.result_type(0), op.result_dims(0), 0), b.Full(PT::kS64, op.result_dims(1), 0));
   const int64_t axis = op.axis(1, Rank(x));

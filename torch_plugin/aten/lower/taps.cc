@@ -15,10 +15,11 @@ using PT = PrimitiveType;
 Instruction* GatherAlong(OpContext& op, Instruction* x, int64_t axis, Literal index) {
   const int64_t index_rank = index.shape().rank();
   Attributes attrs;
-  std::vector<int64_t> offset, sizes;
+  std::vector<int64_t> offset;
+  std::vector<Dim> sizes;
   for (int64_t d = 0; d < Rank(x); ++d) {
     if (d != axis) offset.push_back(d < axis ? d : d - 1 + index_rank);
-    sizes.push_back(d == axis ? 1 : x->shape().constant_dim(d));
+    sizes.push_back(d == axis ? Dim(1) : x->shape().dim(d));
   }
   attrs.set(Attr::kOffsetDims, std::move(offset));
   attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{axis});

@@ -47,7 +47,6 @@ Lowering LowerUnfold(OpContext& op) {
   constexpr int64_t kSlices = 64;  // a slice for each element of the window
   if (size == 0 || KnownEqual(windows, 0)) return op.One(op.b.Full(op.result_type(), op.result_dims(), 0));
   if (size > kSlices) {
-    if (!x->shape().is_static()) return NotLowered("a long unfold of symbolic sizes");
     Taps taps{.in = x->shape().constant_dim(axis)};
     for (int64_t w = 0; w < windows.constant(); ++w) {
       auto& row = taps.rows.emplace_back();
@@ -70,7 +69,7 @@ Lowering LowerUnfoldBackward(OpContext& op) {
   Builder& b = op.b;
   Instruction* grad = b.Convert(op.tensor(0), OpMath(op.result_type()));
   const int64_t rank = static_cast<int64_t>(op.result_dims().size()), size = op.integer(3), step = op.integer(4);
-  if (!grad->shape().is_static() || op.dims(1).size() != op.result_dims().size()) return NotLowered("unfold of symbolic sizes");
+  if (op.dims(1).size() != op.result_dims().size()) return NotLowered("unfold: sizes of another rank");
   if (rank == 0) return op.One(b.Reshape(grad, {}));
   const int64_t axis = op.axis(2, rank);
   if (IsEmpty(grad)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
@@ -89,7 +88,6 @@ Lowering LowerUnfoldBackward(OpContext& op) {
 Lowering LowerIm2col(OpContext& op) {
   Builder& b = op.b;
   Instruction* x = op.tensor(0);
-  if (!x->shape().is_static()) return NotLowered("im2col of symbolic sizes");
   if (IsEmpty(op.result_dims())) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t lead = Rank(x) - 2;
   const std::vector<Sliding> s = SlidingOf(op, 1, {x->shape().constant_dim(lead), x->shape().constant_dim(lead + 1)});
@@ -111,7 +109,6 @@ Lowering LowerIm2col(OpContext& op) {
 Lowering LowerCol2im(OpContext& op) {
   Builder& b = op.b;
   Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
-  if (!x->shape().is_static()) return NotLowered("col2im of symbolic sizes");
   if (IsEmpty(op.result_dims()) || IsEmpty(x)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t lead = static_cast<int64_t>(op.result_dims().size()) - 2;
   const std::vector<Sliding> s = SlidingOf(op, 2, op.integers(1));

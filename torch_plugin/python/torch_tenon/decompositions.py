@@ -41,7 +41,8 @@ DECOMPOSITIONS: dict[torch._ops.OpOverload, str] = {
     _aten.rsub.Scalar: "a subtraction",
 }
 
-# What tracing would take apart into gathers of every tap, though there are lowerings along one dim after the other.
+# What tracing would take apart into gathers of every tap, though there are lowerings along one dim after the other. Graphs with symbols
+# have them taken apart: the kernels that say the operators' sizes want numbers, and each size would be a graph of its own.
 WHOLE = tuple(
     getattr(getattr(_aten, name), overload)
     for name in (

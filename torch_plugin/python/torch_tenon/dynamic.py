@@ -28,6 +28,11 @@ def symbolic_inputs(gm: fx.GraphModule) -> bool:
     return bool(_mentioned(gm))
 
 
+def has_symbols(gm: fx.GraphModule) -> bool:
+    """The same of a graph of Dynamo's."""
+    return any(_symbols_of(node.meta.get("example_value")) for node in gm.graph.find_nodes(op="placeholder"))
+
+
 def is_symbolic(node: fx.Node) -> bool:
     """True if the node's value or meta depends on a symbol."""
     return bool(_symbols_of(node.meta.get("val")))
