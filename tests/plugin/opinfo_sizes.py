@@ -2,7 +2,7 @@
 these."""
 
 NO_SIZES = "nothing of the call is a size that may change"
-TORCH = "PyTorch's own fake kernel takes numbers only: Dynamo makes a graph for each size, or the operator is taken apart (decompositions.WHOLE)"
+TORCH = "PyTorch's own fake kernel takes numbers only: in graphs with symbols the operator is taken apart (decompositions.WHOLE)"
 SAYS_FOR_ITSELF = (NO_SIZES, TORCH)
 
 LOOKUP = "searchsorted: symbolic sizes"
@@ -13,7 +13,7 @@ WITHOUT_SYMBOLS = {
     "aten.bucketize.Scalar": LOOKUP,
     "aten.median.default": "along a dim of symbolic size",  # of all elements
     "aten.nanmedian.default": "along a dim of symbolic size",
-    "aten.diagonal_backward.default": "symbolic dimension used as a number",  # of a dim of the diagonal: fake kernels want the others as numbers
+    "aten.diagonal_backward.default": "symbolic dimension used as a number",  # a dim of the diagonal
     "aten.as_strided_scatter.default": "as_strided of symbolic sizes",
     "aten.unfold_backward.default": "symbolic dimension used as a number",
     "aten._conj.default": "conjugated or negated view",

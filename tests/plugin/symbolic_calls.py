@@ -34,11 +34,13 @@ class Symbolic:
     env: ShapeEnv
 
     def symbols(self) -> dict[sympy.Symbol, int]:
-        found = set().union(*(symbols.expression(n).free_symbols for value in self.inputs for n in _numbers(value) if symbols.is_symbolic(n)))
+        numbers = [n for value in self.inputs for n in _numbers(value) if symbols.is_symbolic(n)]
+        found = set().union(*(symbols.expression(n).free_symbols for n in numbers))
         return {s: int(self.env.backed_var_to_val[s]) for s in sorted(found, key=str)}
 
     def at(self, values: dict[sympy.Symbol, int]) -> tuple[Call, list[Any]] | None:
-        """The call with these sizes, values drawn from its own, and the graph's inputs; None: the graph isn't meant for them, or ATen refuses them."""
+        """The call with these sizes, its values drawn from its own, and the graph's inputs; None: the graph isn't meant for them, or ATen
+        refuses them."""
         if not all(guard.expr.xreplace(values) == sympy.true for guard in self.env.guards):
             return None
         number = lambda n: int(symbols.evaluate(n, values))
@@ -97,8 +99,8 @@ def _context(tensor: torch.Tensor, dims: str) -> StatelessSymbolicContext:
 
 
 def graph_of(call: Call, dims: str) -> Symbolic:
-    """dims: "outer", the first dim of several elements of every tensor; "all". Equal sizes are one symbol, and so are arguments that say sizes; a factory's
-    are symbols of their own. Raises NoSymbols, or what the fake kernel does."""
+    """dims: "outer", the first dim of several elements of every tensor; "all". Equal sizes are one symbol, and so are arguments that say
+    sizes; a factory's are symbols of their own. Raises NoSymbols, or what the fake kernel does."""
     graph, env = torch.fx.Graph(), ShapeEnv()
     mode = FakeTensorMode(shape_env=env)
     inputs, factory = [], not call.tensors()
@@ -113,20 +115,20 @@ def graph_of(call: Call, dims: str) -> Symbolic:
         if isinstance(leaf, torch.Tensor):
             return add(leaf, lambda source: mode.from_tensor(leaf, symbolic_context=_context(leaf, dims), source=source))
         if name in SIZES and type(leaf) is int and leaf >= NEVER_RESIZED and (factory or leaf in env.backed_var_to_val.values()):
-            duck = lambda source: env.create_symintnode(env.create_symbol(leaf, source, dynamic_dim=DimDynamic.DUCK), hint=leaf, source=source)
-            return add(leaf, duck)
+            symbol = lambda source: env.create_symbol(leaf, source, dynamic_dim=DimDynamic.DUCK)
+            return add(leaf, lambda source: env.create_symintnode(symbol(source), hint=leaf, source=source))
         return leaf, leaf
 
     names = [argument.name for argument in call.overload._schema.arguments]
     placed, leaves = [], []
-    tensors_first = [(name, value) for name, value in (*zip(names, call.args), *call.kwargs.items())]
+    given = [*zip(names, call.args), *call.kwargs.items()]
     done = {}
     for wanted in (True, False):  # tensors' symbols before the numbers that are equal to them
-        for position, (name, value) in enumerate(tensors_first):
+        for position, (name, value) in enumerate(given):
             if any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)) == wanted:
                 flat, spec = pytree.tree_flatten(value)
                 done[position] = ([place(name, leaf) for leaf in flat], spec)
-    for position in range(len(tensors_first)):
+    for position in range(len(given)):
         pairs, spec = done[position]
         placed.append(pytree.tree_unflatten([node for node, _ in pairs], spec))
         leaves += [leaf for _, leaf in pairs]

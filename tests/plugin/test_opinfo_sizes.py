@@ -1,8 +1,8 @@
 """Every lowered row of aten.def with symbolic sizes: one program of a recorded call, right for the call and at two other sizes.
 
-Outer dims (the first of several elements of every tensor) are symbols, then all dims. A row that takes no symbols, in no call, has its reason in
-opinfo_sizes.py; one that isn't there has to be native with symbolic outer dims in some call. Wrong results, changed inputs and calls that the
-program's guards refuse fail in any case (docs/architecture/sizes.md).
+Outer dims (the first of several elements of every tensor) are symbols, then all dims. A row that takes no symbols, in no call, has its
+reason in opinfo_sizes.py; one that isn't there has to be native with symbolic outer dims in some call. Wrong results, changed inputs and
+calls that the program's guards refuse fail in any case (docs/architecture/sizes.md).
 """
 
 import collections

@@ -200,3 +200,29 @@ def test_automatic_dynamic(graphs_ran_natively):
             model.train()  # eval() runs ATen's fused encoder layer
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
     assert [bool(r.sizes) for r in graphs_ran_natively] == [False, True]
+
+
+def test_a_number_of_pythons_that_may_be_negative(graphs_ran_natively):
+    compiled, records = _compile(lambda x, k: (x * k + k).sum(0), graphs_ran_natively)
+    for k in (7, -3, 0, 12, -1000):
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(compiled(x, k), (x * k + k).sum(0))
+    assert all(r.sizes.startswith("all ") for r in records) and len(records) <= 3, [r.sizes for r in records]
+
+
+@pytest.mark.parametrize("mode", ("nearest", "bilinear", "bicubic"))
+def test_resampling_of_changing_batches(mode, graphs_ran_natively):
+    """Tracing fixes no size of it (PyTorch's kernels of resamplings would), forward or backward."""
+    f = lambda x: F.interpolate(x * 1.5, scale_factor=2, mode=mode)
+    compiled = torch.compile(f, backend="tenon")
+    for batch in (2, 3, 5):
+        x = torch.randn(batch, 3, 6, 6)
+        torch._dynamo.mark_dynamic(x, 0)
+        y = x.clone().requires_grad_()
+        x.requires_grad_()
+        found, wanted = compiled(x), f(y)
+        found.square().sum().backward()
+        wanted.square().sum().backward()
+        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(x.grad, y.grad)
+    assert [r.kind for r in graphs_ran_natively] == ["forward", "backward"] and all(r.sizes.startswith("all ") for r in graphs_ran_natively)

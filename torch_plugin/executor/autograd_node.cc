@@ -124,8 +124,8 @@ variable_list RunBackward(
   TORCH_CHECK(!plan.nondeterministic || !at::globalContext().deterministicAlgorithms(), kDeterministic);
   TORCH_CHECK(tangents.size() == plan.tangents.size(), "compiled backward: wanted ", plan.tangents.size(), " gradients, got ",
               tangents.size());
-  const int64_t saved = plan.saved + plan.saved_numbers;
-  TORCH_CHECK(static_cast<int64_t>(arguments.size()) == saved, "compiled backward: wanted ", saved, " saved values, got ", arguments.size());
+  const int64_t saved = plan.saved + plan.saved_numbers, given = static_cast<int64_t>(arguments.size());
+  TORCH_CHECK(given == saved, "compiled backward: wanted ", saved, " saved values, got ", given);
   bool plain = true;
   {
     BelowAutograd below;

@@ -58,8 +58,8 @@ struct TrainingPlan {
   struct Tangent {
     c10::ScalarType dtype = c10::ScalarType::Float;
     std::vector<int64_t> sizes, strides;  // what the backward was compiled for
-    std::vector<int64_t> order;           // where sizes are dynamic: dense, dims from the outermost to the innermost; sizes are the output's
-    bool dynamic = false;
+    bool dynamic = false;                 // sizes are the output's; dense, with its dims in this order from the outermost:
+    std::vector<int64_t> order;
   };
   std::vector<Input> inputs;
   std::vector<Output> outputs;    // of the caller; the forward's further outputs are saved

@@ -226,9 +226,8 @@ bool ReadTangent(TrainingPlan* plan, PyObject* item) {
   TrainingPlan::Tangent tangent;
   tangent.dtype = reinterpret_cast<THPDtype*>(dtype)->scalar_type;
   tangent.dynamic = order != Py_None;
-  if (tangent.dynamic ? !ReadNumbers(order, &tangent.order) : !ReadNumbers(sizes, &tangent.sizes) || !ReadNumbers(strides, &tangent.strides)) {
-    return false;
-  }
+  if (tangent.dynamic && !ReadNumbers(order, &tangent.order)) return false;
+  if (!tangent.dynamic && !(ReadNumbers(sizes, &tangent.sizes) && ReadNumbers(strides, &tangent.strides))) return false;
   plan->tangents.push_back(std::move(tangent));
   return true;
 }
@@ -313,7 +312,8 @@ PyType_Slot kSlots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)},
                         {0, nullptr}};
 PyType_Spec kSpec = {"torch_tenon._C.TrainingCall", sizeof(TrainingCallObject), 0,
                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, kSlots};
-PyMethodDef kMake = {"training_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(MakeTrainingCall)), METH_VARARGS | METH_KEYWORDS,
+PyMethodDef kMake = {"training_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(MakeTrainingCall)),
+                     METH_VARARGS | METH_KEYWORDS,
                      "training_call(*, stock, forward, make_backward, aten_backward, inputs, outputs, tangents, saved, saved_numbers, "
                      "saved_unchecked, nondeterministic) -> TrainingCall; torch_tenon.training says what they are."};
 

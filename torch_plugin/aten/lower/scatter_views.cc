@@ -140,9 +140,11 @@ Lowering PutMasked(OpContext& op, Instruction* mask, int64_t axis, bool accumula
   if (!one) {
     const Dim count = mask->shape().num_elements();
     const auto [upto, all] = RunningCount(op, b.Reshape(mask, {count}));
+    const std::string dims = absl::StrJoin(values->shape().dims(), ", ", absl::StreamFormatter());
     op.Check(b.Compare(all, op.SizeValue(given, PT::kS64), "NE"), "RuntimeError",
-             absl::StrCat("shape mismatch: value tensor of shape [", absl::StrJoin(values->shape().dims(), ", ", absl::StreamFormatter()),
-                          "] cannot be broadcast to indexing result: the mask has another number of true elements than ", given.ToString()));
+             absl::StrCat("shape mismatch: value tensor of shape [", dims,
+                          "] cannot be broadcast to indexing result: the mask has another number of true elements than ",
+                          given.ToString()));
     if (IsEmpty(values)) return Values{x};
     values = Take(op, values, PlacesWhereTrue(op, upto, given), counted);
   }
