@@ -42,8 +42,12 @@ class Call {
     owned_.resize(arguments_.size());
     for (size_t i = 0; i < arguments_.size(); ++i) Read(i);
     if (foreign_) return Rerun(nullptr);
-    if (callee_.refused != nullptr && tenon_check_inputs(callee_.executable.get(), inputs_.data(), nullptr) != TENON_OK) {
-      return callee_.refused(arguments_);
+    if (callee_.refused != nullptr) {
+      char* why = nullptr;
+      if (tenon_check_inputs(callee_.executable.get(), inputs_.data(), &why) != TENON_OK) {
+        const std::unique_ptr<char, decltype(&tenon_string_free)> owned(why, tenon_string_free);
+        return callee_.refused(arguments_, why);
+      }
     }
     c10::AutoGradMode no_grad(false);
     int code;

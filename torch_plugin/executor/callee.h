@@ -126,8 +126,8 @@ struct Callee {
   // is eager's), and every word from the run in which an operator's results turned out not to be what its fake kernel had said.
   using Rerun = std::function<Results(std::span<const Argument>, const char* reason)>;
 
-  // Takes the calls whose inputs the executable refuses: of sizes, say, that its guards exclude.
-  using Refused = std::function<Results(std::span<Argument>)>;
+  // Takes the calls whose inputs the executable refuses, of sizes, say, that its guards exclude; `why`: what was wanted and what came.
+  using Refused = std::function<Results(std::span<const Argument>, const char* why)>;
 
   // Bytes from which giving an input's memory back before the run's end is worth counting references there.
   static constexpr size_t kMovableBytes = 64 * 1024;

@@ -192,7 +192,9 @@ PyObject* SetRecipes(PyObject* self, PyObject* sequence) {
 PyObject* SetRefused(PyObject* self, PyObject* callable) {
   auto held = std::make_shared<c10::SafePyObject>(Py_NewRef(callable), getPyInterpreter());
   Replace(self, [&](Callee& callee) {
-    callee.refused = [held](std::span<Argument> arguments) { return CallBoxed(held->ptr(getPyInterpreter()), arguments); };
+    callee.refused = [held](std::span<const Argument> arguments, const char* why) {
+      return CallRerun(held->ptr(getPyInterpreter()), arguments, why);
+    };
   });
   Py_RETURN_NONE;
 }
@@ -251,7 +253,7 @@ PyMethodDef kMethods[] = {
      "How the graph's outputs come from the program's: k, or (of_input, k, sizes, strides, offset) "
      "for a view, whose numbers may be (j,): what output j, a number, is in that call."},
     {"set_refused", SetRefused, METH_O,
-     "set_refused(callable(inputs) -> outputs): what takes the calls whose inputs the executable's guards refuse."},
+     "set_refused(callable(inputs, why) -> outputs): what takes the calls whose inputs the executable's guards refuse."},
     {"set_rerun", SetRerun, METH_VARARGS,
      "set_rerun(callable(inputs, reason or None) -> outputs, random, backward): what runs the graph by ATen alone."},
     {"info", Info, METH_NOARGS,

@@ -2,6 +2,7 @@
 
     torch.compile(model, backend="tenon")        # found through an entry point; no import needed
     torch_tenon.explain(model, *inputs)          # what became of the model: clusters, steps, reasons
+    torch_tenon.why(model)                       # what was compiled again, for which guard, and what to change
     torch_tenon.profile()                        # with ...() as p: what each step of the runs inside costs
     torch_tenon.stats(), reset_stats()           # graphs and what their runs cost
     torch_tenon.compile_graph(gm, inputs)        # an FX graph of ATen ops, without torch.compile
@@ -17,7 +18,7 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["compile_graph", "explain", "options", "profile", "refresh", "reset_stats", "stats", "testing"]
+__all__ = ["compile_graph", "explain", "options", "profile", "refresh", "reset_stats", "stats", "testing", "why"]
 
 # Lazily: torch_tenon.testing must be importable without the extension.
 _HOMES = {
@@ -26,6 +27,7 @@ _HOMES = {
     "refresh": "registry",
     "explain": "explanation",
     "profile": "profiler",
+    "why": "reasons",
     "compile_graph": "graphs",
     "cache_clear": "graphs",
 }

@@ -120,6 +120,13 @@ def no_new_guards(value: torch.SymInt):
     return value.node.shape_env.suppress_guards()
 
 
+def compilation_metrics() -> list:
+    """Dynamo's last compiles (64): co_filename, co_firstlineno, co_name, recompile_reason."""
+    from torch._dynamo.utils import get_compilation_metrics
+
+    return get_compilation_metrics()
+
+
 def fake_mode_of(graph: torch.fx.Graph):
     """The mode that the graph was traced with: a context manager."""
     from torch._guards import detect_fake_mode

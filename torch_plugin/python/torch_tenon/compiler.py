@@ -87,7 +87,7 @@ def compile_symbolic(
     kind: str,
     options: Options,
     values_of: Callable[[list], dict[str, int]],
-    refused: Compiled,
+    refused: Callable[[list, str], list],
 ) -> Compiled | str:
     """One executable for all the sizes that the graph was traced for; calls that its guards refuse go to `refused`. values_of(inputs):
     what the symbols are in a call. Or the reason why there is none, if the sizes have to be numbers."""

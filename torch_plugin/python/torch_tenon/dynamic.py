@@ -85,7 +85,7 @@ def compile_dynamic(gm: fx.GraphModule, kind: str, options: Options, frozen: Seq
 
 def _all_sizes(gm: fx.GraphModule, kind: str, options: Options, exact: DynamicGraph) -> Compiled | str:
     try:
-        return compile_symbolic(gm, kind, options, exact.values_of, exact)
+        return compile_symbolic(gm, kind, options, exact.values_of, exact.refused)
     except NotNative as error:  # of the very sizes everything may run natively
         return str(error)
 
@@ -136,6 +136,11 @@ class DynamicGraph:
     def specializations(self) -> int:
         return len(self._compiled)
 
+    def refused(self, inputs: list, why: str) -> list:
+        """A call that the program for all sizes does not take."""
+        self.reason = f"refused by the program for all sizes: {why}"
+        return self(inputs)
+
     def __call__(self, inputs: list) -> list:
         for index in self._unused:
             inputs[index] = 0  # it may be no number but the id of a jagged tensor's lengths
@@ -173,7 +178,7 @@ class DynamicGraph:
             compiled = compile_static(self._gm, self._kind, self._options, values, self._frozen)
             compiled.record.autograd, compiled.record.cut = self.autograd, self.cut
             numbers = ", ".join(f"{expression} = {number}" for (expression, _), number in zip(self._readers, key))
-            compiled.record.sizes = f"{numbers} ({self.reason or 'refused by the program for all sizes'})"
+            compiled.record.sizes = f"{numbers} ({self.reason})"
             with self._lock:
                 self._compiled[key] = compiled
             return compiled

@@ -187,6 +187,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "kind": record.kind,
         "tier": record.tier,
         "reason": record.reason,
+        "sizes": record.sizes,
         "nodes": dict(record.nodes),
         "run_us": raw["run_ns"] / calls / 1e3,
         "kernels": len(kernels),
@@ -214,6 +215,8 @@ def _graph_lines(graph: dict[str, Any], rows: int | None) -> list[str]:
         f"({graph['kernels']} distinct kernels), {len(graph['library_calls'])} library calls, "
         f"{len(graph['aten_steps'])} ATen steps, {len(graph['copies'])} copies; {graph['run_us']:.1f} us",
     ]
+    if sizes := graph["sizes"]:
+        lines.append(f"  sizes: {sizes}")
     if groups := graph["launch_groups"]:
         lines.append(f"  small kernels launched together: {', '.join(map(str, groups))}")
     if memory := graph["memory"]:
