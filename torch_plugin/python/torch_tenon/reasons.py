@@ -65,13 +65,13 @@ _PROGRAMS = (
     ("frozen values", 'without options={"freeze": True} there is one program for all sizes'),
     ("jagged tensor", "jagged tensors have a program for each number of rows"),
     ("refused by the program for all sizes", "sizes that the graph was traced with as equal, or in a range, were not in this call"),
-    ("no program for all sizes", "an operator with sizes as arguments runs by ATen: see `steps` of torch_tenon.explain(...); exact sizes run natively"),
+    ("no program for all sizes", "an operator of the graph needs numbers, and each size has a program of its own"),
 )  # fmt: skip
 
 
 def why(model: Callable | None = None) -> Why:
-    """Each compile that was not a graph's first: by Dynamo of `model` (a module, a function, or what torch.compile made of it; None: of all;
-    PyTorch remembers the last 64 compiles), and tenon's programs of the very sizes, and steps, of all graphs that are alive."""
+    """Each compile that was not a graph's first: by Dynamo of `model` (a module, a function, or what torch.compile made of it; None: of
+    all; PyTorch remembers the last 64 compiles), and tenon's programs of the very sizes, and steps, of all graphs that are alive."""
     return Why([*_recompiles(model), *_programs()])
 
 
