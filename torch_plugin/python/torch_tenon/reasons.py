@@ -58,7 +58,7 @@ _GUARDS = (
     (r"GLOBAL_STATE changed: (?P<a>.+)", "grad mode, autocast, threads and the like are part of a graph: one graph for each state"),
     (r"(?P<a>[^#\n]+?) == (?P<wanted>[^#\n]+?)\s*(#|$)", "{0} is a number or object of Python's, part of the graph while it stays as it is;"
      " an int becomes a symbol with its second value, other changing values belong into tensors"),
-    (r"(?P<wanted>\S.*?(<=|>=|<|>|!=|%).*?)\s*(#|$)", "the traced code (or an operator) asked that of the sizes: other sizes take another way"),
+    (r"(?P<wanted>\S.*?(<=|>=|<|>|!=|%).*?)\s*(#|$)", "the traced code, or an operator, asked that of the sizes: others go another way"),
 )  # fmt: skip
 _PROGRAMS = (
     ("asked for by the options", 'options={"sizes": "symbolic"}'),
