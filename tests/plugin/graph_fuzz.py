@@ -419,7 +419,12 @@ class Maker:
         inputs = [i.id for i in program.arguments]
         for _ in range(choose.choice((1, 1, 2, 3, 4))):
             kind = choose.random()
-            program.outputs.append(None if kind < 0.05 else choose.choice(inputs) if kind < 0.15 or not fit else fit[max(choose.randrange(len(fit)) for _ in range(2))])
+            if kind < 0.05 or not (inputs or fit):
+                program.outputs.append(None)
+            elif inputs and (kind < 0.15 or not fit):
+                program.outputs.append(choose.choice(inputs))
+            else:
+                program.outputs.append(fit[max(choose.randrange(len(fit)) for _ in range(2))])
 
     @staticmethod
     def _memory(t: torch.Tensor) -> set[int]:
@@ -738,7 +743,7 @@ def _judge_outputs(program: Program, found: list, wanted: dict, wide: dict, give
             return f"output {place} (%{k}): {why}"
         if k in given and given[k] is not None and t is not given[k]:
             return f"output {place} is not the input %{k} itself"
-        if k not in given and t._version and not any(g is not None and _base(t) is _base(g) for g in given.values()):
+        if k not in given and t._base is None and t._version:
             return f"output {place} has version {t._version}"
     return _judge_memory(program, found, wanted, given)
 
@@ -767,10 +772,6 @@ def _judge_memory(program: Program, found: list, wanted: dict, given: dict[int, 
             if owner[k] == j and where(found[a]) != where(t):
                 return f"output {a} is no view of input %{j}"
     return ""
-
-
-def _base(t: torch.Tensor) -> torch.Tensor:
-    return t if t._base is None else t._base
 
 
 def _related(program: Program, a: int, b: int) -> bool:
