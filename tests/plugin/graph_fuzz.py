@@ -667,7 +667,7 @@ class Compiled:
 # ---- judging ---------------------------------------------------------------------------------------------------------
 
 
-def difference(program: Program, maker: Maker | None = None, compiled_by: Callable = Compiled) -> str:
+def difference(program: Program, compiled_by: Callable = Compiled) -> str:
     """What tenon does otherwise than ATen; "": nothing. Raises what the compile raises."""
     if program.hints:
         from plugin import graph_fuzz_symbols
@@ -886,6 +886,50 @@ def _flat(arg: Any):
         yield arg
 
 
+def difference_compiled(program: Program) -> str:
+    """As a function through torch.compile; where gradients go back, these too."""
+    arguments = [i for i in program.arguments]
+    fixed = {i.id for i in program.inputs} - {i.id for i in arguments}
+    constants = {k: t for k, t in make_inputs(program, program.number).items() if k in fixed}
+
+    def function(given: list[torch.Tensor], wide: bool = False, fixed: dict[int, torch.Tensor] = constants) -> list[Any]:
+        values = {**fixed, **dict(zip([i.id for i in arguments], given))}
+        for instruction in program.body:
+            values.update(zip(instruction.results, call(instruction.op, _resolve(instruction.args, values, wide))))
+        for into, value in program.copies:
+            values[into].copy_(values[value])
+        return [None if k is None else values[k] for k in program.outputs]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="tenon", dynamic=False, fullgraph=True)
+    train = not program.copies and not any(i.base >= 0 for i in program.inputs)
+    for number, seed in enumerate((0, 1)):
+        runs = []
+        for run, wide in ((compiled, False), (function, False), (function, True)):
+            made = make_inputs(program, program.number + seed)
+            made = _widened(made) if wide else made
+            given = [made[i.id] for i in arguments]
+            given = [t.detach().requires_grad_(train and t.is_floating_point()) for t in given]
+            torch.set_default_dtype(torch.float64 if wide else torch.float32)
+            try:
+                outputs = run(given, wide, _widened(constants) if wide else constants)
+            finally:
+                torch.set_default_dtype(torch.float32)
+            graded = [t for t in outputs if t is not None and t.requires_grad]
+            if graded:
+                sum((t.double() * torch.linspace(0.5, 1.5, t.numel(), dtype=torch.float64).view(t.shape)).sum() for t in graded).backward()
+            runs.append(([None if t is None else t.detach() for t in outputs], given, [t.grad for t in given if t.requires_grad]))
+        (found, held, gradients), (wanted, held_by_aten, by_aten), (wide, held_wide, wide_gradients) = runs
+        for what, *three in (("output", found, wanted, wide), ("input", held, held_by_aten, held_wide), ("gradient", gradients, by_aten, wide_gradients)):
+            for k, (a, b, c) in enumerate(zip(*three)):
+                if (a is None) != (b is None):
+                    return f"call {number}: {what} {k} is {a}, wanted {b}"
+                grain = _grain_of(program, program.outputs[k]) if what == "output" and a is not None else None
+                if a is not None and (why := _unlike(a.detach(), b.detach(), c.detach(), grain)):
+                    return f"call {number}: {what} {k}: {why}"
+    return ""
+
+
 # ---- cutting ---------------------------------------------------------------------------------------------------------
 
 
@@ -959,21 +1003,21 @@ def _renamed(program: Program, names: dict[int, int]) -> Program:
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-def wrong(program: Program, compiled_by: Callable = Compiled) -> str:
+def wrong(program: Program, compiled_by: Callable = Compiled, judge: Callable | None = None) -> str:
     try:
-        return difference(program, compiled_by=compiled_by)
+        return judge(program) if judge else difference(program, compiled_by)
     except Exception as error:  # ATen has run it
         return f"{type(error).__name__}: {error}"
 
 
-def _kind(what: str) -> str:
+def kind_of(what: str) -> str:
     """What is wrong, its numbers aside."""
     return re.sub(r"call \d+: |[%\d]+", "", what)[:24]
 
 
 def run(
     seed: int, graphs: int, symbolic: bool = False, seconds: float = float("inf"), first: int = 0, every: int = 1,
-    note: Callable[[int], None] = lambda number: None, tell: Callable[[str], None] = print, compiled_by: Callable = Compiled,
+    note: Callable[[int], None] = lambda number: None, tell: Callable[[str], None] = print, judge: Callable | None = None,
 ) -> tuple[int, list[str]]:
     """How many ran, and what was found."""
     found, began, count = [], time.monotonic(), 0
@@ -984,10 +1028,10 @@ def run(
         note(number)
         program, _ = draw(number, symbolic)
         count += 1
-        what = wrong(program, compiled_by)
+        what = wrong(program, judge=judge)
         if what:
-            smaller = cut(program, lambda p: _kind(wrong(p, compiled_by)) == _kind(what))
-            found.append(f"graph {number}: {what[:300]}\n{smaller}\n{wrong(smaller, compiled_by)[:1500]}")
+            smaller = cut(program, lambda p: kind_of(wrong(p, judge=judge)) == kind_of(what))
+            found.append(f"graph {number}: {what[:300]}\n{smaller}\n{wrong(smaller, judge=judge)[:1500]}")
             tell(found[-1] + "\n")
     return count, found
 
@@ -998,6 +1042,7 @@ def main() -> None:
     parser.add_argument("--graphs", type=int, default=1000)
     parser.add_argument("--only", type=int, help="one graph again, by its number")
     parser.add_argument("--symbols", action="store_true", help="sizes are symbols")
+    parser.add_argument("--compile", action="store_true", help="through torch.compile, gradients too")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--guard", choices=("1", "2"), help="memory beside tensors may not be touched: behind them, or before them")
     parser.add_argument("--jobs", type=int, default=1)
@@ -1010,7 +1055,7 @@ def main() -> None:
         import conftest  # noqa: F401  (guarded memory)
 
         program, _ = draw(options.only, options.symbols)
-        print(program, wrong(program) or "no difference", sep="\n")
+        print(program, wrong(program, judge=difference_compiled if options.compile else None) or "no difference", sep="\n")
         return
     if options.every:
         return _worker(options)
@@ -1025,7 +1070,8 @@ def _worker(options: argparse.Namespace) -> None:
     logging.disable(logging.ERROR)  # of fake kernels that cannot
     tell = lambda text: print(text, file=sys.stderr, flush=True)
     note = lambda number: print(f"at {number}", flush=True)
-    count, found = run(options.seed, options.graphs, options.symbols, options.seconds, options.first, options.every, note, tell)
+    count, found = run(options.seed, options.graphs, options.symbols, options.seconds, options.first, options.every, note, tell,
+                       difference_compiled if options.compile else None)  # fmt: skip
     print(f"done {count} {len(found)}", flush=True)
 
 
@@ -1038,7 +1084,7 @@ def _parent(options: argparse.Namespace) -> int:
     def start(job: int, first: int) -> None:
         seconds = options.seconds - (time.monotonic() - began)
         command = [sys.executable, "-m", "plugin.graph_fuzz", "--seed", str(options.seed), "--graphs", str(options.graphs), "--seconds",
-                   str(seconds), "--first", str(first), "--every", str(options.jobs), *(["--symbols"] if options.symbols else [])]
+                   str(seconds), "--first", str(first), "--every", str(options.jobs), *(["--symbols"] if options.symbols else []), *(["--compile"] if options.compile else [])]
         out = open(f"/tmp/graph_fuzz.{os.getpid()}.{job}", "w+")
         running[job] = subprocess.Popen(command, stdout=out), out
         left[job] = first
