@@ -196,10 +196,8 @@ def _resolve(arg: Any, values: dict[int, torch.Tensor], wide: bool = False) -> A
 
 def call(op: Operator, arguments: list[Any]) -> list[torch.Tensor]:
     """A whole list of arguments, keyword-only ones last."""
-    overload = op.overload
-    schema = overload._schema.arguments
-    plain = sum(not a.kwarg_only for a in schema)
-    result = overload(*arguments[:plain], **{a.name: v for a, v in zip(schema[plain:], arguments[plain:])})
+    plain = op.positional
+    result = op.overload(*arguments[:plain], **dict(zip(op.keywords, arguments[plain:])))
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
@@ -874,8 +872,15 @@ def _needed(program: Program, sizes: bool = True) -> set[int]:
     needed = {k for k in program.outputs if k is not None} | {v for _, v in program.copies}
     for i in reversed(program.body):
         if needed & set(i.results):
-            needed |= set(i.refs()) if sizes else set() if re.search("_like|new_", i.op.name) else set(_refs([a for a in _flat(i.args) if isinstance(a, Ref)]))
+            needed |= set(i.refs()) if sizes else _read(i)
     return needed
+
+
+def _read(i: Instruction) -> set[int]:
+    """Whose numbers it reads: not of what it makes something alike."""
+    if re.search("_like|new_", i.op.name):
+        return set()
+    return {a.id for a in _flat(i.args[1:] if i.op.name == "aten.copy.default" else i.args) if isinstance(a, Ref)}
 
 
 def _flat(arg: Any):
@@ -960,6 +965,7 @@ def _smaller(program: Program):
         yield dataclasses.replace(program, copies=[*program.copies[:k], *program.copies[k + 1 :]])
     try:
         values = run_by_aten(dataclasses.replace(program, copies=[]), make_inputs(program, program.number))
+        symbolic = _shapes(program) if program.hints else {}
     except Exception:
         return
     for k in reversed(range(len(program.body))):
@@ -969,7 +975,7 @@ def _smaller(program: Program):
         for old in removed.refs():
             if len(removed.results) == 1 and (values[old].shape, values[old].dtype) == (values[removed.results[0]].shape, values[removed.results[0]].dtype):
                 yield _renamed(dataclasses.replace(program, body=rest), {removed.results[0]: old})
-        shapes = _shapes(program) if program.hints else {r: tuple(values[r].shape) for r in removed.results}
+        shapes = symbolic if program.hints else {r: tuple(values[r].shape) for r in removed.results}
         if all(r in shapes for r in removed.results):
             fresh = [Input(r, shapes[r], values[r].dtype) for r in removed.results if r in needed]
             yield dataclasses.replace(program, inputs=[*program.inputs, *fresh], body=rest)

@@ -57,10 +57,12 @@ class Operator:
     exact: bool = False  # takes exact operands only
     undefined: tuple[int, ...] = ()  # results that ATen leaves open (which of equal elements)
 
-    @property
-    def overload(self):
+    def __post_init__(self):
         _, name, overload = self.name.split(".")
-        return getattr(getattr(torch.ops.aten, name), overload)
+        self.overload = getattr(getattr(torch.ops.aten, name), overload)
+        parameters = self.overload._schema.arguments
+        self.positional = sum(not a.kwarg_only for a in parameters)
+        self.keywords = [a.name for a in parameters[self.positional :]]
 
 
 # ---- what is exact ---------------------------------------------------------------------------------------------------
