@@ -166,3 +166,63 @@ def test_a_planted_bug_is_found_and_cut(tenon, change, symbolic):
     small = graph_fuzz.cut(program, lambda p: graph_fuzz.kind_of(graph_fuzz.wrong(p, compiled_by)) == graph_fuzz.kind_of(what))
     assert len(small.body) <= 3, small
     assert not graph_fuzz.wrong(small), "without the bug there is no difference"
+
+
+def _found_in_training(differs, train):
+    for seed in range(80):
+        program = shell_fuzz.draw(seed, train=train)
+        if differs(program):
+            return shell_fuzz.cut(program, differs)
+    pytest.fail("not found in 80 programs")
+
+
+@pytest.mark.by_aten(tier="any")
+def test_a_planted_wrong_stride_of_a_saved_tensor_is_found_and_cut(tenon):
+    """What a forward keeps for its backward lies otherwise than the backward was compiled for."""
+    from torch_tenon import backend
+    from torch_tenon.options import Options
+    from torch_tenon.output_views import USER_OUTPUTS
+
+    options = Options.make(None, None)
+
+    def compile_graph(graph, inputs, of):
+        run, users = backend.compile_aten(graph, inputs, kind=of, options=options), graph.meta.get(USER_OUTPUTS)
+        if of != "forward":
+            return run
+
+        def call(inputs):
+            outputs = run(list(inputs))
+            for k in range(users or 0, len(outputs)):
+                t = outputs[k]
+                if isinstance(t, torch.Tensor) and t.dim() >= 2 and t.is_contiguous() and t.numel() > max(t.shape):
+                    outputs[k] = t.as_strided(t.shape, t.permute(*reversed(range(t.dim()))).contiguous().permute(
+                        *reversed(range(t.dim()))).stride())  # fmt: skip
+            return outputs
+
+        call._boxed_call = True
+        return call
+
+    planted = backend.training_backend(compile_graph, own=False)
+
+    def differs(program):
+        try:
+            return bool(shell_fuzz.difference(program, planted, train=True))
+        except RuntimeError:  # refused: it lies otherwise than the guard says
+            return True
+
+    program = _found_in_training(differs, True)
+    assert len(program.body) <= 4, program
+    assert not shell_fuzz.difference(program, "tenon", train=True)
+
+
+@pytest.mark.by_aten(tier="any")
+def test_a_planted_lost_count_of_a_write_is_found_and_cut(tenon, monkeypatch):
+    bump = torch.autograd.graph.increment_version
+
+    def differs(program, lost=True):
+        monkeypatch.setattr(torch.autograd.graph, "increment_version", (lambda tensors: None) if lost else bump)
+        return bool(shell_fuzz.difference(program, "tenon"))
+
+    program = _found_in_training(differs, False)
+    assert len(program.body) <= 3, program
+    assert not differs(program, lost=False)

@@ -200,3 +200,29 @@ def test_automatic_dynamic(graphs_ran_natively):
             model.train()  # eval() runs ATen's fused encoder layer
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
     assert [bool(r.sizes) for r in graphs_ran_natively] == [False, True]
+
+
+_STEP = """graph "g" {
+  symbols s0 in [2, 1024]
+  %x = input u8[s0,s0,s0]{1,s0,s0*s0}
+  %y = input s8[s0]{1}
+  %most = aten.maximum.default(%y, %x) -> s16[s0,s0,s0]{1,s0,s0*s0}
+  %square = aten.square.default(%most) -> s16[s0,s0,s0]{1,s0,s0*s0}
+  %n = aten.neg.default(%square) -> s16[s0,s0,s0]{1,s0,s0*s0}
+  return (%square, %n)
+}
+"""
+
+
+@pytest.mark.parametrize("size", [2, 5, 9])
+def test_a_steps_result_lies_as_its_readers_take_for_granted(tenon, size):
+    """The operator gets %most in other strides, and returns its result in those."""
+    from torch_tenon import _C
+
+    run = _C.compile(_C.Graph.parse(_STEP), {}, [])
+    x = torch.randint(0, 9, (size, size, size), dtype=torch.uint8).permute(2, 1, 0)
+    y = torch.randint(-9, 9, (size,), dtype=torch.int8)
+    square, negative = run([x, y])
+    wanted = torch.maximum(y, x).square()
+    assert torch.equal(square, wanted) and square.stride() == wanted.stride()
+    assert torch.equal(negative, -wanted)
