@@ -2,7 +2,8 @@
 numbers that are exact.
 
 A *grain* (q, m) says of a value that its elements are multiples of 2**-q not larger than m, so that whoever computes it right has it in
-every bit; None: rounding counts. Operators that jump (comparisons, sorts, casts to integers) and those that are steep take exact operands only.
+every bit; None: rounding counts. Operators that jump (comparisons, sorts, casts to integers) and those that are steep take exact operands
+only.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def keeps(grains, *_):
 
 def adds(grains, first, args):
     factor = 2 if any(a == 2 for a in args if isinstance(a, int)) else 1
-    return None if None in grains else (max(max(g[0] for g in grains), 1), sum(g[1] for g in grains) * factor + (3 if len(grains) == 1 else 0))
+    if None in grains:
+        return None
+    return max(max(g[0] for g in grains), 1), sum(g[1] for g in grains) * factor + (3 if len(grains) == 1 else 0)
 
 
 def multiplies(grains, first, args):
@@ -91,7 +94,13 @@ def sums(grains, first, args):
 def products(grains, first, args):  # of matrices
     if None in grains:
         return None
-    return sum(g[0] for g in grains), math.prod(g[1] for g in grains) * max(first.shape[-1] if first.dim() else 1, 1) + max(g[1] for g in grains)
+    count = max(first.shape[-1] if first.dim() else 1, 1)
+    return sum(g[0] for g in grains), math.prod(g[1] for g in grains) * count
+
+
+def puts(grains, *_):
+    """Up to four numbers to one place."""
+    return None if None in grains else (max(g[0] for g in grains), grains[0][1] + 4 * grains[-1][1])
 
 
 def small(grains, *_):
@@ -223,7 +232,8 @@ def _matrices(rank, count=2, bias=0):
         if a is None:
             return None
         left = a.tensor
-        b = m.pick(lambda t: t.dim() == rank and t.dtype == left.dtype and t.shape[-2] == left.shape[-1] and t.shape[:-2] == left.shape[:-2])
+        fits = lambda t: t.shape[-2] == left.shape[-1] and t.shape[:-2] == left.shape[:-2]
+        b = m.pick(lambda t: t.dim() == rank and t.dtype == left.dtype and fits(t))
         if b is None:
             b = m.input((*left.shape[:-2], left.shape[-1], m.random.choice((1, 3, 5))), left.dtype)
         if not bias:
@@ -296,7 +306,8 @@ def _expand(m):
     a = m.pick()
     if a is None:
         return None
-    sizes = [m.random.choice((2, 3)) if s == 1 and not m.is_symbolic(a, d) and flag(m, None) else SizeOf(a, d) for d, s in enumerate(a.tensor.shape)]
+    grows = lambda d, s: s == 1 and not m.is_symbolic(a, d) and flag(m, None)
+    sizes = [m.random.choice((2, 3)) if grows(d, s) else SizeOf(a, d) for d, s in enumerate(a.tensor.shape)]
     if flag(m, None) and len(sizes) < 4:
         sizes = [m.random.choice((1, 2, 3)), *sizes]
     return [a, sizes]
@@ -458,6 +469,11 @@ def _index_add(m):
     return [a, d, m.index((count,), SizeOf(a, d)), m.input(shape, a.tensor.dtype)]
 
 
+def _take(m):
+    a = m.pick(lambda t: t.numel() > 0)
+    return [a, m.index((3,), int(a.tensor.numel()))] if a is not None and not m.symbolic else None
+
+
 def _embedding(m):
     a = m.pick(lambda t: t.dim() == 2 and is_float(t) and t.shape[0] > 0)
     if a is None:
@@ -510,10 +526,6 @@ def _layer_norm(m):
     return [a, shape, weight, bias, 1e-5]
 
 
-def _square(wanted=lambda t: True):
-    return lambda m: (lambda a: a and [a])(m.pick(lambda t: t.dim() >= 2 and t.dtype in (torch.float32, torch.float64) and wanted(t)))
-
-
 def _convert(dtypes):
     def draw(m):
         a = m.pick(is_real)
@@ -540,13 +552,16 @@ def _row(names: str, draw, grain=None, **more) -> None:
 
 
 _tame = is_float
-_row("sin.default cos.default tanh.default sigmoid.default atan.default erf.default expm1.default asinh.default sinc.default deg2rad.default", one(is_real))
+_row("sin.default cos.default tanh.default sigmoid.default atan.default erf.default expm1.default asinh.default sinc.default "
+     "deg2rad.default", one(is_real))
 _row("gelu.default silu.default mish.default softplus.default elu.default hardsigmoid.default hardswish.default", one(_tame))
 _row("exp.default exp2.default sinh.default cosh.default log_sigmoid_forward.default", one(_tame))
-_row("log.default log2.default log10.default log1p.default sqrt.default rsqrt.default reciprocal.default tan.default asin.default acos.default "
+_row("log.default log2.default log10.default log1p.default sqrt.default rsqrt.default reciprocal.default tan.default asin.default "
+     "acos.default "
      "lgamma.default digamma.default erfinv.default", one(is_real), exact=True)
 _row("relu.default neg.default abs.default", one(is_number), keeps)
-_row("sign.default sgn.default ceil.default floor.default round.default trunc.default isnan.default isinf.default signbit.default logical_not.default",
+_row("sign.default sgn.default ceil.default floor.default round.default trunc.default isnan.default isinf.default signbit.default "
+     "logical_not.default",
      one(both(is_number)), keeps, exact=True)
 _row("frac.default", one(is_float), keeps, exact=True)
 _row("bitwise_not.default", one(is_integer), lambda *_: (0, 2.0**62))
@@ -653,11 +668,11 @@ _row("index_select.default", _index_select, keeps)
 _row("gather.default", _gather, keeps)
 _row("index.Tensor", _index, keeps)
 _row("embedding.default", _embedding, keeps)
-_row("index_put.default", _index_put, lambda grains, *_: grains[0] and grains[-1] and (max(grains[0][0], grains[-1][0]), grains[0][1] + 4 * grains[-1][1]))
+_row("index_put.default", _index_put, puts)
 _row("scatter.src", _scatter(True), keeps)
 _row("scatter.value", _scatter(False), lambda grains, *_: keeps([*grains, (1, 3.0)]))
-_row("scatter_add.default", lambda m: _scatter(True)(m), lambda grains, *_: keeps(grains) and (keeps(grains)[0], grains[0][1] + 4 * grains[-1][1]))
-_row("index_add.default", _index_add, lambda grains, *_: keeps(grains) and (keeps(grains)[0], grains[0][1] + 4 * grains[-1][1]))
+_row("scatter_add.default", _scatter(True), puts)
+_row("index_add.default", _index_add, puts)
 # In order.
 _row("sort.stable", lambda m: (lambda a: a and [a, True, dim_of(m, a.tensor), flag(m, None)])(m.pick(both(is_number, has_dims))),
      lambda grains, *_: keeps([*grains, (0, 4096.0)]), exact=True)
@@ -680,13 +695,14 @@ _row("real.default imag.default", one(torch.is_complex), keeps)
 _row("complex.default", _like_other(lambda t: t.dtype == torch.float32), keeps)
 _row("abs.default angle.default", one(torch.is_complex), exact=True)
 # The library's.
-_row("_fft_r2c.default", lambda m: (lambda a: a and [a, [a.tensor.dim() - 1], 0, True])(m.pick(lambda t: t.dtype == torch.float32 and full(t))), exact=True)
-_row("linalg_inv_ex.default", lambda m: (lambda a: a and [a])(m.pick(lambda t: t.dim() == 2 and t.shape[0] == t.shape[1] and t.dtype == torch.float64)), exact=True)
-_row("linalg_cholesky_ex.default", lambda m: (lambda a: a and [a])(m.pick(lambda t: t.dim() == 2 and t.shape[0] == t.shape[1] == 1 and t.dtype == torch.float64)),
-     exact=True)
-_row("_cdist_forward.default", lambda m: (lambda d: d and [*d, 2.0, 2])(_like_other(lambda t: t.dim() == 2 and t.dtype == torch.float64 and full(t))(m)), exact=True)
+_is_square = lambda t: t.dim() == 2 and t.shape[0] == t.shape[1] and t.dtype == torch.float64
+_row("_fft_r2c.default", one(lambda t: t.dtype == torch.float32 and full(t), lambda m, t: [t.dim() - 1], 0, True), exact=True)
+_row("linalg_inv_ex.default", one(_is_square), exact=True)
+_row("linalg_cholesky_ex.default", one(lambda t: _is_square(t) and t.shape[0] == 1), exact=True)
+_points = _like_other(lambda t: t.dim() == 2 and t.dtype == torch.float64 and full(t))
+_row("_cdist_forward.default", lambda m: (lambda d: d and [*d, 2.0, 2])(_points(m)), exact=True)
 _row("trace.default", one(lambda t: t.dim() == 2), sums)
-_row("take.default", lambda m: (lambda a: a and not m.symbolic and [a, m.index((3,), int(a.tensor.numel()))] or None)(m.pick(lambda t: t.numel() > 0)), keeps)
+_row("take.default", _take, keeps)
 
 OPERATORS: list[Operator] = _ROWS
 OVERLOADS = sorted({row.name for row in _ROWS})

@@ -14,8 +14,8 @@ from typing import Any, Callable
 import sympy
 import torch
 
-from plugin import graph_fuzz
-from plugin.graph_fuzz import Program, _size, make_inputs, run_by_aten
+from plugin import graph_fuzz_judge
+from plugin.graph_fuzz_program import Program, call, count_of, lay, make_inputs, numbers_for, resolve, run_by_aten, size_in
 
 SIZES = (0, 1, 2, 7, 64, 1000)
 _ELEMENTS = 300_000  # of a value, at most
@@ -57,11 +57,11 @@ def trace(program: Program) -> Trace:
         sizes[symbol] = env.create_symintnode(made, hint=hint, source=source)
     values: dict[int, Any] = {}
     for i in program.inputs:
-        shape = [s if isinstance(s, int) else env.create_symintnode(s, hint=_size(s, program.hints)) for s in i.shape]
+        shape = [s if isinstance(s, int) else env.create_symintnode(s, hint=size_in(s, program.hints)) for s in i.shape]
         values[i.id] = fake_input(i, shape, env, mode)
     with mode:
         for instruction in program.body:
-            results = graph_fuzz.call(instruction.op, graph_fuzz._resolve(instruction.args, values))
+            results = call(instruction.op, resolve(instruction.args, values))
             values.update(zip(instruction.results, results, strict=True))
         for into, value in program.copies:
             values[into].copy_(values[value])
@@ -69,7 +69,7 @@ def trace(program: Program) -> Trace:
 
 
 def fake_input(i: Any, sizes: list[Any], env: Any, mode: Any) -> Any:
-    """In the strides that graph_fuzz._lay gives it."""
+    """In the strides that lay gives it."""
     order = range(len(sizes)) if i.kind == "transposed" else reversed(range(len(sizes)))
     strides, step = [1] * len(sizes), 1
     with env.suppress_guards(), mode:
@@ -89,11 +89,11 @@ def difference(program: Program, compiled_by: Callable) -> str:
     except RuntimeError as error:
         # Programs of the very sizes take the graph. Two sizes that the tracer found equal without one being the other's name are not
         # known to be so to libtenon.
-        if re.search(graph_fuzz.BY_ATEN, str(error)) or any(isinstance(g.expr, sympy.Eq) for g in traced.env.guards):
+        if re.search(graph_fuzz_judge.BY_ATEN, str(error)) or any(isinstance(g.expr, sympy.Eq) for g in traced.env.guards):
             return ""
         raise
     if compiled.tier != "native":
-        return "" if re.search(graph_fuzz.BY_ATEN, compiled.reason) else f"the graph is no native one: {compiled.reason}"
+        return "" if re.search(graph_fuzz_judge.BY_ATEN, compiled.reason) else f"the graph is no native one: {compiled.reason}"
     choose, kept = random.Random(program.number), []
     refused: list[int] = []
 
@@ -115,25 +115,26 @@ def difference(program: Program, compiled_by: Callable) -> str:
         if not as_traced(program, traced, wanted, values):
             continue
         ran += 1
-        what = graph_fuzz.one_call(program, compiled, program.number + number, values, 0, number % 2 == 1 and not program.copies, kept)
+        alone = number % 2 == 1 and not program.copies
+        what = graph_fuzz_judge.one_call(program, compiled, program.number + number, values, 0, alone, kept)
         if refused:
             what = "refused, though the trace is good for it"
         if what:
             return f"sizes {values}: {what}"
     for was, now in kept:
-        if not graph_fuzz._same(was, now):
+        if not graph_fuzz_judge.same(was, now):
             return "an output of an earlier call has changed since"
     if compiled.tier == "native":
         what = guards(program, traced, compiled, refused)
         if what:
             return what
-    what = graph_fuzz.failing_calls(program, compiled, dict(program.hints))
+    what = graph_fuzz_judge.failing_calls(program, compiled, dict(program.hints))
     return what or (f"gave up: {compiled.given_up[0]}" if compiled.given_up else "")
 
 
 def fits(program: Program, values: dict[Any, int]) -> bool:
     """No value is so large that the run takes long."""
-    return all(graph_fuzz._count([_size(s, values) for s in i.shape]) <= _ELEMENTS for i in program.inputs) and \
+    return all(count_of([size_in(s, values) for s in i.shape]) <= _ELEMENTS for i in program.inputs) and \
         max(values.values()) ** min(2, len([s for i in program.inputs for s in i.shape if not isinstance(s, int)])) <= 2_000_000
 
 
@@ -174,8 +175,8 @@ def guards(program: Program, traced: Trace, compiled: Any, refused: list) -> str
             continue
         shape = [s + by if d == dim else s for d, s in enumerate(t.shape)]
         other = dataclasses.replace(i, shape=tuple(shape))
-        numbers = graph_fuzz._numbers(other, torch.Generator().manual_seed(1), program.hints)
-        inputs[i.id] = graph_fuzz._lay(other, numbers, inputs, 0)
+        numbers = numbers_for(other, torch.Generator().manual_seed(1), program.hints)
+        inputs[i.id] = lay(other, numbers, inputs, 0)
         given = [inputs[k.id] for k in program.arguments]
         before = [t.clone() for t in given]
         arguments = [*(program.hints[s] for s in program.numbers), *given]
@@ -186,7 +187,7 @@ def guards(program: Program, traced: Trace, compiled: Any, refused: list) -> str
         if not refused:
             return f"input %{i.id} of {list(shape)} is taken, though its sizes contradict the others'"
         del refused[:]
-        if not all(torch.equal(a, b) or graph_fuzz._same(a, b) for a, b in zip(given, before)):
+        if not all(torch.equal(a, b) or graph_fuzz_judge.same(a, b) for a, b in zip(given, before)):
             return "a refused call has written"
     return ""
 
@@ -200,6 +201,6 @@ def consistent(program: Program, given: list[torch.Tensor]) -> bool:
                 return False
     for i, t in zip(program.arguments, given):
         for size, s in zip(t.shape, i.shape):
-            if _size(s, {**program.hints, **values}) != size:
+            if size_in(s, {**program.hints, **values}) != size:
                 return False
     return True

@@ -39,8 +39,8 @@ def test_graphs_through_torch_compile(tenon):
 def test_many_graphs_stay_inside_their_memory(tenon, guard, kind):
     command = [sys.executable, "-m", "plugin.graph_fuzz", "--seed", f"2026112{guard}", "--graphs", "3000" if kind == "numbers" else "600"]
     environment = {**os.environ, "TENON_GUARD": guard, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    ran = subprocess.run([*command, *(["--symbols"] if kind == "symbols" else [])], cwd=ROOT / "tests", env=environment, capture_output=True,
-                         text=True, timeout=1800)  # fmt: skip
+    command += ["--symbols"] if kind == "symbols" else []
+    ran = subprocess.run(command, cwd=ROOT / "tests", env=environment, capture_output=True, text=True, timeout=1800)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
 
 
