@@ -4,11 +4,11 @@
     python -m plugin.graph_fuzz --only 1000017                                        one graph again, printed
 
 A graph is drawn from a number (graph_fuzz_draw.py) as inputs (views, memory that is shared, 0-d, empty, all dtypes), nodes
-(graph_fuzz_ops.py), writes of inputs at the end, as AOTAutograd has them, and outputs: values, inputs, views of both, one value twice, None.
-It becomes a `_C.Graph` call by call, without Dynamo, and its executable is called several times: other numbers, other places in memory,
-nobody else holding the inputs, an index out of range. ATen runs the same nodes one after the other. With --symbols sizes are symbols, and one
-executable is called at many sizes, and with inputs that its guards must refuse (graph_fuzz_symbols.py). With --compile the nodes are a
-function through torch.compile, gradients too.
+(graph_fuzz_ops.py), writes of inputs at the end, as AOTAutograd has them, and outputs: values, inputs, views of both, one value twice,
+None. It becomes a `_C.Graph` call by call, without Dynamo, and its executable is called several times: other numbers, other places in
+memory, nobody else holding the inputs, an index out of range. ATen runs the same nodes one after the other. With --symbols sizes are
+symbols, and one executable is called at many sizes, and with inputs that its guards must refuse (graph_fuzz_symbols.py). With --compile the
+nodes are a function through torch.compile, gradients too.
 
 Judged (graph_fuzz_judge.py): values (bit by bit where they are exact, else by torch_tenon.testing.compare), dtypes, sizes, strides, which
 outputs share memory with what, inputs afterwards, version counters, errors and their text, what earlier calls returned, and that the graph

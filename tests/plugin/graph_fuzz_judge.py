@@ -249,7 +249,8 @@ def difference_compiled(program: Program) -> str:
                 sum((t.double() * torch.linspace(0.5, 1.5, t.numel(), dtype=torch.float64).view(t.shape)).sum() for t in graded).backward()
             runs.append(([None if t is None else t.detach() for t in outputs], given, [t.grad for t in given if t.requires_grad]))
         (found, held, gradients), (wanted, held_by_aten, by_aten), (wide, held_wide, wide_gradients) = runs
-        kinds = {"output": (found, wanted, wide), "input": (held, held_by_aten, held_wide), "gradient": (gradients, by_aten, wide_gradients)}
+        kinds = {"output": (found, wanted, wide), "input": (held, held_by_aten, held_wide)}
+        kinds["gradient"] = (gradients, by_aten, wide_gradients)
         for what, three in kinds.items():
             for k, (a, b, c) in enumerate(zip(*three)):
                 if (a is None) != (b is None):
