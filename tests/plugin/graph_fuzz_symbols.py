@@ -82,7 +82,10 @@ def fake_input(i: Any, sizes: list[Any], env: Any, mode: Any) -> Any:
 
 
 def difference(program: Program, compiled_by: Callable) -> str:
-    traced = trace(program)
+    try:
+        traced = trace(program)
+    except RuntimeError:  # a fake kernel that takes no symbols
+        return ""
     values_of = lambda inputs: read(program, inputs)
     try:
         compiled = compiled_by(program, traced.values, values_of)
