@@ -226,3 +226,19 @@ def test_a_steps_result_lies_as_its_readers_take_for_granted(tenon, size):
     wanted = torch.maximum(y, x).square()
     assert torch.equal(square, wanted) and square.stride() == wanted.stride()
     assert torch.equal(negative, -wanted)
+
+
+@pytest.mark.parametrize("size", ["9", "s0"])
+def test_a_step_gets_no_elements_that_share_a_place(tenon, size):
+    """Eager's median along an expanded dim is wrong; what the graph made of one element is no expanded tensor to eager."""
+    from torch_tenon import _C
+
+    text = """graph "g" { SYMBOLS
+  %x = input f32[N]{1}
+  %ones = aten.ones_like.default(%x, none, none, none, none, none) -> f32[N]{1}
+  %median, %index = aten.median.dim(%ones, 0, false) -> f32[]{}, s64[]{}
+  return (%median)
+}
+""".replace("[N]", f"[{size}]").replace("SYMBOLS", "symbols s0 in [2, 1024]" if size == "s0" else "")
+    run = _C.compile(_C.Graph.parse(text), {"disable_lowering": ["aten.median.dim"]}, [])
+    assert run([torch.zeros(9)])[0].item() == 1
