@@ -176,6 +176,7 @@ class Compiled:
 
         choose = random.Random(program.number)
         self.graph, constants, recipes, symbols = build(program, values)
+        self.symbols = symbols
         self.options = {"compile_threads": 1, "verify_passes": False}
         self.options |= {"cache": choose.random() < 0.7, "threads": choose.choice((1, 1, 2, 3))}
         if choose.random() < 0.1:

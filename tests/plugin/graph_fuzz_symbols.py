@@ -35,11 +35,16 @@ class Trace:
                 return False
             if truth not in (sympy.true, True):
                 return False
+        if self.out_of_range(values, [str(s) for s in values]):
+            return False
+        return not any(s in self.env.replacements and self.env.replacements[s].xreplace(values) != v for s, v in values.items())
+
+    def out_of_range(self, values: dict[Any, int], symbols: list[str]) -> bool:
         for symbol, value in values.items():
             known = self.env.var_to_range.get(symbol)
-            if known is not None and not (known.lower <= value and value <= known.upper):
-                return False
-        return not any(s in self.env.replacements and self.env.replacements[s].xreplace(values) != v for s, v in values.items())
+            if str(symbol) in symbols and known is not None and not (known.lower <= value and value <= known.upper):
+                return True
+        return False
 
 
 def trace(program: Program) -> Trace:
@@ -109,7 +114,16 @@ def difference(program: Program, compiled_by: Callable) -> str:
     calls += [{s: n if len(program.hints) == 1 else choose.choice((n, choose.choice(SIZES))) for s in program.hints} for n in SIZES]
     ran = 0
     for number, values in enumerate(calls):
-        if not traced.holds(values) or not fits(program, values):
+        if not fits(program, values):
+            continue
+        if traced.out_of_range(values, compiled.symbols):
+            inputs = make_inputs(program, program.number, values)
+            compiled.executable([*(values[s] for s in program.numbers), *(inputs[i.id] for i in program.arguments)])
+            if not refused:
+                return f"sizes {values}: taken, though out of range"
+            del refused[:]
+            continue
+        if not traced.holds(values):
             continue
         try:
             wanted = run_by_aten(program, make_inputs(program, program.number + number, values))
