@@ -68,7 +68,9 @@ typedef struct TenonOpCall {
                                   framework tensor; data NULL and ndim -1: absent (None) */
   TenonTensor* results; /* rule out: the memory to write. Else filled in by the host: tensor (a new
                            reference, released by tensor_release), data, sizes, strides, dtype,
-                           ndim; sizes/strides valid until the tensor is released */
+                           ndim; sizes/strides valid until the tensor is released. Where TenonOpSpec's
+                           results have no sizes, being symbolic, sizes and strides come as they have to
+                           be in this call */
   void**
       cache; /* one pointer per operand, then per `out` result, kept with this frame for the host's
                 own wrappers; NULL at first; each non-NULL is given to cache_release at frame end */

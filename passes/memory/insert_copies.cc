@@ -17,6 +17,8 @@
 //
 // A broadcast behind a reshape that is no view of it (repeat, expanded heads merged): copied in the broadcast's dims, in which its rows are
 // whole; by the reshape's each element would need divisions.
+// An operand of a framework call that repeats elements (ones, above all: one element, broadcast): eager's operator would have got memory in
+// which each element has its own place, and not all of them (median) are right where several share one. Contractions and attention are.
 // What the results of regions and the operands of conditionals need: region_copies.h.
 #include <algorithm>
 #include <optional>
@@ -287,6 +289,32 @@ std::optional<Permutation> LayoutBehindReshape(const Instruction& reshape) {
   return layout;
 }
 
+bool RepeatsElements(const StridedView& view) {
+  bool repeats = false;
+  for (size_t d = 0; d < view.dims.size(); ++d) {
+    if (KnownEqual(view.dims[d], 0)) return false;
+    repeats |= !KnownOne(view.dims[d]) && KnownEqual(view.strides[d], 0);
+  }
+  return repeats;
+}
+
+bool CopyCallOperands(Computation* entry, PassContext& context) {
+  bool changed = false;
+  ViewCache views;
+  for (Instruction* call : entry->PostOrder()) {
+    const FrameworkCallSite* site = call->opcode() == Opcode::kCustomCall ? call->framework_call() : nullptr;
+    if (site == nullptr || site->total) continue;
+    for (int64_t i = 0; i < call->operand_count(); ++i) {
+      Instruction* operand = call->operand(i);
+      if (!operand->shape().is_array() || !RepeatsElements(views.Of(operand))) continue;
+      context.Note("insert-copies", "copied", *operand, absl::StrCat(call->name(), " gets memory that repeats nothing"));
+      call->ReplaceOperand(i, CopyWithLayout(operand, operand->shape().minor_to_major()));
+      changed = true;
+    }
+  }
+  return changed;
+}
+
 bool CopyRepeated(Computation* entry, PassContext& context) {
   bool changed = false;
   ViewCache views;
@@ -315,6 +343,7 @@ absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
     changed |= CopyContractionOperands(c, context, views);
     changed |= CopyUpdated(c, context, views);
     changed |= CopyRepeated(c, context);
+    changed |= CopyCallOperands(c, context);
   }
   return changed;
 }

@@ -303,6 +303,16 @@ class Loop {
     return t;
   }
 
+  // What readers of a result take for granted, where that is known only now.
+  TenonTensor Expected(const BoundView& v) const {
+    TenonTensor t = {};
+    if (v.value < 0 || v.meta < 0) return t;
+    t.sizes = Dims(v);
+    t.strides = Strides(v);
+    t.ndim = static_cast<int32_t>(v.view->dims.size());
+    return t;
+  }
+
   bool Call(const BoundCall& c) {
     for (size_t i = 0; i < c.operands.size(); ++i) {
       if (IsEmptySlot(c.operands[i])) return EmptySlot(c.step->overload);
@@ -310,7 +320,7 @@ class Loop {
     }
     const bool out = c.step->rule == ResultRule::kOut;
     for (size_t i = 0; i < c.results.size(); ++i)
-      f_.results[i] = out ? Operand(c.results[i]) : TenonTensor{};
+      f_.results[i] = out ? Operand(c.results[i]) : Expected(c.results[i]);
     TenonOpCall call{c.op, f_.operands.data(), f_.results.data(), f_.caches.data() + c.cache};
     if (host_.op_call(host_.context, &call) != 0) {
       return Fail(TENON_HOST_ERROR);

@@ -359,18 +359,22 @@ def difference(program: Program, backend: str, train: bool = False) -> str:
     compiled = torch.compile(program.__call__, backend=backend, dynamic=False, fullgraph=True)
     kinds = [layout.kind for layout in program.inputs]
     for call, (seed, lie) in enumerate(((program.seed, kinds), (program.seed + 1, kinds), (program.seed, ["dense"] * len(kinds)))):
-        runs = []
+        runs, counted = [], []
         for run, double in ((compiled, False), (program, False), (program, True)):
             globals()["_half"] = torch.float64 if double else torch.bfloat16
             inputs = program.make_inputs(seed, double, lie)
             if train:
                 inputs = [t.requires_grad_() if t.is_floating_point() and t.is_leaf else t for t in inputs]
+            before = [t._version for t in inputs]
             outputs = [t for t in run(*inputs)]
+            counted.append([t._version > old for t, old in zip(inputs, before) if t.numel()])
             gradients = []
             if train and any(t.requires_grad for t in outputs):
                 sum(_weighted(t) for t in outputs if t.requires_grad).backward()
                 gradients = [t.grad for t in inputs if t.is_leaf and t.grad is not None]
             runs.append([t.detach() for t in outputs] + [t.detach() for t in inputs] + gradients)
+        if counted[0] != counted[1]:
+            return f"call {call}: written, by the inputs' version counters: {counted[0]}, eager's: {counted[1]}"
         found, wanted, reference = runs
         reference = [r if r.is_floating_point() else None for r in reference]
         found = [_without_noise(f, w) for f, w in zip(found, wanted)]

@@ -53,6 +53,15 @@ def test_narrow_integers_wrap_as_the_machine_does(dtype, to, backend):
     same_as_eager(lambda t: (t.to(to), torch.zeros(7, dtype=to).copy_(t)), x, backend=backend)
 
 
+@pytest.mark.parametrize("to", [torch.uint8, torch.int8, torch.int16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_narrow_integers_wrap_before_they_are_added_up(dtype, to, backend):
+    x = torch.tensor([-1.5, -3.25, 2.5, -2.0, 5.0]).to(dtype)
+    functions = lambda t: (t.sum(dtype=to), t.sum(0, dtype=to), t.prod(dtype=to), t.cumsum(0, dtype=to), t.cumprod(0, dtype=to),
+                           torch.ops.aten.fill(torch.zeros(3, dtype=to), t[0]))  # fmt: skip
+    same_as_eager(functions, x, backend=backend)
+
+
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool], ids=str)
 def test_values_put_where_a_mask_is_true(dtype, accumulate, backend):

@@ -226,3 +226,45 @@ def test_resampling_of_changing_batches(mode, graphs_ran_natively):
         torch.testing.assert_close(found, wanted)
         torch.testing.assert_close(x.grad, y.grad)
     assert [r.kind for r in graphs_ran_natively] == ["forward", "backward"] and all(r.sizes.startswith("all ") for r in graphs_ran_natively)
+
+
+_STEP = """graph "g" {
+  symbols s0 in [2, 1024]
+  %x = input u8[s0,s0,s0]{1,s0,s0*s0}
+  %y = input s8[s0]{1}
+  %most = aten.maximum.default(%y, %x) -> s16[s0,s0,s0]{1,s0,s0*s0}
+  %square = aten.square.default(%most) -> s16[s0,s0,s0]{1,s0,s0*s0}
+  %n = aten.neg.default(%square) -> s16[s0,s0,s0]{1,s0,s0*s0}
+  return (%square, %n)
+}
+"""
+
+
+@pytest.mark.parametrize("size", [2, 5, 9])
+def test_a_steps_result_lies_as_its_readers_take_for_granted(tenon, size):
+    """The operator gets %most in other strides, and returns its result in those."""
+    from torch_tenon import _C
+
+    run = _C.compile(_C.Graph.parse(_STEP), {}, [])
+    x = torch.randint(0, 9, (size, size, size), dtype=torch.uint8).permute(2, 1, 0)
+    y = torch.randint(-9, 9, (size,), dtype=torch.int8)
+    square, negative = run([x, y])
+    wanted = torch.maximum(y, x).square()
+    assert torch.equal(square, wanted) and square.stride() == wanted.stride()
+    assert torch.equal(negative, -wanted)
+
+
+@pytest.mark.parametrize("size", ["9", "s0"])
+def test_a_step_gets_no_elements_that_share_a_place(tenon, size):
+    """Eager's median along an expanded dim is wrong; what the graph made of one element is no expanded tensor to eager."""
+    from torch_tenon import _C
+
+    text = """graph "g" { SYMBOLS
+  %x = input f32[N]{1}
+  %ones = aten.ones_like.default(%x, none, none, none, none, none) -> f32[N]{1}
+  %median, %index = aten.median.dim(%ones, 0, false) -> f32[]{}, s64[]{}
+  return (%median)
+}
+""".replace("[N]", f"[{size}]").replace("SYMBOLS", "symbols s0 in [2, 1024]" if size == "s0" else "")
+    run = _C.compile(_C.Graph.parse(text), {"disable_lowering": ["aten.median.dim"]}, [])
+    assert run([torch.zeros(9)])[0].item() == 1

@@ -28,7 +28,7 @@ ExpectedResult Expect(const TenonTensor& meta) {
   return e;
 }
 
-bool SameStrides(const at::Tensor& t, const std::vector<int64_t>& strides) {
+bool SameStrides(const at::Tensor& t, c10::IntArrayRef strides) {
   for (int64_t d = 0; d < t.dim(); ++d) {
     if (t.size(d) > 1 && t.stride(d) != strides[d]) return false;
   }
@@ -73,20 +73,22 @@ bool Op::IsOnWrapper(const TenonOpCall& call, const at::Tensor& tensor) const {
 
 // What kernels were compiled for is dtype, sizes and strides. A fake kernel's strides are sometimes
 // not the real kernel's: then a copy makes them so. Another dtype or size is a ResultMismatch.
-at::Tensor Op::Fit(size_t index, at::Tensor tensor) const {
+at::Tensor Op::Fit(size_t index, at::Tensor tensor, const TenonTensor& now) const {
   const ExpectedResult& e = expected[index];
   if (e.ndim < 0) return tensor;
   tensor = tensor.resolve_conj().resolve_neg();
-  const bool right = FromTorch(tensor.scalar_type()) == e.dtype && tensor.dim() == e.ndim &&
-                     (!e.sized || tensor.sizes() == c10::IntArrayRef(e.sizes));
+  const bool sized = e.sized || now.sizes != nullptr;
+  const size_t rank = sized ? e.ndim : 0;
+  const c10::IntArrayRef sizes(e.sized ? e.sizes.data() : now.sizes, rank), strides(e.sized ? e.strides.data() : now.strides, rank);
+  const bool right =
+      FromTorch(tensor.scalar_type()) == e.dtype && tensor.dim() == e.ndim && (!sized || tensor.sizes() == sizes);
   if (!right) {
     throw ResultMismatch({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-                         c10::str(name, ": result ", index, " was compiled as ", tenon_dtype_name(e.dtype),
-                                  c10::IntArrayRef(e.sizes), ", the operator returned ",
-                                  tenon_dtype_name(FromTorch(tensor.scalar_type())), tensor.sizes()));
+                         c10::str(name, ": result ", index, " was compiled as ", tenon_dtype_name(e.dtype), sizes,
+                                  ", the operator returned ", tenon_dtype_name(FromTorch(tensor.scalar_type())), tensor.sizes()));
   }
-  if (!e.sized || SameStrides(tensor, e.strides)) return tensor;
-  at::Tensor copy = at::empty_strided(e.sizes, e.strides, tensor.options());
+  if (!sized || SameStrides(tensor, strides)) return tensor;
+  at::Tensor copy = at::empty_strided(sizes, strides, tensor.options());
   copy.copy_(tensor);
   return copy;
 }
@@ -95,7 +97,7 @@ void Op::Give(TenonOpCall* call, size_t index, at::Tensor tensor) const {
   if (index >= expected.size() || !expected[index].used) return;
   // Masked out (convolution_backward's output_mask): libtenon refuses to read an empty slot.
   if (!tensor.defined()) return;
-  tensor = Fit(index, std::move(tensor));
+  tensor = Fit(index, std::move(tensor), call->results[index]);
   if (IsOnWrapper(*call, tensor)) tensor = Separate(tensor);
   call->results[index] = GiveTensor(std::move(tensor));
 }

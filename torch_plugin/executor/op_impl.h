@@ -44,7 +44,7 @@ class Op {
   void PartWithKept(const TenonOpCall& call) const noexcept;
 
  private:
-  at::Tensor Fit(size_t index, at::Tensor tensor) const;
+  at::Tensor Fit(size_t index, at::Tensor tensor, const TenonTensor& now) const;  // now: as TenonOpCall::results says
   bool IsOnWrapper(const TenonOpCall& call, const at::Tensor& tensor) const;
 };
 

@@ -10,7 +10,7 @@ using PT = PrimitiveType;
 Lowering Filled(OpContext& op, double value) { return Values{op.b.Full(op.result_type(), op.result_dims(), value)}; }
 
 Lowering FilledWith(OpContext& op, int64_t i) {
-  Instruction* x = op.is_tensor(i) ? op.b.Convert(op.tensor(i), op.result_type())
+  Instruction* x = op.is_tensor(i) ? op.Cast(op.tensor(i), op.result_type())
                                    : op.NumberConstant(op.arg(i), op.result_type());
   return Values{op.b.BroadcastTo(op.b.Reshape(x, {}), op.result_dims())};
 }

@@ -191,23 +191,14 @@ Lowering Triangle(OpContext& op, bool lower) {
   return op.One(b.Select(b.Compare(column, shifted, lower ? "LE" : "GE"), x, op.Full(x, 0)));
 }
 
-// `x` in the result's type. Out of range, HLO saturates where eager's machine conversion wraps: narrow integers go through a wide one.
-Instruction* Converted(OpContext& op, Instruction* x) {
-  const PT to = op.result_type();
-  const bool narrow = IsIntegral(to) && BitWidth(to) < 32;
-  if (narrow && IsComplex(x->shape().element_type())) x = op.b.Unary(kReal, x);
-  if (narrow && IsFloat(x->shape().element_type())) x = op.b.Convert(x, IsUnsigned(to) ? PT::kS64 : PT::kS32);
-  return op.b.Convert(x, to);
-}
-
 }  // namespace
 
 Lowering LowerView(OpContext& op) { return ToResultDims(op); }
 Lowering LowerAlias(OpContext& op) { return Values{op.tensor(0)}; }
 // A copy in ATen's sense; values in HLO need none. The result's layout is the meta's.
 Lowering LowerClone(OpContext& op) { return Values{op.tensor(0)}; }
-Lowering LowerConvert(OpContext& op) { return Values{Converted(op, op.tensor(0))}; }
-Lowering LowerCopyFrom(OpContext& op) { return Values{op.b.BroadcastTo(Converted(op, op.tensor(1)), op.result_dims())}; }
+Lowering LowerConvert(OpContext& op) { return Values{op.Cast(op.tensor(0), op.result_type())}; }
+Lowering LowerCopyFrom(OpContext& op) { return Values{op.b.BroadcastTo(op.Cast(op.tensor(1), op.result_type()), op.result_dims())}; }
 Lowering LowerViewDtype(OpContext& op) {
   // HLO joins or splits elements along a dim of their own, the last one.
   Builder& b = op.b;

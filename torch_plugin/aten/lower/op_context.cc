@@ -310,6 +310,14 @@ Instruction* OpContext::Along(Instruction* x, Instruction* like, std::initialize
   return b.Broadcast(x, like->shape().dims(), std::vector<int64_t>(at));
 }
 
+Instruction* OpContext::Cast(Instruction* x, PrimitiveType to) const {
+  const PrimitiveType from = x->shape().element_type();
+  const bool narrow = IsIntegral(to) && BitWidth(to) < 32;
+  if (narrow && IsComplex(from)) x = b.Unary(Opcode::kReal, x);
+  if (narrow && (IsComplex(from) || IsFloat(from))) x = b.Convert(x, IsUnsigned(to) ? PrimitiveType::kS64 : PrimitiveType::kS32);
+  return b.Convert(x, to);
+}
+
 Values OpContext::One(Instruction* x) const { return {b.Convert(x, result_type())}; }
 
 void OpContext::Check(Instruction* pred, std::string exception, std::string message) {

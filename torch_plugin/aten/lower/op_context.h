@@ -99,6 +99,8 @@ class OpContext {
   Instruction* Full(Instruction* like, double value) const { return b.FullLike(like, value); }
   // `x` broadcast so that its dims are dims `at` of `like`'s (e.g. {1} for per-channel values).
   Instruction* Along(Instruction* x, Instruction* like, std::initializer_list<int64_t> at) const;
+  // `x` as eager casts it. Out of range, HLO saturates where the machine's conversion wraps: to narrow integers it goes through a wide one.
+  Instruction* Cast(Instruction* x, PrimitiveType to) const;
   Values One(Instruction* x) const;  // converted to result 0's dtype
 
   // D8: `pred` (any shape) true anywhere raises `exception` with eager's text after the run.

@@ -113,7 +113,7 @@ Moments WideMeanAndVariance(OpContext& op, Instruction* x, absl::Span<const int6
 
 namespace {
 
-Instruction* MathInput(OpContext& op, int64_t i, PT to) { return op.b.Convert(op.tensor(i), OpMath(to)); }
+Instruction* MathInput(OpContext& op, int64_t i, PT to) { return op.Cast(op.tensor(i), OpMath(to)); }
 Instruction* ToPred(OpContext& op, Instruction* x) {
   return x->shape().element_type() == PT::kPred ? x : op.b.Compare(x, op.Full(x, 0), "NE");
 }

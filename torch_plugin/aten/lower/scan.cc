@@ -118,7 +118,7 @@ Instruction* BlockTotals(OpContext& op, const Join& join, Instruction* x, int64_
 Lowering Running(OpContext& op, const Join& join) {
   Builder& b = op.b;
   Instruction* x = op.tensor(0);
-  if (x->shape().element_type() != op.result_type()) x = b.Convert(x, op.result_type());
+  if (x->shape().element_type() != op.result_type()) x = op.Cast(x, op.result_type());
   if (Rank(x) == 0 || KnownEqual(x->shape().num_elements(), 0)) return Values{Shaped(op, x)};
   const int64_t axis = op.axis(1, Rank(x));
   const PT result = op.result_type(), type = AccumulatorOf(result);
