@@ -193,6 +193,7 @@ def judge(name, options):
         worst = verdict.report.worst
         found[what] = round(worst.used, 2) if worst else None
         found["problems"] += [f"{what}: {p}" for p in verdict.problems[:6]]
+        found.setdefault("ops", {}).update({op: True for g in verdict.graphs for op in g["nodes"]})
         for op, step in judging.foreign_steps(verdict.graphs).items():
             found["steps"][op] = step["reason"][:160]
     found["ok"] = not found["problems"]

@@ -1,0 +1,1 @@
+"""More of transformers' architectures, from small configs with random weights."""
