@@ -135,7 +135,7 @@ class Tacotron(nn.Module):
         self.convs = nn.ModuleList(nets.conv_bn_1d(dim, dim, 5) for _ in range(2))
         self.prenet, self.cell = nets.mlp(bins, 16, 16), nn.LSTMCell(16 + dim, dim)
         self.query, self.places, self.key = nn.Linear(dim, 16), nn.Conv1d(2, 16, 7, padding=3, bias=False), nn.Linear(dim, 16)
-        self.score, self.frames, self.stop = nn.Linear(16, 1), nn.Linear(2 * dim, 3 * bins), nn.Linear(2 * dim, 1)
+        self.score, self.frames, self.stop = nn.Linear(16, 1, bias=False), nn.Linear(2 * dim, 3 * bins), nn.Linear(2 * dim, 1)
 
     def forward(self, text, speech):
         x = self.embed(text).mT
@@ -265,7 +265,7 @@ class Encoders(nn.Module):
         return self.decoder(target, memory, tgt_mask=later, memory_key_padding_mask=padding)
 
 
-@case("torch_transformer", "transformer", trains=True)
+@case("torch_transformer", "other", trains=True)
 def _torch_transformer():
     padding = torch.zeros(2, 10, dtype=torch.bool)
     padding[1, 7:] = True

@@ -195,7 +195,7 @@ class VectorQuantised(nn.Module):
 
     def forward(self, x):
         y = self.encoder(x)
-        flat = y.movedim(1, -1).flatten(0, -2)
+        flat = y.movedim(1, -1).contiguous().flatten(0, -2)
         nearest = torch.cdist(flat, self.codes.weight).argmin(1)
         share = F.one_hot(nearest, self.codes.num_embeddings).float().mean(0)
         q = self.codes(nearest).view(y.shape[0], *y.shape[2:], -1).movedim(-1, 1)
