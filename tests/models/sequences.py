@@ -66,9 +66,8 @@ class ConvTasNet(nn.Module):
         super().__init__()
         self.encoder, self.decoder = nn.Conv1d(1, filters, 16, 8, bias=False), nn.ConvTranspose1d(filters, 1, 16, 8, bias=False)
         depthwise = lambda rate: nn.Conv1d(width, width, 3, padding=rate, dilation=rate, groups=width)
-        block = lambda rate: nn.Sequential(
-            nn.Conv1d(filters, width, 1), nn.PReLU(), GlobalNorm(width), depthwise(rate), nn.PReLU(), GlobalNorm(width), nn.Conv1d(width, filters, 1)
-        )
+        inner = lambda rate: [nn.PReLU(), GlobalNorm(width), depthwise(rate), nn.PReLU(), GlobalNorm(width)]
+        block = lambda rate: nn.Sequential(nn.Conv1d(filters, width, 1), *inner(rate), nn.Conv1d(width, filters, 1))
         self.blocks = nn.ModuleList(block(rate) for rate in rates)
         self.masks = nn.Conv1d(filters, 2 * filters, 1)
 

@@ -49,9 +49,8 @@ class ResNeXtBlock(nn.Module):
 
     def __init__(self, channels, width, groups):
         super().__init__()
-        self.body = nn.Sequential(
-            conv_bn(channels, width, 1), conv_bn(width, width, 3, groups=groups), SqueezeExcite(width), conv_bn(width, channels, 1, act=None)
-        )
+        middle = [conv_bn(width, width, 3, groups=groups), SqueezeExcite(width)]
+        self.body = nn.Sequential(conv_bn(channels, width, 1), *middle, conv_bn(width, channels, 1, act=None))
 
     def forward(self, x):
         return F.relu(x + self.body(x))
@@ -79,8 +78,8 @@ class Fire(nn.Module):
 @case("squeezenet", "cnn", loss=class_loss)
 def _squeezenet():
     pool = nn.MaxPool2d(3, 2, ceil_mode=True)
-    layers = [nn.Conv2d(3, 32, 3, 2), nn.ReLU(), pool, Fire(32, 8, 16), Fire(32, 8, 32), pool, Fire(64, 16, 32), nn.Conv2d(64, 10, 1), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), (_images(4, 3, 60, 60),)
+    layers = [nn.Conv2d(3, 32, 3, 2), nn.ReLU(), pool, Fire(32, 8, 16), Fire(32, 8, 32), pool, Fire(64, 16, 32)]
+    return nn.Sequential(*layers, nn.Conv2d(64, 10, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()), (_images(4, 3, 60, 60),)
 
 
 class DeepLab(nn.Module):
@@ -186,21 +185,21 @@ def _vae():
 
 
 class VectorQuantised(nn.Module):
-    """The nearest code, straight through (van den Oord et al. 2017)."""
+    """The nearest code of each patch, straight through (van den Oord et al. 2017)."""
 
-    def __init__(self, codes=32, dim=12):
+    def __init__(self, codes=32, dim=12, patch=4):
         super().__init__()
-        self.encoder, self.codes = nn.Conv2d(3, dim, 4, 4), nn.Embedding(codes, dim)
-        self.decoder = nn.ConvTranspose2d(dim, 3, 4, 4)
+        self.patch, self.codes = patch, nn.Embedding(codes, dim)
+        self.encoder, self.decoder = nets.mlp(3 * patch**2, 32, dim), nn.Linear(dim, 3 * patch**2)
 
     def forward(self, x):
-        y = self.encoder(x)
-        flat = y.movedim(1, -1).contiguous().flatten(0, -2)
-        nearest = torch.cdist(flat, self.codes.weight).argmin(1)
+        y = self.encoder(F.unfold(x, self.patch, stride=self.patch).mT)
+        nearest = torch.cdist(y.flatten(0, 1), self.codes.weight).argmin(1)
         share = F.one_hot(nearest, self.codes.num_embeddings).float().mean(0)
-        q = self.codes(nearest).view(y.shape[0], *y.shape[2:], -1).movedim(-1, 1)
+        q = self.codes(nearest).view(y.shape)
         loss = F.mse_loss(q, y.detach()) + 0.25 * F.mse_loss(y, q.detach())
-        return self.decoder(y + (q - y).detach()), nearest, torch.exp(-(share * torch.log(share + 1e-10)).sum()), loss
+        image = F.fold(self.decoder(y + (q - y).detach()).mT, x.shape[2:], self.patch, stride=self.patch)
+        return image, nearest, torch.exp(-(share * torch.log(share + 1e-10)).sum()), loss
 
 
 @case("vq_vae", "other", trains=True)
@@ -395,8 +394,9 @@ class Mixer(nn.Module):
     def __init__(self, tokens=16, dim=32, layers=2):
         super().__init__()
         self.patches = nn.Conv2d(3, dim, 8, 8)
-        self.across = nn.ModuleList(nn.Sequential(nn.Linear(tokens, 24), nn.GELU("tanh"), nn.Linear(24, tokens)) for _ in range(layers))
-        self.within = nn.ModuleList(nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 48), nn.Mish(), nn.Linear(48, dim)) for _ in range(layers))
+        across = lambda: nn.Sequential(nn.Linear(tokens, 24), nn.GELU("tanh"), nn.Linear(24, tokens))
+        within = lambda: nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 48), nn.Mish(), nn.Linear(48, dim))
+        self.across, self.within = (nn.ModuleList(make() for _ in range(layers)) for make in (across, within))
         self.norm, self.head = nn.RMSNorm(dim), nn.Linear(dim, 10)
 
     def forward(self, x):

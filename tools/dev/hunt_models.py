@@ -32,33 +32,36 @@ from torch import nn  # noqa: E402
 WIDTH, HEADS, LENGTH = 64, 4, 16
 SIZES = {
     "vocab_size": 128, "hidden_size": WIDTH, "d_model": WIDTH, "n_embd": WIDTH, "embedding_size": WIDTH, "word_embed_proj_dim": WIDTH,
-    "intermediate_size": 96, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96, "d_ff": 96, "ffn_dim": 96, "mlp_dim": 96, "moe_intermediate_size": 48,
-    "shared_expert_intermediate_size": 48, "n_inner": 96, "d_inner": 96, "expert_ffn_hidden_size": 48, "shared_intermediate_size": 48,
-    "num_hidden_layers": 2, "num_layers": 2, "n_layer": 2, "n_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "depth": 2,
-    "num_decoder_layers": 2, "num_encoder_layers": 2, "block_sizes": [1, 1], "encoder_num_hidden_layers": 1, "decoder_num_hidden_layers": 1,
-    "num_attention_heads": HEADS, "num_heads": lambda v: HEADS if isinstance(v, int) else v, "n_head": HEADS, "n_heads": HEADS,
-    "encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS, "num_key_value_heads": 2, "head_dim": 16, "d_head": 16, "d_kv": 16,
+    "intermediate_size": 96, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96, "d_ff": 96, "ffn_dim": 96, "mlp_dim": 96,
+    "moe_intermediate_size": 48, "shared_expert_intermediate_size": 48, "n_inner": 96, "d_inner": 96, "expert_ffn_hidden_size": 48,
+    "shared_intermediate_size": 48, "num_hidden_layers": 2, "num_layers": 2, "n_layer": 2, "n_layers": 2, "encoder_layers": 2,
+    "decoder_layers": 2, "depth": 2, "num_decoder_layers": 2, "num_encoder_layers": 2, "block_sizes": [1, 1],
+    "encoder_num_hidden_layers": 1, "decoder_num_hidden_layers": 1, "num_attention_heads": HEADS,
+    "num_heads": lambda v: HEADS if isinstance(v, int) else v, "n_head": HEADS, "n_heads": HEADS, "encoder_attention_heads": HEADS,
+    "decoder_attention_heads": HEADS, "num_key_value_heads": 2, "head_dim": 16, "d_head": 16, "d_kv": 16,
     "decoder_num_attention_heads": HEADS, "decoder_hidden_size": WIDTH, "decoder_intermediate_size": 96, "encoder_hidden_size": WIDTH,
-    "q_lora_rank": lambda v: v and 24, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16, "qk_head_dim": 24,
-    "index_n_heads": 2, "index_head_dim": 16, "index_topk": 8, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
-    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "mamba_d_state": 16, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_num_heads": 8,
-    "mamba_head_dim": 16, "ssm_state_size": 16, "state_size": 16, "time_step_rank": 8, "mamba_dt_rank": 8, "lru_width": WIDTH,
-    "attention_window_size": 8, "chunk_size": 8, "mamba_chunk_size": 8, "hidden_dim": WIDTH, "emb_dim": WIDTH, "rotary_dim": 8,
-    "num_experts": 4, "n_routed_experts": 4, "num_local_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
-    "first_k_dense_replace": 1, "max_position_embeddings": lambda v: min(v, 256), "n_positions": 256, "n_ctx": 256,
-    "image_size": lambda v: 32 if isinstance(v, int) else [32, 32], "patch_size": lambda v: min(v, 8) if isinstance(v, int) else [min(x, 8) for x in v],
-    "projection_dim": 32, "out_hidden_size": WIDTH, "num_queries": 8, "encoder_hidden_dim": WIDTH, "decoder_hidden_dim": WIDTH,
-    "max_source_positions": 32, "conv_dim": lambda v: [32] * len(v), "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4,
+    "q_lora_rank": lambda v: v and 24, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16,
+    "qk_head_dim": 24, "index_n_heads": 2, "index_head_dim": 16, "index_topk": 8, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "mamba_d_state": 16, "mamba_n_heads": 8, "mamba_d_head": 16,
+    "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "state_size": 16, "time_step_rank": 8, "mamba_dt_rank": 8,
+    "lru_width": WIDTH, "attention_window_size": 8, "chunk_size": 8, "mamba_chunk_size": 8, "hidden_dim": WIDTH, "emb_dim": WIDTH,
+    "rotary_dim": 8, "num_experts": 4, "n_routed_experts": 4, "num_local_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2,
+    "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "max_position_embeddings": lambda v: min(v, 256), "n_positions": 256,
+    "n_ctx": 256, "image_size": lambda v: 32 if isinstance(v, int) else [32, 32],
+    "patch_size": lambda v: min(v, 8) if isinstance(v, int) else [min(x, 8) for x in v], "projection_dim": 32, "out_hidden_size": WIDTH,
+    "num_queries": 8, "encoder_hidden_dim": WIDTH, "decoder_hidden_dim": WIDTH, "max_source_positions": 32,
+    "conv_dim": lambda v: [32] * len(v), "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4,
     "tdnn_dim": lambda v: [32] * len(v), "depths": lambda v: [1] * len(v), "hidden_sizes": lambda v: [max(x // 4, 8) for x in v],
-    "encoder_channels": lambda v: [max(x // 4, 8) for x in v], "neck_hidden_sizes": lambda v: [max(x // 4, 8) for x in v], "embed_dim": 24,
-    "decoder_embed_dim": WIDTH, "attention_window": 4, "block_size": 4, "num_random_blocks": 1, "attention_type": lambda v: v,
-    "num_frames": 2, "sliding_window": lambda v: v and 8, "local_attention": 8, "fpn_hidden_size": 32, "layer_types": None,
-    "num_codevectors_per_group": 8, "codevector_dim": 16, "proj_codevector_dim": 16, "codebook_size": 32, "num_buckets": 8,
-    "layerdrop": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "drop_path_rate": 0.0, "initializer_range": 0.1, "init_std": 0.1,
-    "layer_scale_init_value": lambda v: v and 0.5, "use_cache": False, "mask_time_prob": 0.0, "apply_spec_augment": False, "rank": 8,
-    "num_register_tokens": lambda v: min(v, 2), "dim": WIDTH, "ff_size": 96, "emb_layers": 2, "latent_dim": 16, "num_filters": 8,
-    "feature_size": 1, "prediction_length": 4, "context_length": 16, "num_latents": 8, "d_latents": WIDTH, "xpath_unit_hidden_size": 8,
-    "hybrid_layer_ids": [1], "compressor_hidden_size": WIDTH, "stem_channels": lambda v: [x if x == 3 else 16 for x in v] if not isinstance(v, int) else 16,
+    "encoder_channels": lambda v: [max(x // 4, 8) for x in v], "neck_hidden_sizes": lambda v: [max(x // 4, 8) for x in v],
+    "embed_dim": 24, "decoder_embed_dim": WIDTH, "attention_window": 4, "block_size": 4, "num_random_blocks": 1,
+    "attention_type": lambda v: v, "num_frames": 2, "sliding_window": lambda v: v and 8, "local_attention": 8, "fpn_hidden_size": 32,
+    "layer_types": None, "num_codevectors_per_group": 8, "codevector_dim": 16, "proj_codevector_dim": 16, "codebook_size": 32,
+    "num_buckets": 8, "layerdrop": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "drop_path_rate": 0.0,
+    "initializer_range": 0.1, "init_std": 0.1, "layer_scale_init_value": lambda v: v and 0.5, "use_cache": False, "mask_time_prob": 0.0,
+    "apply_spec_augment": False, "rank": 8, "num_register_tokens": lambda v: min(v, 2), "dim": WIDTH, "ff_size": 96, "emb_layers": 2,
+    "latent_dim": 16, "num_filters": 8, "feature_size": 1, "prediction_length": 4, "context_length": 16, "num_latents": 8,
+    "d_latents": WIDTH, "xpath_unit_hidden_size": 8, "hybrid_layer_ids": [1], "compressor_hidden_size": WIDTH,
+    "stem_channels": lambda v: [x if x == 3 else 16 for x in v] if not isinstance(v, int) else 16,
 }  # fmt: skip
 
 
@@ -148,6 +151,8 @@ def build(name, limit=20_000_000):
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
+    for name, parameter in model.named_parameters():  # as in tests/models/architectures.py
+        parameter.requires_grad_(not name.endswith(("key.bias", "k_proj.bias")))
     tried = []
     for inputs in guesses(model, config):
         try:
