@@ -14,8 +14,9 @@ _DECODER = dict(
     intermediate_size=48, max_position_embeddings=64, initializer_range=0.15, use_cache=False,
 )  # fmt: skip
 _TRANSLATOR = dict(
-    vocab_size=96, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
-    encoder_ffn_dim=48, decoder_ffn_dim=48, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, init_std=0.15, use_cache=False, pad_token_id=0,
+    vocab_size=96, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+    decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, dropout=0.0,
+    attention_dropout=0.0, activation_dropout=0.0, init_std=0.15, use_cache=False, pad_token_id=0,
 )  # fmt: skip
 
 
@@ -74,13 +75,6 @@ def _fnet():
     return Pick(_model("fnet", **fields), ("input_ids",), "last_hidden_state"), (ids(96, 2, 16),)
 
 
-@case("nystromformer", "other", trains=True)
-def _nystromformer():
-    """Attention by landmarks and an iterated pseudo-inverse."""
-    model = _model("nystromformer", **_TEXT, num_landmarks=4, segment_means_seq_len=16, conv_kernel_size=5)
-    return Pick(model, ("input_ids",), "last_hidden_state"), (ids(96, 2, 16),)
-
-
 @case("bart", "transformer", trains=True)
 def _bart():
     model = _model("bart", **_TRANSLATOR, max_position_embeddings=64)
@@ -98,8 +92,8 @@ def _bloom():
 @case("gptj", "transformer", trains=True)
 def _gptj():
     """Rotations of neighbours, attention and MLP side by side."""
-    fields = dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, initializer_range=0.15, bos_token_id=1, eos_token_id=2)
-    return _decoder("gptj", **fields, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    fields = dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, initializer_range=0.15)
+    return _decoder("gptj", **fields, bos_token_id=1, eos_token_id=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 
 
 @case("gemma2", "transformer", trains=True)
@@ -169,6 +163,7 @@ def _wav2vec2():
 
 @case("whisper", "transformer", trains=True)
 def _whisper():
-    lengths = dict(num_mel_bins=12, max_source_positions=16, max_target_positions=16, decoder_start_token_id=1, eos_token_id=2, bos_token_id=1)
-    model = _model("whisper", **_TRANSLATOR, **lengths)
-    return Pick(model, ("input_features", "decoder_input_ids"), "last_hidden_state", use_cache=False), (torch.randn(2, 12, 32), ids(96, 2, 6))
+    lengths = dict(num_mel_bins=12, max_source_positions=16, max_target_positions=16)
+    model = _model("whisper", **_TRANSLATOR, **lengths, decoder_start_token_id=1, eos_token_id=2, bos_token_id=1)
+    picked = Pick(model, ("input_features", "decoder_input_ids"), "last_hidden_state", use_cache=False)
+    return picked, (torch.randn(2, 12, 32), ids(96, 2, 6))

@@ -192,4 +192,4 @@ def _hf_resnet50():
 
 
 # The other families, one module each: they register their cases.
-from models import architectures, sequences, vision, various  # noqa: E402, F401
+from models import architectures, sequences, various, vision  # noqa: E402, F401
