@@ -8,7 +8,7 @@ from models import nets
 from models.cases import case, ids
 
 
-@case("gcn", "other", trains=True)
+@case("graph_convolutions", "other", trains=True)
 def _gcn():
     return nets.GCN(), (torch.randn(50, 64), ids(50, 2, 200), torch.rand(200))
 

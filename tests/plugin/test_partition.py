@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from conftest import _import_error
 from models import nets, zoo
+from torch_tenon._check_model import _default_loss
 
 if _import_error() is not None:
     pytest.skip(_import_error(), allow_module_level=True)
@@ -68,8 +69,8 @@ def _rows():
     """The benchmarks' training rows, where their models aren't the zoo's."""
     x = torch.randn(1, 3, 64, 64)
     return {
-        "densenet121": lambda: (nets.DenseNet(), (x,), zoo._class_loss),
-        "gcn": lambda: (nets.GCN(), (torch.randn(100, 64), torch.randint(0, 100, (2, 1000)), torch.rand(1000)), zoo._class_loss),
+        "densenet121": lambda: (nets.DenseNet(), (x,), zoo.class_loss),
+        "gcn": lambda: (nets.GCN(), (torch.randn(100, 64), torch.randint(0, 100, (2, 1000)), torch.rand(1000)), zoo.class_loss),
         "lstmcell": lambda: (nets.LSTMCellLoop(), (torch.randn(32, 16, 64),), _square),
     }
 
@@ -85,7 +86,7 @@ def _cases():
 def _build(name):
     if name in zoo.CASES:
         case = zoo.CASES[name]
-        return *case.make_train(), case.loss or _square
+        return *case.make_train(), case.loss or _default_loss
     torch.manual_seed(1234)
     return _rows()[name]()
 
