@@ -15,7 +15,6 @@ from torch.utils.checkpoint import checkpoint
 
 from conftest import _import_error
 from models import nets, zoo
-from torch_tenon._check_model import _default_loss
 
 if _import_error() is not None:
     pytest.skip(_import_error(), allow_module_level=True)
@@ -86,7 +85,7 @@ def _cases():
 def _build(name):
     if name in zoo.CASES:
         case = zoo.CASES[name]
-        return *case.make_train(), case.loss or _default_loss
+        return *case.make_train(), case.loss or _square
     torch.manual_seed(1234)
     return _rows()[name]()
 
