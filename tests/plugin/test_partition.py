@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
@@ -34,7 +35,8 @@ def _both(monkeypatch):
     found, own = [], partition.partition
 
     def cut(joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **kwargs):
-        again = copy.deepcopy(joint)
+        with unset_fake_temporarily():  # its constants are real tensors
+            again = copy.deepcopy(joint)
         static = frozenset(static_lifetime_input_indices or ())
         parts = own(joint, inputs, num_fwd_outputs=num_fwd_outputs, static_lifetime_input_indices=static_lifetime_input_indices)
         theirs, _ = _torch_private.min_cut_rematerialization_partition(
