@@ -97,12 +97,12 @@ def training_cases() -> dict:
     square = lambda outputs: outputs.square().mean()
     return {
         "transformer4l": (zoo.CASES["transformer4l"].build, square),
-        "gpt_small": (zoo.gpt_small, zoo._next_token_loss),
+        "gpt_small": (zoo.gpt_small, zoo.next_token_loss),
         "bert_small": (bert, square),
         "lstmcell": (lambda: (nets.LSTMCellLoop(), (torch.randn(32, 16, 64),)), square),
-        "resnet18": (lambda: zoo.resnet18(batch=2, size=96), zoo._class_loss),
-        "mobilenetv3": (lambda: zoo.mobilenetv3(batch=2, size=96), zoo._class_loss),
-        "densenet121": (lambda: (nets.DenseNet(), (torch.randn(1, 3, 224, 224),)), zoo._class_loss),
+        "resnet18": (lambda: zoo.resnet18(batch=2, size=96), zoo.class_loss),
+        "mobilenetv3": (lambda: zoo.mobilenetv3(batch=2, size=96), zoo.class_loss),
+        "densenet121": (lambda: (nets.DenseNet(), (torch.randn(1, 3, 224, 224),)), zoo.class_loss),
     }
 
 

@@ -262,7 +262,7 @@ def _gpt():
     return zoo.gpt_small()
 
 
-@row("gpt_small_b4s64_train", "same with AdamW", mode="train", loss=zoo._next_token_loss)
+@row("gpt_small_b4s64_train", "same with AdamW", mode="train", loss=zoo.next_token_loss)
 def _gpt_train():
     return zoo.gpt_small()
 
@@ -272,7 +272,7 @@ def _resnet18():
     return zoo.resnet18(batch=4)
 
 
-@row("resnet18_b4_train", "same with AdamW", mode="train", loss=zoo._class_loss)
+@row("resnet18_b4_train", "same with AdamW", mode="train", loss=zoo.class_loss)
 def _resnet18_train():
     return zoo.resnet18(batch=4)
 
@@ -309,7 +309,7 @@ def _gcn():
     return nets.GCN(), (torch.randn(10_000, 64), edges, torch.rand(100_000))
 
 
-@row("gcn_10k_100k_train", "same with AdamW", mode="train", loss=zoo._class_loss)
+@row("gcn_10k_100k_train", "same with AdamW", mode="train", loss=zoo.class_loss)
 def _gcn_train():
     return _gcn()
 

@@ -96,6 +96,10 @@ def conv_bn(cin, cout, kernel, stride=1, groups=1, act=nn.ReLU):
     return nn.Sequential(*layers, *([act(inplace=True)] if act else []))
 
 
+def conv_bn_1d(cin, cout, kernel):
+    return nn.Sequential(nn.Conv1d(cin, cout, kernel, padding=kernel // 2), nn.BatchNorm1d(cout), nn.ReLU())
+
+
 class Residual(nn.Module):
     """ResNet's basic (expansion 1) or bottleneck (expansion 4) block."""
 

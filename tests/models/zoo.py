@@ -5,59 +5,10 @@ at a size that two cores run in seconds. `transformers` models come from configu
 random weights; nothing is downloaded.
 """
 
-import dataclasses
-from typing import Any, Callable
-
 import torch
-import torch.nn.functional as F
-from torch import nn
 
 from models import nets, small_cnns
-
-CASES: dict[str, "Case"] = {}
-
-
-@dataclasses.dataclass
-class Case:
-    name: str
-    family: str  # "transformer", "cnn" or "other"
-    build: Callable[[], tuple[nn.Module, tuple]]
-    quick: bool = False  # part of `make test`
-    train_build: Callable[[], tuple[nn.Module, tuple]] | None = None
-    loss: Callable[[Any], torch.Tensor] | None = None
-
-    def make(self) -> tuple[nn.Module, tuple]:
-        torch.manual_seed(1234)
-        model, args = self.build()
-        return model.eval(), args
-
-    def make_train(self) -> tuple[nn.Module, tuple]:
-        """The same network with dropout off, in train mode."""
-        torch.manual_seed(1234)
-        model, args = (self.train_build or self.build)()
-        return model.train(), args
-
-
-def case(name, family, **fields):
-    def register(build):
-        CASES[name] = Case(name, family, build, **fields)
-        return build
-
-    return register
-
-
-def _ids(vocab, *shape):
-    return torch.randint(0, vocab, shape)
-
-
-def _next_token_loss(logits):
-    targets = torch.arange(logits.shape[0] * logits.shape[1]) * 7919 % logits.shape[-1]
-    return F.cross_entropy(logits.flatten(0, 1), targets)
-
-
-def _class_loss(logits):
-    return F.cross_entropy(logits, torch.arange(logits.shape[0]) * 7 % logits.shape[-1])
-
+from models.cases import CASES, Case, Pick, case, class_loss, ids, next_token_loss  # noqa: F401
 
 # --- hand-written ---------------------------------------------------------------------------
 
@@ -68,17 +19,17 @@ def _transformer4l():
 
 
 def gpt_small(batch=4, length=64):
-    return nets.GPT(length=length), (_ids(8192, batch, length),)
+    return nets.GPT(length=length), (ids(8192, batch, length),)
 
 
-@case("gpt_small", "transformer", loss=_next_token_loss)
+@case("gpt_small", "transformer", loss=next_token_loss)
 def _gpt_small():
     return gpt_small()
 
 
-@case("gpt_tiny", "transformer", quick=True, loss=_next_token_loss)
+@case("gpt_tiny", "transformer", quick=True, loss=next_token_loss)
 def _gpt_tiny():
-    return nets.GPT(vocab=512, layers=2, dim=64, heads=4, length=32), (_ids(512, 2, 32),)
+    return nets.GPT(vocab=512, layers=2, dim=64, heads=4, length=32), (ids(512, 2, 32),)
 
 
 def resnet18(batch=1, size=224):
@@ -92,12 +43,12 @@ def resnet50(batch=1, size=224):
     return nets.calibrate(model, torch.randn(4, 3, 64, 64)), (x,)
 
 
-@case("resnet18", "cnn", loss=_class_loss)
+@case("resnet18", "cnn", loss=class_loss)
 def _resnet18():
     return resnet18(batch=2, size=96)
 
 
-@case("resnet_tiny", "cnn", quick=True, loss=_class_loss)
+@case("resnet_tiny", "cnn", quick=True, loss=class_loss)
 def _resnet_tiny():
     model = nets.ResNet((1, 1, 1), width=16, classes=10)
     x = torch.randn(4, 3, 48, 48)
@@ -120,22 +71,22 @@ def _mobilenetv3():
 
 
 # Batch norm over few values: one image of 64x64, 2x2 places in the end.
-@case("shufflenet_v2", "cnn", loss=_class_loss)
+@case("shufflenet_v2", "cnn", loss=class_loss)
 def _shufflenet():
     return _one_small_image(small_cnns.ShuffleNetV2())
 
 
-@case("googlenet", "cnn", loss=_class_loss)
+@case("googlenet", "cnn", loss=class_loss)
 def _googlenet():
     return _one_small_image(small_cnns.GoogLeNet())
 
 
-@case("mnasnet", "cnn", loss=_class_loss)
+@case("mnasnet", "cnn", loss=class_loss)
 def _mnasnet():
     return _one_small_image(small_cnns.mnasnet_half())
 
 
-@case("mobilenet_v2", "cnn", loss=_class_loss)
+@case("mobilenet_v2", "cnn", loss=class_loss)
 def _mobilenet_v2():
     return _one_small_image(small_cnns.mobilenet_v2())
 
@@ -150,7 +101,7 @@ def _unet():
 
 
 def dlrm(batch=64):
-    return nets.DLRM(), (torch.randn(batch, 13), _ids(10000, 8, batch, 4))
+    return nets.DLRM(), (torch.randn(batch, 13), ids(10000, 8, batch, 4))
 
 
 @case("dlrm", "other")
@@ -166,17 +117,6 @@ def _lstm_cells():
 # --- transformers, from config --------------------------------------------------------------
 
 
-class Pick(nn.Module):
-    """Calls a transformers model without a cache and returns one field of its output."""
-
-    def __init__(self, model, inputs, field, **fixed):
-        super().__init__()
-        self.model, self.inputs, self.field, self.fixed = model, inputs, field, fixed
-
-    def forward(self, *args):
-        return getattr(self.model(**dict(zip(self.inputs, args)), **self.fixed), self.field)
-
-
 # 0.02, the usual range, leaves attention scores near 0 and softmax uniform: too easy a case.
 _RANGE = 0.05
 
@@ -189,7 +129,7 @@ def _bert_base():
     mask = torch.ones(2, 64, dtype=torch.long)
     mask[1, 48:] = 0
     picked = Pick(model, ("input_ids", "attention_mask"), "last_hidden_state")
-    return picked, (_ids(30522, 2, 64), mask)
+    return picked, (ids(30522, 2, 64), mask)
 
 
 @case("gpt2_small", "transformer")
@@ -197,7 +137,7 @@ def _gpt2_small():
     from transformers import GPT2Config, GPT2LMHeadModel
 
     model = GPT2LMHeadModel(GPT2Config(initializer_range=_RANGE))
-    return Pick(model, ("input_ids",), "logits", use_cache=False), (_ids(50257, 1, 64),)
+    return Pick(model, ("input_ids",), "logits", use_cache=False), (ids(50257, 1, 64),)
 
 
 @case("llama", "transformer")
@@ -209,7 +149,7 @@ def _llama():
         num_attention_heads=8, num_key_value_heads=4, initializer_range=_RANGE,
     )  # fmt: skip
     picked = Pick(LlamaForCausalLM(config), ("input_ids",), "logits", use_cache=False)
-    return picked, (_ids(4096, 1, 64),)
+    return picked, (ids(4096, 1, 64),)
 
 
 @case("t5_small", "transformer")
@@ -223,7 +163,7 @@ def _t5_small():
         T5ForConditionalGeneration(config), ("input_ids", "decoder_input_ids"), "logits",
         use_cache=False,
     )  # fmt: skip
-    return picked, (_ids(32128, 1, 48), _ids(32128, 1, 24))
+    return picked, (ids(32128, 1, 48), ids(32128, 1, 24))
 
 
 @case("vit_base", "transformer")
@@ -249,3 +189,7 @@ def _hf_resnet50():
 
     model = nets.calibrate(ResNetModel(ResNetConfig()), torch.randn(4, 3, 64, 64))
     return Pick(model, ("pixel_values",), "pooler_output"), (torch.randn(1, 3, 128, 128),)
+
+
+# The other families, one module each: they register their cases.
+from models import architectures, sequences, various, vision  # noqa: E402, F401

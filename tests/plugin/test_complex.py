@@ -128,6 +128,31 @@ def test_outputs_that_share_memory(backend):
     assert y.count_nonzero() == 0 and x.count_nonzero() == 0
 
 
+def test_windows_on_equal_readings_share_memory(backend):
+    """Each part has a view_as_real of its own in the graph; so have the gradients of torch.complex's operands."""
+
+    def f(x, y):
+        z = torch.complex(x, y) * (1 + 2j)
+        return z.real, z.imag
+
+    def gradients(x, y):
+        torch.complex(x, y).abs().sum().backward()
+
+    compiled = torch.compile(f, backend=backend)
+    with torch.no_grad():
+        for function in (f, compiled):
+            real, imaginary = function(torch.ones(3, 4), torch.ones(3, 4))
+            before = imaginary._version
+            real.add_(1)
+            assert imaginary._version == before + 1 and (real == 0).all() and (imaginary == 3).all()
+    eager = [torch.randn(3, 4, requires_grad=True) for _ in range(2)]
+    found = [x.detach().clone().requires_grad_() for x in eager]
+    gradients(*eager)
+    torch.compile(gradients, backend=backend)(*found)
+    for x, y in zip(found, eager):
+        compare(x.grad, y.grad, None).raise_if_failed()
+
+
 @pytest.mark.by_aten(tier="eager_program", reason="conjugated or negated view")
 def test_an_output_keeps_its_bit(backend):
     @torch.compile(backend=backend)

@@ -122,7 +122,16 @@ def _base(node: fx.Node) -> fx.Node:
     while _is_view(node):
         source = node.args[0]
         node = source.args[0] if node.target is operator.getitem else source
-    return node
+    return _first_twin(node)
+
+
+def _first_twin(node: fx.Node) -> fx.Node:
+    """Of several equal readings of one memory as another type the first: the gradients of torch.complex's operands are windows on
+    one view_as_real each."""
+    if node.op != "call_function" or not _returns_alias(node.target) or not node.args or not _is_tensor(node.args[0]):
+        return node
+    same = (user for user in node.args[0].users if (user.target, user.args, user.kwargs) == (node.target, node.args, node.kwargs))
+    return next(same)
 
 
 def _written(gm: fx.GraphModule) -> set[fx.Node]:
