@@ -105,7 +105,7 @@ def difference(program: Program, compiled_by: Callable) -> str:
     choose, kept = random.Random(program.number), []
     refused: list[int] = []
 
-    def refuse(inputs: list) -> list:
+    def refuse(inputs: list, why: str) -> list:
         refused.append(1)
         return [None] * len(program.outputs)
 

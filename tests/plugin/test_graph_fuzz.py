@@ -136,7 +136,7 @@ class _Shim:
     def set_refused(self, target):
         if self.change is not _dropped_guard:
             return self.executable.set_refused(target)
-        self.executable.set_refused(lambda inputs: [None] * len(self.program.outputs))  # and goes on
+        self.executable.set_refused(lambda inputs, why: [None] * len(self.program.outputs))  # and goes on
 
 
 def _dropped_guard(run, inputs, state, program):
