@@ -22,6 +22,7 @@ __all__ = [
     "TrainingFacts",
     "aot_compile",
     "backward_at_once",
+    "compilation_metrics",
     "decompositions_for",
     "dense_kernel",
     "fill_metas",
