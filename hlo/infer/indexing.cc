@@ -113,8 +113,11 @@ TENON_INFER(kGather) {
   TENON_WANT(static_cast<int64_t>(sizes.size()) == x.rank(), "gather_c1", absl::StrCat(x.rank(), " slice_sizes"), sizes.size());
   DimVector slice;
   for (int64_t i = 0; i < x.rank(); ++i) {
-    const bool sane = !sizes[i].is_constant() || (sizes[i].constant() >= 0 && sizes[i].constant() <= kMaxDim);
-    TENON_WANT(sane && Less(x.dim(i), sizes[i]) != Ternary::kYes, "gather_c2",
+    // A number may turn out to be too large for a symbolic dim (a range of it says so); of a symbolic size it has to be known.
+    const Ternary beyond = Less(x.dim(i), sizes[i]);
+    const bool fits = sizes[i].is_constant() ? sizes[i].constant() >= 0 && sizes[i].constant() <= kMaxDim && beyond != Ternary::kYes
+                                             : LowerBound(sizes[i]) >= 0 && beyond == Ternary::kNo;
+    TENON_WANT(fits, "gather_c2",
                absl::StrCat("a slice size from 0 to ", x.dim(i).ToString(), " in dimension ", i), sizes[i].ToString());
     const bool gone = Holds(g.dropped, i) || Holds(g.operand_batching, i);
     TENON_WANT(!gone || (sizes[i].is_constant() && sizes[i].constant() <= 1), "gather_c3",

@@ -18,7 +18,8 @@
 // A broadcast behind a reshape that is no view of it (repeat, expanded heads merged): copied in the broadcast's dims, in which its rows are
 // whole; by the reshape's each element would need divisions.
 // An operand of a framework call that repeats elements (ones, above all: one element, broadcast): eager's operator would have got memory in
-// which each element has its own place, and not all of them (median) are right where several share one. Contractions and attention are.
+// which each element has its own place, and not all of them (median) are right where several share one. Contractions and attention are;
+// to whom strides are promised (operators of other libraries) the host brings the operand into those.
 // What the results of regions and the operands of conditionals need: region_copies.h.
 #include <algorithm>
 #include <optional>
@@ -298,6 +299,12 @@ bool RepeatsElements(const StridedView& view) {
   return repeats;
 }
 
+// The call site says in which strides it gets the operand.
+bool SaysStrides(const FrameworkArg& arg, int64_t operand) {
+  if (arg.is_tensor()) return arg.i == operand && arg.list.size() == 1;
+  return absl::c_any_of(arg.list, [&](const FrameworkArg& element) { return SaysStrides(element, operand); });
+}
+
 bool CopyCallOperands(Computation* entry, PassContext& context) {
   bool changed = false;
   ViewCache views;
@@ -307,6 +314,7 @@ bool CopyCallOperands(Computation* entry, PassContext& context) {
     for (int64_t i = 0; i < call->operand_count(); ++i) {
       Instruction* operand = call->operand(i);
       if (!operand->shape().is_array() || !RepeatsElements(views.Of(operand))) continue;
+      if (absl::c_any_of(site->args, [&](const FrameworkArg& arg) { return SaysStrides(arg, i); })) continue;
       context.Note("insert-copies", "copied", *operand, absl::StrCat(call->name(), " gets memory that repeats nothing"));
       call->ReplaceOperand(i, CopyWithLayout(operand, operand->shape().minor_to_major()));
       changed = true;

@@ -300,4 +300,22 @@ TEST(Text, LongModulesParseInLinearTime) {
 }
 
 }  // namespace
+// What isn't known to lie inside of the operand might be read beyond it.
+TEST(Symbols, WindowsOfAGatherLieInsideOfTheOperand) {
+  const auto parsed = [](const std::string& size) {
+    return ParseModule(R"(HloModule m, symbols={s:[2,64],t:[2,64]}
+ENTRY e {
+  x = f32[5,s] parameter(0)
+  y = f32[t] parameter(1)
+  i = s64[3] constant({1, 2, 4})
+  g = gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,)" + size + R"(}
+  ROOT r = tuple(g, y)
+})").status();
+  };
+  for (const char* inside : {"s", "s-1", "2"}) EXPECT_TRUE(parsed(inside).ok()) << inside << ": " << parsed(inside);
+  for (const char* unknown : {"t", "s+t-3", "s-3", "s+1"}) {
+    EXPECT_NE(parsed(unknown).ToString().find("gather_c2"), std::string::npos) << unknown;
+  }
+}
+
 }  // namespace tenon

@@ -65,6 +65,12 @@ def transposed(x: torch.Tensor) -> torch.Tensor:
     return x.clone()
 
 
+@_operator("repeated", fake=lambda x: torch.empty_like(x))
+def repeated(x: torch.Tensor) -> torch.Tensor:
+    assert x.stride() == (0, 1), f"wanted one row, repeated, got strides {x.stride()}"
+    return x.clone(memory_format=torch.contiguous_format)
+
+
 @_operator("note", fake=lambda x, name: torch.empty_like(x))
 def note(x: torch.Tensor, name: str) -> torch.Tensor:
     _calls.append(name)
@@ -148,6 +154,31 @@ def test_strides_are_what_it_was_traced_with(backend):
     same_as_eager(lambda x: transposed((x + 1).t()) * 2, torch.randn(16, 8), backend=backend)
     # A value that the compiler would rather have in rows.
     same_as_eager(lambda x: transposed(torch.softmax(x, -1).t()) * 2, torch.randn(16, 8), backend=backend)
+
+
+@pytest.mark.parametrize("dynamic", (False, True))
+def test_rows_that_repeat_one(backend, dynamic):
+    """An expanded operand is one to the operator too; what the graph made of one number is none."""
+    f = lambda x: repeated((x + 1).expand(4, x.shape[0])) * 2
+    compiled = torch.compile(f, backend=backend, dynamic=dynamic)
+    for n in (8, 5):
+        torch.testing.assert_close(compiled(x := torch.randn(n)), f(x))
+    same_as_eager(lambda x: transposed(torch.ones_like(x).t()) * 2, torch.randn(16, 8), backend=backend)
+
+
+def test_a_step_brings_its_operand_into_rows_that_repeat_one(tenon):
+    """Where the operand lies otherwise than the call was traced: here a matrix of equal rows."""
+    from torch_tenon import _C
+
+    text = """graph "g" {
+  %x = input f32[4,3]{3,1}
+  %y = tenon_odd_ops.repeated.default(%x{0,1}) -> f32[4,3]{3,1}
+  return (%y)
+}
+"""
+    row = torch.randn(3)
+    (y,) = _C.compile(_C.Graph.parse(text), {}, [])([row.repeat(4, 1)])
+    assert torch.equal(y, row.expand(4, 3))
 
 
 def test_calls_keep_their_order(backend):

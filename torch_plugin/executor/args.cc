@@ -179,6 +179,18 @@ ArgTemplate::Window ArgTemplate::WindowOf(const TenonArg& arg) {
   return window;
 }
 
+namespace {
+// A copy. Of a dim of stride 0, one element.
+at::Tensor InStrides(const at::Tensor& tensor, const std::vector<int64_t>& strides) {
+  at::Tensor once = tensor;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (strides[d] == 0 && tensor.size(d) > 1) once = once.narrow(d, 0, 1);
+  }
+  at::Tensor copy = at::empty_strided(once.sizes(), strides, tensor.options());
+  return copy.copy_(once).expand(tensor.sizes());
+}
+}  // namespace
+
 at::Tensor ArgTemplate::Through(const Hole& hole, at::Tensor operand) {
   const Window& window = hole.window;
   if (!operand.defined() || (!window.exact && !window.view)) return operand;
@@ -186,9 +198,7 @@ at::Tensor ArgTemplate::Through(const Hole& hole, at::Tensor operand) {
   TORCH_CHECK(operand.dim() == static_cast<int64_t>(window.strides.size()), "operand ", hole.operand, ": wanted ", window.strides.size(),
               " dims, got ", operand.dim());
   for (int64_t d = 0; d < operand.dim(); ++d) {
-    if (operand.size(d) <= 1 || operand.stride(d) == window.strides[d]) continue;
-    at::Tensor copy = at::empty_strided(operand.sizes(), window.strides, operand.options());
-    return copy.copy_(operand);
+    if (operand.size(d) > 1 && operand.stride(d) != window.strides[d]) return InStrides(operand, window.strides);
   }
   return operand;
 }

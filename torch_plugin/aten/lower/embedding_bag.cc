@@ -41,11 +41,7 @@ Instruction* StartsUpTo(OpContext& op, Instruction* offsets, Dim count) {
   Builder& b = op.b;
   Computation* add = Combiner(op, PT::kS64, "add");
   Instruction* starts = Scatter(op, b.Full(PT::kS64, {count}, 0), offsets, b.FullLike(offsets, 1), {0}, 1, {}, add);
-  const ScanBody sum = [](Builder& body, const Values& inputs, const Values& carries) {
-    Instruction* total = body.Binary(kAdd, carries[0], inputs[0]);
-    return Values{total, total};
-  };
-  Instruction* upto = Scan(op, "starts", {starts}, {op.Scalar(PT::kS64, 0)}, 0, sum)[0];
+  Instruction* upto = RunningCount(op, starts).first;
   return b.Binary(kSubtract, upto, b.FullLike(upto, 1));
 }
 

@@ -64,6 +64,22 @@ Values Scan(OpContext& op, std::string_view name, const Values& inputs, const Va
   return results;
 }
 
+std::pair<Instruction*, Instruction*> RunningCount(OpContext& op, Instruction* x) {
+  Builder& b = op.b;
+  Computation* add = b.module()->AddComputation("running_count");
+  Builder inner(add);
+  const Shape scalar = Shape::Scalar(PT::kS64);
+  Instruction *one = inner.Parameter(0, scalar), *before = inner.Parameter(1, scalar);
+  Instruction* total = inner.Binary(kAdd, before, one);
+  add->set_root(inner.Tuple({total, total}));
+  Attributes attrs;
+  attrs.set(Attr::kDimensions, std::vector<int64_t>{0});
+  attrs.set(Attr::kToApply, add);
+  attrs.set(Attr::kNumCarries, int64_t{1});
+  Instruction* scan = b.Make(kScan, {b.Convert(x, PT::kS64), b.ScalarConstantInt(PT::kS64, 0)}, std::move(attrs));
+  return {b.GetTupleElement(scan, 0), b.GetTupleElement(scan, 1)};
+}
+
 namespace {
 
 DimVector Without(const Instruction* x, int64_t axis) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "torch_plugin/aten/lower/indexing.h"
+#include "torch_plugin/aten/lower/scan.h"
 
 namespace tenon::aten {
 namespace {
@@ -37,23 +38,6 @@ Instruction* WithDiagonal(OpContext& op, Instruction* x, Instruction* source, in
   Instruction* row = b.Iota(index, d1);
   Instruction* on = b.Compare(b.Iota(index, d2), b.Binary(kAdd, row, b.FullLike(row, static_cast<double>(offset))), "EQ");
   return b.Select(on, b.Broadcast(b.Transpose(rows, order), dims, place), x);
-}
-
-// Per element of the flat `mask` the number of true ones up to and with it (s64), and as a scalar the number of all.
-std::pair<Instruction*, Instruction*> RunningCount(OpContext& op, Instruction* mask) {
-  Builder& b = op.b;
-  Computation* add = b.module()->AddComputation("running_count");
-  Builder inner(add);
-  const Shape scalar = Shape::Scalar(PT::kS64);
-  Instruction *one = inner.Parameter(0, scalar), *before = inner.Parameter(1, scalar);
-  Instruction* total = inner.Binary(kAdd, before, one);
-  add->set_root(inner.Tuple({total, total}));
-  Attributes attrs;
-  attrs.set(Attr::kDimensions, std::vector<int64_t>{0});
-  attrs.set(Attr::kToApply, add);
-  attrs.set(Attr::kNumCarries, int64_t{1});
-  Instruction* scan = b.Make(kScan, {b.Convert(mask, PT::kS64), b.ScalarConstantInt(PT::kS64, 0)}, std::move(attrs));
-  return {b.GetTupleElement(scan, 0), b.GetTupleElement(scan, 1)};
 }
 
 Lowering FillIndices(OpContext& op, Instruction* value) {

@@ -11,24 +11,6 @@ namespace {
 using enum Opcode;
 using PT = PrimitiveType;
 
-// x[..., index, ...]: `axis` replaced by the dims of the constant `index`.
-Instruction* GatherAlong(OpContext& op, Instruction* x, int64_t axis, Literal index) {
-  const int64_t index_rank = index.shape().rank();
-  Attributes attrs;
-  std::vector<int64_t> offset;
-  std::vector<Dim> sizes;
-  for (int64_t d = 0; d < Rank(x); ++d) {
-    if (d != axis) offset.push_back(d < axis ? d : d - 1 + index_rank);
-    sizes.push_back(d == axis ? Dim(1) : x->shape().dim(d));
-  }
-  attrs.set(Attr::kOffsetDims, std::move(offset));
-  attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{axis});
-  attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{axis});
-  attrs.set(Attr::kIndexVectorDim, index_rank);
-  attrs.set(Attr::kSliceSizes, std::move(sizes));
-  return op.b.Make(kGather, {x, op.b.Constant(std::move(index))}, std::move(attrs));
-}
-
 // Each element `times` times in a row: a broadcast and a reshape.
 Instruction* RepeatAlong(OpContext& op, Instruction* x, int64_t axis, int64_t times) {
   std::vector<Dim> dims = DimsOf(x), split = dims;
@@ -115,7 +97,7 @@ Instruction* TakeAt(OpContext& op, Instruction* x, int64_t axis, const std::vect
   if (run && out == in) return x;
   if (run) return op.b.SliceDim(x, axis, index[0], index[0] + out);
   if (repeats) return RepeatAlong(op, x, axis, out / in);
-  return GatherAlong(op, x, axis, Literal::FromSpan<int64_t>(PT::kS64, {out}, index));
+  return Take(op, x, op.b.Constant(Literal::FromSpan<int64_t>(PT::kS64, {out}, index)), axis);
 }
 
 Instruction* TakeRows(OpContext& op, Instruction* x, int64_t axis, const Taps& taps) {
@@ -130,7 +112,7 @@ Instruction* TakeRows(OpContext& op, Instruction* x, int64_t axis, const Taps& t
       split = split && at == o * longest + k;
     }
   }
-  if (!split) return GatherAlong(op, x, axis, std::move(index));
+  if (!split) return Take(op, x, op.b.Constant(std::move(index)), axis);
   std::vector<Dim> dims = DimsOf(x);
   dims[axis] = rows;
   dims.insert(dims.begin() + axis + 1, longest);

@@ -12,7 +12,7 @@ from torch import fx
 from . import aliasing, decompositions, higher_order, registry, training
 from ._torch_private import aot_compile, backward_at_once, frozen_inputs, kept_whole, lazy_graph_modules, metadata_of
 from .compiler import Compiled, compile_static, judge_fallback
-from .dynamic import compile_dynamic, has_symbols, symbolic_inputs
+from .dynamic import compile_dynamic, symbolic_inputs
 from .first_call import Spent
 from .options import Options
 from .partition import partition
@@ -85,7 +85,7 @@ def training_backend(
             with spent.phase("partition"):
                 return partition(*args, own=own_cut, **kwargs)
 
-        whole = () if has_symbols(gm) else decompositions.WHOLE
+        whole = () if symbolic_inputs(gm, "example_value") else decompositions.WHOLE
         metadata = metadata_of(outputs_of_its_own(gm))
         at_once = backward_at_once() if own else contextlib.nullcontext()
         with spent.phase("aot"), no_collections(), kept_whole(whole), at_once, lazy_graph_modules(), metadata:

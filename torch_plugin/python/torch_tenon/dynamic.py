@@ -23,14 +23,9 @@ MAX_SPECIALIZATIONS = 64
 _Reader = Callable[[list], int]
 
 
-def symbolic_inputs(gm: fx.GraphModule) -> bool:
-    """True if a placeholder's value or meta depends on a symbol."""
-    return bool(_mentioned(gm))
-
-
-def has_symbols(gm: fx.GraphModule) -> bool:
-    """The same of a graph of Dynamo's."""
-    return any(_symbols_of(node.meta.get("example_value")) for node in gm.graph.find_nodes(op="placeholder"))
+def symbolic_inputs(gm: fx.GraphModule, key: str = "val") -> bool:
+    """True if a placeholder's value or meta depends on a symbol. key: "example_value" of Dynamo's graphs."""
+    return bool(_mentioned(gm, key))
 
 
 def is_symbolic(node: fx.Node) -> bool:
@@ -49,8 +44,8 @@ def _symbols_of(value: Any, offset: bool = True) -> set[sympy.Symbol]:
     return set().union(*(_symbols_of(s) for s in sizes))
 
 
-def _mentioned(gm: fx.GraphModule) -> set[sympy.Symbol]:
-    return set().union(*(_symbols_of(n.meta.get("val")) for n in gm.graph.find_nodes(op="placeholder")))
+def _mentioned(gm: fx.GraphModule, key: str = "val") -> set[sympy.Symbol]:
+    return set().union(*(_symbols_of(n.meta.get(key)) for n in gm.graph.find_nodes(op="placeholder")))
 
 
 def _needed(gm: fx.GraphModule) -> set[sympy.Symbol]:
@@ -138,16 +133,15 @@ class DynamicGraph:
 
     def refused(self, inputs: list, why: str) -> list:
         """A call that the program for all sizes does not take."""
-        self.reason = f"refused by the program for all sizes: {why}"
-        return self(inputs)
+        return self(inputs, f"refused by the program for all sizes: {why}")
 
-    def __call__(self, inputs: list) -> list:
+    def __call__(self, inputs: list, why: str = "") -> list:
         for index in self._unused:
             inputs[index] = 0  # it may be no number but the id of a jagged tensor's lengths
         key = tuple([read(inputs) for _, read in self._readers])
         compiled = self._compiled.get(key)
         if compiled is None:
-            compiled = self._get(key)
+            compiled = self._get(key, why or self.reason)
         return compiled(inputs)
 
     def values_of(self, inputs: list) -> dict[str, int]:
@@ -158,7 +152,7 @@ class DynamicGraph:
     def _solved(self, key: Sequence[int]) -> symbols.Values:
         return self._ignored | solve(dict(zip((expression for expression, _ in self._readers), key)))
 
-    def _get(self, key: tuple[int, ...]) -> Compiled:
+    def _get(self, key: tuple[int, ...], why: str) -> Compiled:
         if not all(isinstance(number, int) for number in key):
             return self._python_program("a size is a jagged tensor's")
         while True:
@@ -178,7 +172,7 @@ class DynamicGraph:
             compiled = compile_static(self._gm, self._kind, self._options, values, self._frozen)
             compiled.record.autograd, compiled.record.cut = self.autograd, self.cut
             numbers = ", ".join(f"{expression} = {number}" for (expression, _), number in zip(self._readers, key))
-            compiled.record.sizes = f"{numbers} ({self.reason})"
+            compiled.record.sizes = f"{numbers} ({why})"
             with self._lock:
                 self._compiled[key] = compiled
             return compiled

@@ -48,7 +48,7 @@ class Why(list):
 _DYNAMIC = "torch._dynamo.mark_dynamic({0}, {1}) before the first call, or torch.compile(..., dynamic=True), makes it a symbol at once"
 _ONE = "sizes of 0 and 1 are graphs of their own: pad, or torch._dynamo.mark_unbacked(x, dim), if such calls are many"
 _SAME = "one graph for each: give {0} alike in every call"
-# What Dynamo says of a guard that failed -> wanted, seen, advice; groups of the pattern by number.
+# What Dynamo says of a guard that failed -> advice, into which the groups a and b go.
 _GUARDS = (
     (r"tensor '(?P<a>.+?)' size mismatch at index (?P<b>\d+)\. expected (?P<wanted>\S+), actual (?P<seen>\S+)", _DYNAMIC),
     (r"tensor '(?P<a>.+?)' stride mismatch at index (?P<b>\d+)\. expected (?P<wanted>\S+), actual (?P<seen>\S+)", _SAME),
