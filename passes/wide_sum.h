@@ -2,7 +2,7 @@
 //
 // A kernel adds up long sums in f64 and rounds the total. With excess precision the convert takes the total before that, if it is in
 // the kernel of its reduce: fuse keeps them together, split-reductions takes f64 from piece to piece. So a lowering that wants an
-// f64 total of f32 values says just that, and the values are read and added as f32 vectors (backends/cpu/plan/wide_sums.h).
+// f64 total of f32 values says just that, and the values are read and added as f32 vectors (backends/codegen/plan/wide_sums.h).
 #pragma once
 
 #include <vector>

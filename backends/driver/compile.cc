@@ -379,6 +379,7 @@ CodeLoaders LoadersOf(const CompileOptions& options) {
   std::vector<CodeLoader*> loaders;
   for (const BuiltInTarget& built_in : BuiltInTargets()) loaders.push_back(built_in.loader());
   for (const auto& target : options.targets) loaders.push_back(target->loader());
+  std::erase(loaders, nullptr);
   return CodeLoaders(std::move(loaders));
 }
 

@@ -4,14 +4,27 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/cpu/cpu.h"
+#include "backends/gpu/gpu.h"
 #include "hlo/check.h"
 #include "runtime/program/program.h"
 
 namespace tenon {
 
+namespace {
+
+// Its driver comes with the next step: until then code is made for it, and no machine runs any.
+absl::StatusOr<std::shared_ptr<const Target>> MakeGpu(std::string_view architecture, bool compile_only) {
+  if (!compile_only) return absl::UnimplementedError(absl::StrCat("GPU ", std::string(architecture), ": this build has no loader for it"));
+  TENON_ASSIGN_OR_RETURN(gpu::GpuModel model, gpu::FindGpuModel(architecture));
+  return gpu::MakeGpu({.model = std::move(model)});
+}
+
+}  // namespace
+
 absl::Span<const BuiltInTarget> BuiltInTargets() {
   static constexpr BuiltInTarget kTargets[] = {
       {"cpu", MakeCpu, CpuVariants, CpuLoader},
+      {gpu::kTargetName, MakeGpu, [] { return std::vector<std::string>(); }, []() -> CodeLoader* { return nullptr; }},
   };
   return kTargets;
 }

@@ -1,4 +1,4 @@
-// The targets that are built in, and those of a compile. targets.cc is the one place outside of backends/cpu that knows its headers.
+// The targets that are built in, and those of a compile. targets.cc is the one place outside of backends/cpu and backends/gpu that knows their headers.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ struct BuiltInTarget {
   // `variant` "": this machine's best. Refused where this machine cannot run it (InvalidArgument), unless compile_only.
   absl::StatusOr<std::shared_ptr<const Target>> (*make)(std::string_view variant, bool compile_only);
   std::vector<std::string> (*variants)();  // those that this machine can run, the best last
-  CodeLoader* (*loader)();                 // of programs that were compiled before
+  CodeLoader* (*loader)();                 // of programs that were compiled before; null: this machine runs none
 };
 absl::Span<const BuiltInTarget> BuiltInTargets();
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "backends/codegen/fused/generate.h"
 #include "backends/cpu/emit/codegen.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
@@ -126,7 +127,7 @@ TEST(OpCases, EqualEvaluatorOnEveryIsa) {
     bool fits = built.ok();
     if (fits) {
       for (const Instruction* op : built->request.fusion->fused_computation()->instructions()) {
-        fits &= CpuCanGenerate(*op) && op->shape().is_static() &&
+        fits &= CanGenerate(*op) && op->shape().is_static() &&
                 (!IsSerialOp(op->opcode()) ||
                  op == built->request.fusion->fused_computation()->root());
       }

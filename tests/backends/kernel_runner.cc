@@ -104,16 +104,16 @@ absl::StatusOr<KernelRunner> KernelRunner::Make(const KernelRequest& request,
   TENON_ASSIGN_OR_RETURN(CpuTarget target, MakeCpuTarget(options.isa));
   TENON_ASSIGN_OR_RETURN(
       r.kernel_, PlanCpuKernelWith(request, target, options.excess_precision, options.plan));
-  ObjectRequest object{
-      .target = target, .name = "test", .emit = [&](llvm::Module& m) -> absl::Status {
-        TENON_RETURN_IF_ERROR(r.kernel_->Emit(m, "kernel"));
-        return options.break_ir ? options.break_ir(m) : absl::OkStatus();
-      }};
+  ModuleRequest object = ObjectRequest(target, "test");
+  object.emit = [&](llvm::Module& m) -> absl::Status {
+    TENON_RETURN_IF_ERROR(r.kernel_->Emit(m, "kernel"));
+    return options.break_ir ? options.break_ir(m) : absl::OkStatus();
+  };
   if (options.keep_text) {
     object.llvm_ir = &r.llvm_ir_;
     object.assembly = &r.assembly_;
   }
-  TENON_ASSIGN_OR_RETURN(r.object_, CompileToObject(object));
+  TENON_ASSIGN_OR_RETURN(r.object_, CompileModules({&object, 1})[0]);
   std::vector<uint8_t> image;
   AppendObject(&image, r.object_);
   const std::vector<std::string> symbols = {"kernel"};

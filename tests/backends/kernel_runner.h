@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "backends/cpu/plan/kernel.h"
-#include "backends/cpu/plan/kernel_plan.h"
+#include "backends/codegen/plan/kernel_plan.h"
 #include "hlo/literal.h"
 #include "hlo/module.h"
 #include "runtime/execute/code_loader.h"

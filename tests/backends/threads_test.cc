@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "backends/cpu/jit/llvm_threads.h"
+#include "backends/codegen/llvm/llvm_threads.h"
 #include "backends/driver/literal_executable.h"
 #include "hlo/text/text.h"
 #include "runtime/fork.h"

@@ -9,11 +9,6 @@
 namespace tenon::toy {
 namespace {
 
-void MoveShape(Shape* shape, int64_t space) {
-  if (shape->is_array()) shape->set_memory_space(space);
-  for (int64_t i = 0; i < static_cast<int64_t>(shape->elements().size()); ++i) MoveShape(&shape->mutable_element(i), space);
-}
-
 // A tensor of a literal's elements in memory of its space.
 class Tensor {
  public:
@@ -88,11 +83,6 @@ int64_t CountSteps(const Program& program, F&& counts) {
 }
 
 }  // namespace
-
-void MoveSignature(Module& module, int64_t space) {
-  for (Instruction* p : module.entry()->parameters()) MoveShape(&p->mutable_shape(), space);
-  MoveShape(&module.entry()->root()->mutable_shape(), space);
-}
 
 absl::StatusOr<Program> CompileForToy(const Module& module, CompileOptions options) {
   options.targets.push_back(MakeToy());

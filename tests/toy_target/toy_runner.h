@@ -10,11 +10,11 @@
 #include "hlo/module.h"
 #include "runtime/execute/executable.h"
 #include "tests/toy_target/toy.h"
+#include "tools/lab/spaces.h"
 
 namespace tenon::toy {
 
-// Every array among the entry's parameters and results lies in `space`.
-void MoveSignature(Module& module, int64_t space);
+using lab::MoveSignature;
 
 // With MakeToy() among the targets.
 absl::StatusOr<Program> CompileForToy(const Module& module, CompileOptions options = {});

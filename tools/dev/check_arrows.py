@@ -36,6 +36,7 @@ ARROWS = {
     "backends/contract/": ["hlo/", "passes/", "runtime/", "backends/codegen/"],
     # What a fusion computes, for any target.
     "backends/codegen/": ["hlo/", "passes/", "runtime/", "backends/contract/kernel.h"],
+    "backends/codegen/llvm/": ["hlo/", "passes/", "runtime/", "backends/contract/"],
     "backends/cpu/": ["hlo/", "passes/", "runtime/", "backends/contract/", "backends/codegen/"],
     # How a kernel runs, before there is any code.
     "backends/cpu/plan/": ["hlo/", "passes/", "runtime/", "backends/contract/", "backends/codegen/"],

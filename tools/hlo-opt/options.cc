@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "backends/driver/targets.h"
 #include "tools/lab/case_files.h"
 
 namespace tenon::opt {
@@ -32,6 +33,8 @@ stages
   --list-stages          print the stages
   --diff                 print the hlo stages as differences, each from the one before
   --dump-to=DIR          write the stages to files in DIR instead of printing them; without --stage: all of them
+  --target=NAME          compile for a GPU of this architecture, in whose memory all parameters and results lie, instead: sm_75 ...
+                         sm_120; sm_90,sms=4: with other numbers. Its assembly is PTX (stages ptx, sass: by ptxas, where there is one)
   --isa=NAME             CPU instruction set: avx512, avx2, sse4 (default: this machine's best)
   --provider=NAME        who computes dots and convolutions, where it takes them: host.matmul, generated
   --plans=FILE           plans of kernels, as --stage=plans shows them, instead of the compiler's own
@@ -75,10 +78,21 @@ bool ReadList(const std::string& path, std::vector<std::string>* files) {
 
 bool AddStages(const std::string& list, uint32_t* stages) {
   for (const std::string& name : Names(list)) {
-    const std::optional<StageKind> kind = FindStage(name);
+    const std::optional<StageKind> kind = name == "ptx" ? StageKind::kAssembly : FindStage(name);
     if (name != "all" && !kind)
       return std::cerr << "hlo-opt: unknown stage " << name << " (--list-stages lists them)\n", false;
     *stages |= kind ? 1u << static_cast<int>(*kind) : ~0u;
+  }
+  return true;
+}
+
+bool AddTarget(const std::string& name, Options* o) {
+  for (const BuiltInTarget& built_in : BuiltInTargets()) {
+    if (built_in.name != "gpu") continue;
+    absl::StatusOr<std::shared_ptr<const Target>> target = built_in.make(name, /*compile_only=*/true);
+    if (!target.ok()) return std::cerr << "hlo-opt: " << std::string(target.status().message()) << "\n", false;
+    o->space = (*target)->facts().space;
+    o->compile.targets.push_back(*std::move(target));
   }
   return true;
 }
@@ -108,6 +122,7 @@ std::map<std::string, Flag> Flags(Options* o) {
       {"--diff", set(&o->diff)},
       {"--dump-to", text(&o->dump_to)},
       {"--isa", text(&o->compile.isa)},
+      {"--target", [o](Value v) { return AddTarget(v, o); }},
       {"--provider", text(&o->compile.provider)},
       {"--plans", [o](Value v) { return lab::ReadInto(v, &o->compile.plans); }},
       {"--no-excess-precision", set(&o->compile.excess_precision, false)},

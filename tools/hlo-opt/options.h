@@ -17,6 +17,7 @@ struct Options {
   bool check_roundtrip = false, time = false, split_input = false, json = false, diff = false;
   uint32_t stages = 0;  // bits of StageKind
   int64_t cost_rows = 20;
+  int64_t space = 0;    // memory of the parameters and results: a device's, if one is asked for
   std::string dump_to, html;
   std::vector<std::string> files;
 

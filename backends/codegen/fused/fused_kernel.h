@@ -67,6 +67,11 @@ const Shape& RootShape(const FusedKernel& fused, size_t root);
 
 absl::StatusOr<FusedKernel> AnalyzeFusion(const KernelRequest& request);
 
+class ByteStream;
+// Everything about a fusion that its code depends on, but names, metadata and hoisted literals'
+// values.
+void AppendFingerprint(const FusedKernel& fused, ByteStream* out);
+
 // The loop variables of a plan and what they say about indices of values of the fusion.
 struct Iteration {
   std::vector<Index> vars;  // per plan loop

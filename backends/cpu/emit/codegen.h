@@ -7,11 +7,10 @@
 
 #include "backends/codegen/fused/fused_kernel.h"
 #include "backends/cpu/plan/kernel.h"
-#include "backends/cpu/plan/kernel_plan.h"
+#include "backends/codegen/plan/kernel_plan.h"
 
 namespace tenon {
 
-class ByteStream;
 class ValueViews;
 
 // As PlanCpuKernel, with this plan instead of MakePlan's. InvalidArgument if it does not fit the
@@ -20,14 +19,8 @@ absl::StatusOr<std::unique_ptr<CpuPlannedKernel>> PlanCpuKernelWith(
     const KernelRequest& request, const CpuTarget& target, bool excess_precision,
     const std::optional<KernelPlan>& plan);
 
-// What passes ask the target: does a kernel take this reduction in one pass, its elements in any order (PassContext::any_order)? How
-// does this fusion run (PassContext::plan_launches)? The plan's half that is the target's is the PlannedKernel.
-bool CpuReducesInAnyOrder(const Instruction& reduce);
+// How does this fusion run (PassContext::plan_launches)? The plan's half that is the target's is the PlannedKernel.
 absl::StatusOr<LaunchPlan> PlanCpuLaunches(const Instruction& fusion, const ValueViews& views, const CpuTarget& target,
                                            bool excess_precision, const std::optional<KernelPlan>& given = std::nullopt);
-
-// Everything about a fusion that its code depends on, but names, metadata and hoisted literals'
-// values.
-void AppendFingerprint(const FusedKernel& fused, ByteStream* out);
 
 }  // namespace tenon

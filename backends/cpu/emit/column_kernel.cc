@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "absl/algorithm/container.h"
-#include "backends/cpu/plan/wide_sums.h"
+#include "backends/codegen/plan/wide_sums.h"
 #include "backends/cpu/emit/kernels.h"
 #include "hlo/check.h"
 #include "llvm/IR/Intrinsics.h"

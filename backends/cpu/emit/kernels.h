@@ -1,42 +1,13 @@
-// The kernel kinds: how a plan's loops are emitted around the values of a fusion.
+// The kinds of kernels that are the CPU's alone; those of all targets: backends/codegen/kernel/kernel_parts.h.
 #pragma once
 
-#include "backends/cpu/emit/kernel_emitter.h"
-#include "backends/cpu/plan/kernel_plan.h"
+#include "backends/codegen/kernel/kernel_parts.h"
 
 namespace tenon {
 
 void EmitLoopKernel(KernelEmitter& e, const KernelPlan& plan);
-void EmitContractionKernel(KernelEmitter& e, const KernelPlan& plan);
-void EmitRowKernel(KernelEmitter& e, const KernelPlan& plan);
 void EmitColumnKernel(KernelEmitter& e, const KernelPlan& plan);
 void EmitTransposeKernel(KernelEmitter& e, const KernelPlan& plan);
-void EmitScatterKernel(KernelEmitter& e, const KernelPlan& plan);
-void EmitSelectAndScatterKernel(KernelEmitter& e, const KernelPlan& plan);
 void EmitSortKernel(KernelEmitter& e, const KernelPlan& plan);
-void EmitScanKernel(KernelEmitter& e, const KernelPlan& plan);
-
-// ---- shared ----
-
-// for o in [begin, end): binds the split loops' variables (and calls body with the block number, 0
-// if the plan has none).
-void ForOuter(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> vars, Dim blocks,
-              const std::function<void(llvm::Value* block)>& body);
-// Loops over loops[first, last) of the plan, one element at a time.
-void ForLoops(KernelEmitter& e, const KernelPlan& plan, absl::Span<const Index> vars, size_t first,
-              size_t last, const std::function<void()>& body);
-// Evaluates these roots (all before any is stored: a result may share memory with an operand) and
-// stores them.
-void StoreRoots(KernelEmitter& e, const Iteration& iteration, absl::Span<const int64_t> roots);
-// tenon.checks of this role.
-void EmitChecks(KernelEmitter& e, const Iteration& iteration, Role role);
-// Roots and checks outside the iteration space (or all checks): serially, by the piece that has
-// unit 0.
-void EmitOthers(KernelEmitter& e, bool all_checks = false);
-// `m`: one vector of `lanes` lanes a copy, as many copies; in place, lanes become copies: rounds of interleaving exchange halves,
-// quarters, ... between vectors (Eklundh).
-void TurnSquare(llvm::IRBuilder<>& b, Val& m, int lanes);
-std::vector<int64_t> RootsWithRole(const FusedKernel& fused, Role role);
-bool IsHeavy(const FusedKernel& fused);
 
 }  // namespace tenon

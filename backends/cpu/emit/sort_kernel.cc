@@ -8,7 +8,7 @@
 // which always gives a permutation. No comparator leads outside of the row or to an endless loop.
 #include "backends/codegen/emit/elementwise.h"
 #include "backends/cpu/emit/kernels.h"
-#include "backends/cpu/plan/make_plan.h"
+#include "backends/codegen/plan/serial_plan.h"
 #include "llvm/IR/Intrinsics.h"
 
 namespace tenon {

@@ -9,23 +9,6 @@ namespace tenon {
 
 using llvm::Value;
 
-void TurnSquare(llvm::IRBuilder<>& b, Val& m, int lanes) {
-  for (int half = lanes / 2; half > 0; half /= 2) {
-    llvm::SmallVector<int, 64> low, high;
-    for (int i = 0; i < lanes; ++i) {
-      const bool second = (i & half) != 0;
-      low.push_back(second ? lanes + i - half : i);
-      high.push_back(second ? lanes + i : i + half);
-    }
-    for (int r = 0; r < lanes; ++r) {
-      if (r & half) continue;
-      Value *x = m.v[static_cast<size_t>(r)], *y = m.v[static_cast<size_t>(r + half)];
-      m.v[static_cast<size_t>(r)] = ShuffleValues(b, x, y, low);
-      m.v[static_cast<size_t>(r + half)] = ShuffleValues(b, x, y, high);
-    }
-  }
-}
-
 namespace {
 
 class TransposeKernel {

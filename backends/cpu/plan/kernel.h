@@ -24,7 +24,5 @@ class CpuPlannedKernel : public PlannedKernel {
 // backends/cpu/emit/codegen.cc. Unimplemented: names the instruction that cannot be generated (the driver then splits or falls back).
 absl::StatusOr<std::unique_ptr<CpuPlannedKernel>> PlanCpuKernel(const KernelRequest& request, const CpuTarget& target,
                                                                 bool excess_precision);
-// Can this instruction be part of a generated kernel at all (opcode, dtypes)? Fusion asks before fusing.
-bool CpuCanGenerate(const Instruction& instruction);
 
 }  // namespace tenon

@@ -1,5 +1,5 @@
 // Reductions. Sums of half types accumulate in f32, variances and long means in f64 totals (as ATen's); sums and products of integers
-// in the result's dtype. What keeps long sums in f32 exact is the kernels' business (backends/cpu/plan/wide_sums.h).
+// in the result's dtype. What keeps long sums in f32 exact is the kernels' business (backends/codegen/plan/wide_sums.h).
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,0 +1,230 @@
+// kContraction: the sums of a tile of the result are registers: `unroll` rows (iterations of the tile loop) of `across` vectors. A vector
+// of one operand is loaded once for all rows, an element of the other once for all vectors (kernel_contraction.cc). What the fusion does
+// with the sums it does before they are stored.
+//
+// A unit is a block of vectors in some rows; blocks are the slowest to change, so that what is read of the vectors' operand stays in cache.
+#include <algorithm>
+
+#include "backends/codegen/emit/emit_types.h"
+#include "backends/codegen/index/contraction_index.h"
+#include "backends/codegen/kernel/kernel_parts.h"
+#include "backends/codegen/plan/packing.h"
+
+namespace tenon {
+namespace {
+
+using llvm::Value;
+
+class ContractionKernel {
+ public:
+  ContractionKernel(KernelEmitter& e, const KernelPlan& plan) : e_(e), f_(e.fused()), plan_(plan), columns_(plan.loops.back().extent) {
+    for (const PlanLoop& l : plan.loops) vars_.push_back(e.space().Var(l.extent));
+    index_.assign(vars_.begin(), vars_.end());
+    if (plan.tile_loop >= 0) rows_ = plan.loops[static_cast<size_t>(plan.tile_loop)].extent;
+    // A column is a place in a block, if they are all whole: an operand that lies in such blocks needs no division.
+    column_ = vars_.back();
+    if (!WholeBlocks()) return;
+    block_ = e.space().Var(FloorDiv(columns_, plan.block));
+    column_ = e.space().Var(plan.block);
+    index_.back() = e.space().Combine(block_, plan.block, column_, 1);
+  }
+
+  void Emit() {
+    if (plan_.packed) {
+      packing_ = PackingOf(f_, plan_);
+      packed_part_ = e_.Alloca(b().getInt64Ty());
+      b().CreateStore(e_.I64(-1), packed_part_);
+    }
+    e_.ForUnits([&](Value* unit) {
+      Value* rest = unit;
+      auto digit = [&](Dim extent) {
+        Value* n = e_.EmitDim(extent);
+        Value* d = b().CreateURem(rest, n);
+        rest = b().CreateUDiv(rest, n);
+        return d;
+      };
+      Value* from = e_.I64(0);
+      Value* to = e_.EmitDim(rows_);
+      if (plan_.rows > 0) {
+        from = b().CreateMul(digit(CeilDiv(rows_, plan_.rows)), e_.I64(plan_.rows));
+        to = b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, to, b().CreateAdd(from, e_.I64(plan_.rows)));
+      }
+      part_ = rest;
+      for (int i = plan_.split; i-- > 0;) e_.BindVar(vars_[static_cast<size_t>(i)], digit(plan_.loops[static_cast<size_t>(i)].extent));
+      if (packing_ && !packing_->by_outer) part_ = rest;
+      if (block_ != nullptr) e_.BindVar(block_, rest);
+      Blocks(rest, from, to);
+    });
+  }
+
+ private:
+  llvm::IRBuilder<>& b() { return e_.Here(); }
+
+  bool WholeBlocks() const { return columns_.is_constant() && columns_.constant() % plan_.block == 0; }
+
+  // Whole blocks, and the last one, which has fewer vectors.
+  void Blocks(Value* block, Value* from, Value* to) {
+    const int across = static_cast<int>(plan_.block / plan_.lanes);
+    Value* first = b().CreateMul(block, e_.I64(plan_.block));
+    if (WholeBlocks()) {
+      Pack(first, plan_.block);
+      return Columns(e_.I64(0), across, nullptr, from, to);
+    }
+    Value* left = b().CreateSub(e_.EmitDim(columns_), first);
+    Value* whole = b().CreateICmpSGE(left, e_.I64(plan_.block));
+    if (columns_.constant_or(plan_.block) >= plan_.block) {
+      e_.If(whole, [&] {
+        Pack(first, plan_.block);
+        Columns(first, across, nullptr, from, to);
+      });
+    }
+    e_.If(b().CreateNot(whole), [&] {
+      Pack(first, columns_.constant_or(0) % plan_.block);
+      if (!columns_.is_constant()) {
+        if (plan_.masked_tail) return Columns(first, across, left, from, to);
+        return OneByOne(first, from, to);
+      }
+      const int64_t known = columns_.constant() % plan_.block;
+      const int vectors = static_cast<int>(known / plan_.lanes);
+      if (known % plan_.lanes == 0) return Columns(first, vectors, nullptr, from, to);
+      if (plan_.masked_tail) return Columns(first, vectors + 1, left, from, to);
+      if (vectors > 0) Columns(first, vectors, nullptr, from, to);
+      OneByOne(b().CreateAdd(first, e_.I64(int64_t{vectors} * plan_.lanes)), from, to);
+    });
+  }
+
+  // Brings what `columns` columns from `first` on read of the second operand into scratch, unless it is what lies there.
+  void Pack(Value* first, int64_t columns) {
+    if (!packing_) return;
+    const PrimitiveType type = packing_->contraction->operand(1)->shape().element_type();
+    // Addressed by the column itself: where column 0 would lie.
+    Value* before = b().CreateMul(first, e_.I64(-StorageBytes(type)));
+    Value* shifted = b().CreateGEP(b().getInt8Ty(), e_.ScratchPointer(0), before);
+    const int level = e_.innermost();
+    Value* other = b().CreateICmpNE(b().CreateLoad(b().getInt64Ty(), packed_part_), part_);
+    e_.If(other, [&] {
+      b().CreateStore(part_, packed_part_);
+      PackColumns(first, columns, shifted, level, type);
+    });
+    const bool in_block = block_ != nullptr;
+    e_.set_packed({packing_->contraction, in_block ? e_.ScratchPointer(0) : shifted, in_block ? 0 : level, column_, plan_.block});
+  }
+
+  // Squares of vectors are turned in registers; what is left at the ends goes one by one.
+  void PackColumns(Value* first, int64_t columns, Value* base, int level, PrimitiveType type) {
+    const int64_t lanes = plan_.lanes, terms = packing_->terms;
+    const int64_t whole_terms = terms / lanes * lanes, whole_columns = columns / lanes * lanes;
+    if (place_ == nullptr) {
+      place_ = e_.space().Var(terms);
+      packed_column_ = e_.space().Var(columns_);
+    }
+    std::vector<Index> index = index_;
+    index.back() = packed_column_;
+    Iteration iteration(e_.space(), f_, plan_.loops, index);
+    std::vector<Dim> in_memory, as_run(packing_->extents.begin(), packing_->extents.end());
+    for (size_t k : packing_->order) in_memory.push_back(packing_->extents[k]);
+    const IndexTuple split = e_.space().Delinearize(place_, in_memory);
+    std::vector<Index> summed(split.size());
+    for (size_t k = 0; k < split.size(); ++k) summed[packing_->order[k]] = split[k];
+    const Instruction& op = *packing_->contraction;
+    const IndexTuple from = MapContraction(e_.space(), op, iteration.IndexOf(e_.space(), f_, op.shape()), summed).rhs;
+    const Index place = e_.space().Linear(summed, DenseStrides(as_run));
+    const Index to = e_.space().Combine(place, plan_.block, packed_column_, 1);
+    auto over = [&](int64_t columns_from, int64_t columns_to, int64_t terms_from, int64_t terms_to, int64_t step, auto&& body) {
+      if (columns_from == columns_to || terms_from == terms_to) return;
+      Value *lo = b().CreateAdd(first, e_.I64(columns_from)), *hi = b().CreateAdd(first, e_.I64(columns_to));
+      e_.LoopOver(packed_column_, lo, hi, step, [&] { e_.LoopOver(place_, e_.I64(terms_from), e_.I64(terms_to), step, body); });
+    };
+    auto one = [&] { e_.StoreRaw(base, level, to, type, e_.Eval(op.operand(1), from)); };
+    over(0, whole_columns, 0, whole_terms, lanes, [&] {
+      LaneMode mode;
+      mode.lanes = mode.copies = plan_.lanes;
+      mode.vector_var = place_->var;
+      mode.unroll_var = packed_column_->var;
+      mode.level = e_.innermost();
+      e_.set_mode(mode);
+      Val square = e_.Eval(op.operand(1), from);
+      TurnSquare(e_.At(square.level), square, plan_.lanes);
+      std::swap(mode.vector_var, mode.unroll_var);
+      e_.set_mode(mode);
+      e_.StoreRaw(base, level, to, type, square);
+      e_.set_mode({});
+    });
+    over(0, whole_columns, whole_terms, terms, 1, one);
+    over(whole_columns, columns, 0, terms, 1, one);
+  }
+
+  // `across` vectors from `first` on; `left`: so many elements are there, if not all.
+  void Columns(Value* first, int across, Value* left, Value* from, Value* to) {
+    LaneMode mode;
+    mode.lanes = plan_.lanes;
+    mode.vector_var = plan_.lanes > 1 ? column_->var : -1;
+    mode.across = plan_.lanes > 1 ? across : 1;
+    mode.remaining = left;
+    Rows(mode, first, from, to);
+  }
+
+  // Without masks: what is left from `first` on element by element.
+  void OneByOne(Value* first, Value* from, Value* to) {
+    e_.LoopOver(column_, first, e_.EmitDim(columns_), 1, [&] { Rows({}, nullptr, from, to); });
+  }
+
+  // `unroll` rows at a time, then those that are left: at once if their number is known. `column`: the first one, unless it is bound.
+  void Rows(const LaneMode& mode, Value* column, Value* from, Value* to) {
+    if (plan_.tile_loop < 0) return Tile(mode, column, 1, [&] { Body(); });
+    const Index row = vars_[static_cast<size_t>(plan_.tile_loop)];
+    const int64_t step = plan_.unroll, known = rows_.constant_or(-1);
+    Value* whole = from;
+    if (known < 0 || known >= step) {
+      whole = b().CreateAdd(from, b().CreateMul(b().CreateUDiv(b().CreateSub(to, from), e_.I64(step)), e_.I64(step)));
+      if (known >= 0) e_.set_tile_starts({row->var, 0, (known / step - 1) * step, step});
+      Tile(mode, column, step, [&] { e_.LoopOver(row, from, whole, step, [&] { Body(); }); });
+    }
+    if (known >= 0 && known % step == 0) return;
+    const int64_t left = known < 0 ? 1 : known % step;
+    if (known >= 0) e_.set_tile_starts({row->var, known - left, known - left, 1});
+    Tile(mode, column, left, [&] { e_.LoopOver(row, whole, to, left, [&] { Body(); }); });
+  }
+
+  // A level of its own: what is remembered there has this number of copies.
+  void Tile(LaneMode mode, Value* column, int64_t rows, const std::function<void()>& body) {
+    mode.copies = static_cast<int>(rows) * mode.across;
+    if (plan_.tile_loop >= 0) mode.unroll_var = vars_[static_cast<size_t>(plan_.tile_loop)]->var;
+    e_.If(b().getTrue(), [&] {
+      mode.level = e_.innermost();
+      e_.set_mode(mode);
+      if (column != nullptr) e_.BindVar(column_, column);
+      if (mode.remaining != nullptr) e_.MakeMasks();
+      body();
+    });
+    e_.set_mode({});
+    e_.set_tile_starts({});
+  }
+
+  void Body() {
+    Iteration iteration(e_.space(), f_, plan_.loops, index_);
+    EmitChecks(e_, iteration, Role::kFull);
+    StoreRoots(e_, iteration, RootsWithRole(f_, Role::kFull));
+  }
+
+  KernelEmitter& e_;
+  const FusedKernel& f_;
+  const KernelPlan& plan_;
+  const Dim columns_;
+  Dim rows_ = 1;
+  std::vector<Index> vars_, index_;
+  Index block_ = nullptr, column_ = nullptr;
+  std::optional<Packing> packing_;
+  llvm::AllocaInst* packed_part_ = nullptr;  // which part of the operand lies in scratch
+  Value* part_ = nullptr;                    // which one the unit reads
+  Index place_ = nullptr, packed_column_ = nullptr;
+};
+
+}  // namespace
+
+void EmitContractionKernel(KernelEmitter& e, const KernelPlan& plan) {
+  ContractionKernel(e, plan).Emit();
+  EmitOthers(e);
+}
+
+}  // namespace tenon

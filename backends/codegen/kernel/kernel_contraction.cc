@@ -1,0 +1,375 @@
+// Dots and convolutions of KernelEmitter: the sum of products of one element (or one vector, or
+// several vectors) of the result, in registers. Around it are the plan's loops over the result.
+//
+// A convolution's taps in the padding add nothing, not 0 * weight: weights may be infinite. Where that is the same for all lanes and
+// copies, the tap is skipped by a branch. Else the common case, all of them inside, has code of its own, and so has each range of copies
+// that a border can cut off; where those are not known, the border selects per lane. The last loop of taps of one term (a depthwise
+// convolution) is emitted side by side, with code of its own for each border.
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "backends/codegen/emit/elementwise.h"
+#include "backends/codegen/index/contraction_index.h"
+#include "backends/codegen/kernel/kernel_emitter.h"
+#include "hlo/builder.h"
+#include "llvm/IR/Intrinsics.h"
+
+namespace tenon {
+
+using llvm::Value;
+
+struct KernelEmitter::Contraction {
+  const Instruction* op;
+  const Guard* guard;
+  ContractionIndex at;
+  std::vector<IndexBound> uniform, varying;  // the same for all lanes and copies, or not
+  std::vector<llvm::AllocaInst*> sums;       // per copy
+  std::vector<llvm::AllocaInst*> parts;      // of long sums: what is added to them in one go
+  IndexTuple index;
+  CopyRange copies;  // that are added to
+  bool vector = false;
+};
+
+namespace {
+
+// Rounding errors of a sum grow with its length: more f32 terms than this are added up in parts, as libraries do.
+constexpr int64_t kPartTerms = 512;
+
+bool SumsInParts(const Instruction& op) {
+  return op.shape().element_type() == PrimitiveType::kF32 && TermsOf(op).value_or(kPartTerms + 1) > kPartTerms;
+}
+
+// acc, x, y -> acc + x * y, for types whose arithmetic is more than one LLVM instruction.
+const Computation* MultiplyAddBody(Module& module, PrimitiveType type) {
+  Computation* c = module.AddComputation("multiply_add");
+  Builder b(c);
+  const Shape scalar = Shape::Array(type, absl::Span<const int64_t>());
+  Instruction* sum = b.Parameter(0, scalar);
+  Instruction* x = b.Parameter(1, scalar);
+  Instruction* product = b.Binary(Opcode::kMultiply, x, b.Parameter(2, scalar));
+  c->set_root(b.Binary(Opcode::kAdd, sum, product));
+  return c;
+}
+
+}  // namespace
+
+Value* KernelEmitter::MultiplyAdd(PrimitiveType type, Value* x, Value* y, Value* sum) {
+  const bool native = type == PrimitiveType::kF32 || type == PrimitiveType::kF64;
+  if (native && specs_.has_fma)
+    return Here().CreateIntrinsic(llvm::Intrinsic::fma, {sum->getType()}, {x, y, sum});
+  if (bodies_ == nullptr) bodies_ = std::make_unique<Module>("bodies");
+  const Computation*& body = body_of_[type];
+  if (body == nullptr) body = MultiplyAddBody(*bodies_, type);
+  Value* args[] = {sum, x, y};
+  return Apply(Here(), *body, args, /*merging=*/false)[0];
+}
+
+Val KernelEmitter::EvalContraction(const Instruction* op, const IndexTuple& index,
+                                   const Guard* guard) {
+  std::vector<Index>& vars = summed_[op];
+  for (Dim extent : SummedExtents(*op)) {
+    if (vars.size() == SummedExtents(*op).size()) break;
+    if (space_.num_vars() + 2 > IndexSpace::kMaxVars) {
+      Fail(absl::UnimplementedError(absl::StrCat("too many loops in one kernel at ", op->name())));
+      return {};
+    }
+    vars.push_back(space_.Var(extent));
+  }
+  if (inside_ == nullptr) inside_ = space_.Var(2);
+  Contraction c{.op = op, .guard = guard, .at = MapContraction(space_, *op, index, vars), .index = index};
+  if (packed_.op == op) {
+    std::vector<Dim> extents;
+    for (Dim extent : SummedExtents(*op)) extents.push_back(extent);
+    const Index place = space_.Linear(vars, DenseStrides(extents));
+    const Index offset = space_.Combine(place, packed_.block, packed_.column, 1);
+    DefineInMemory(op->operand(1), c.at.rhs, 0, {packed_.base, packed_.level, offset, op->operand(1)->shape().element_type()});
+  }
+  SortBounds(c);
+  c.vector = std::any_of(index.begin(), index.end(), [this](Index e) { return IsVectorIndex(e); });
+  const bool unrolled =
+      std::any_of(index.begin(), index.end(), [this](Index e) { return IsUnrolledIndex(e); });
+  llvm::Type* type = RegisterType(context(), op->shape().element_type());
+  if (c.vector) type = VectorOf(type);
+  for (int copy = 0; copy < (unrolled ? mode_.copies : 1); ++copy) {
+    c.sums.push_back(Alloca(type));
+    Here().CreateStore(llvm::Constant::getNullValue(type), c.sums.back());
+  }
+  c.copies = {0, static_cast<int>(c.sums.size())};
+  if (SumsInParts(*op)) {
+    for (size_t i = 0; i < c.sums.size(); ++i) c.parts.push_back(Alloca(type));
+  }
+  EmitTaps(c, 0);
+  Val r{.level = innermost()};
+  for (llvm::AllocaInst* sum : c.sums) r.v.push_back(Here().CreateLoad(type, sum));
+  return r;
+}
+
+void KernelEmitter::EmitTaps(const Contraction& c, size_t tap) {
+  if (tap + 1 == c.at.taps.size() && EmitTapsAtOnce(c)) return;
+  if (tap < c.at.taps.size()) {
+    Index var = c.at.taps[tap];
+    return LoopOver(var, I64(0), EmitDim(var->high + 1), 1, [&] { EmitTaps(c, tap + 1); });
+  }
+  if (c.uniform.empty()) return EmitTap(c);
+  If(BoundsHold(c.uniform, c.guard).v[0], [&] { EmitTap(c); });
+}
+
+// Loads are placed where their index is known: one that depends on `inside_` stays in its branch. So does each that depends on a dim
+// with bounds, whichever dims the operand drops on its way.
+void KernelEmitter::EmitTap(const Contraction& outer) {
+  Contraction c = outer;
+  auto enter = [&] {
+    BindVar(inside_, I64(0));
+    const Shape& input = c.op->operand(0)->shape();
+    for (size_t d = 0; d < c.at.lhs.size(); ++d) {
+      if (Decide({outer.at.lhs[d], input.dim(static_cast<int64_t>(d))}) != true) c.at.lhs[d] = space_.Add(outer.at.lhs[d], inside_);
+    }
+  };
+  if (c.varying.empty()) {
+    if (!c.uniform.empty()) enter();
+    return EmitTerms(c, c.guard, nullptr);
+  }
+  const Val hold = BoundsHold(c.varying, c.guard);
+  Value *all = nullptr, *any = nullptr;
+  for (Value* v : hold.v) {
+    llvm::IRBuilder<>& b = Here();
+    Value* every = v->getType()->isVectorTy() ? b.CreateAndReduce(v) : v;
+    Value* some = v->getType()->isVectorTy() ? b.CreateOrReduce(v) : v;
+    all = all == nullptr ? every : b.CreateAnd(all, every);
+    any = any == nullptr ? some : b.CreateOr(any, some);
+  }
+  If(all, [&] {
+    enter();
+    EmitTerms(c, c.guard, nullptr);
+  });
+  if (const std::optional<std::vector<CopyRange>> ranges = InsideRanges(c)) {
+    for (const CopyRange& r : *ranges) {
+      auto holds = [&](int copy) { return hold.at(static_cast<size_t>(copy)); };
+      Value* wanted = Here().CreateAnd(holds(r.first), holds(r.end - 1));
+      if (r.first > 0) wanted = Here().CreateAnd(wanted, Here().CreateNot(holds(r.first - 1)));
+      if (r.end < c.copies.end) wanted = Here().CreateAnd(wanted, Here().CreateNot(holds(r.end)));
+      If(wanted, [&] {
+        enter();
+        Contraction part = c;
+        part.copies = r;
+        EmitTerms(part, c.guard, nullptr);
+      });
+    }
+    return;
+  }
+  If(Here().CreateAnd(any, Here().CreateNot(all)), [&] {
+    enter();
+    EmitTerms(c, Under(c.guard, c.varying), &hold);
+  });
+}
+
+void KernelEmitter::SortBounds(Contraction& c) {
+  for (const IndexBound& b : c.at.bounds) {
+    if (Decide(b) == true) continue;
+    const bool varies = IsVectorIndex(b.index) || IsUnrolledIndex(b.index);
+    (varies ? c.varying : c.uniform).push_back(b);
+  }
+}
+
+// Coefficients of the mode's unrolled variable and of one of `taps` in `e`; nullopt if it has others, or its size is not known.
+struct KernelEmitter::AlongTile {
+  int64_t copy = 0, tap = 0, addend = 0, taps = 1, size = 0;
+  // The copies (of `count` tile rows) that are inside for the tile that begins at `start`.
+  CopyRange Inside(int64_t start, int64_t at_tap, int count, const LaneMode& mode) const {
+    CopyRange inside{count, 0};
+    for (int row = 0; row < count; ++row) {
+      const int64_t at = (start + row * mode.unroll_step) * copy + at_tap * tap + addend;
+      if (at >= 0 && at < size) inside = {std::min(inside.first, row), row + 1};
+    }
+    if (inside.first >= inside.end) return {0, 0};
+    return {inside.first * mode.across, inside.end * mode.across};
+  }
+};
+
+std::optional<KernelEmitter::AlongTile> KernelEmitter::AlongTheTile(const IndexBound& bound, absl::Span<const Index> taps) const {
+  const Index e = bound.index;
+  const bool affine = e->kind == IndexNode::Kind::kSum || e->kind == IndexNode::Kind::kVar;
+  if (!affine || IsVectorIndex(e) || !bound.size.is_constant() || !e->addend.is_constant()) return std::nullopt;
+  AlongTile along{.addend = e->addend.constant(), .size = bound.size.constant()};
+  absl::InlinedVector<IndexNode::Term, 3> terms = e->terms;
+  if (e->kind == IndexNode::Kind::kVar) terms.push_back({e, 1});
+  for (const IndexNode::Term& t : terms) {
+    if (t.node->kind != IndexNode::Kind::kVar || !t.coefficient.is_constant()) return std::nullopt;
+    if (t.node->var == mode_.unroll_var) {
+      along.copy = t.coefficient.constant();
+    } else if (absl::c_linear_search(taps, t.node) && along.tap == 0 && t.node->high.is_constant()) {
+      along.tap = t.coefficient.constant();
+      along.taps = t.node->high.constant() + 1;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return along;
+}
+
+bool KernelEmitter::KnowsTileStarts() const { return tile_starts_.var >= 0 && tile_starts_.var == mode_.unroll_var; }
+
+// The ranges of copies, other than all and none, that are inside at some tap of some tile. nullopt: not known.
+std::optional<std::vector<KernelEmitter::CopyRange>> KernelEmitter::InsideRanges(const Contraction& c) const {
+  constexpr size_t kMaxRanges = 6;
+  if (c.varying.size() != 1 || !KnowsTileStarts()) return std::nullopt;
+  const std::optional<AlongTile> along = AlongTheTile(c.varying[0], c.at.taps);
+  if (!along) return std::nullopt;
+  std::vector<CopyRange> ranges;
+  for (int64_t start = tile_starts_.first; start <= tile_starts_.last; start += tile_starts_.step) {
+    for (int64_t tap = 0; tap < along->taps; ++tap) {
+      const CopyRange inside = along->Inside(start, tap, c.copies.end / mode_.across, mode_);
+      if (inside.end == 0 || inside == c.copies || absl::c_linear_search(ranges, inside)) continue;
+      ranges.push_back(inside);
+      if (ranges.size() > kMaxRanges) return std::nullopt;
+    }
+  }
+  return ranges;
+}
+
+// What is inside at each of `steps`, for sets of tiles for which that is the same: the set of most tiles first. Empty: not known.
+std::vector<KernelEmitter::TileSet> KernelEmitter::TileSets(const std::vector<Contraction>& steps) const {
+  constexpr size_t kMaxSets = 4;
+  std::vector<TileSet> sets;
+  if (!KnowsTileStarts()) return sets;
+  std::vector<std::vector<AlongTile>> bounds(steps.size());
+  for (size_t k = 0; k < steps.size(); ++k) {
+    for (const IndexBound& b : steps[k].varying) {
+      const std::optional<AlongTile> along = AlongTheTile(b, {});
+      if (!along) return sets;
+      bounds[k].push_back(*along);
+    }
+  }
+  for (int64_t start = tile_starts_.first; start <= tile_starts_.last; start += tile_starts_.step) {
+    TileSet set{.starts = {start}};
+    for (size_t k = 0; k < steps.size(); ++k) {
+      CopyRange inside = steps[k].copies;
+      for (const AlongTile& along : bounds[k]) {
+        const CopyRange here = along.Inside(start, 0, inside.end / mode_.across, mode_);
+        inside = {std::max(inside.first, here.first), std::min(inside.end, here.end)};
+      }
+      set.inside.push_back(inside);
+    }
+    const auto same = absl::c_find_if(sets, [&](const TileSet& other) { return other.inside == set.inside; });
+    if (same != sets.end()) {
+      same->starts.push_back(start);
+    } else if (sets.size() == kMaxSets) {
+      return {};
+    } else {
+      sets.push_back(std::move(set));
+    }
+  }
+  absl::c_stable_sort(sets, [](const TileSet& a, const TileSet& b) { return a.starts.size() > b.starts.size(); });
+  return sets;
+}
+
+// The last loop of taps side by side, where there is one term: what neighbours read in common is loaded once. Where it is known at which
+// places tiles begin: for each set of tiles with what is inside there; else where all is inside, beside a loop for the other cases.
+bool KernelEmitter::EmitTapsAtOnce(const Contraction& c) {
+  constexpr int64_t kMaxProducts = 640;
+  const Index tap = c.at.taps.back();
+  const int64_t taps = (tap->high + 1).constant_or(kMaxProducts + 1);
+  if (!c.at.terms.empty() || taps * c.copies.end > kMaxProducts) return false;
+  std::vector<Contraction> steps;
+  std::vector<IndexBound> bounds;
+  for (int64_t k = 0; k < taps; ++k) {
+    std::vector<Index> vars = summed_[c.op];
+    absl::c_replace(vars, tap, space_.Constant(k));
+    Contraction step = c;
+    step.at = MapContraction(space_, *c.op, c.index, vars);
+    step.uniform.clear();
+    step.varying.clear();
+    SortBounds(step);
+    for (const IndexBound& b : step.at.bounds) {
+      if (Decide(b) != true && !absl::c_linear_search(bounds, b)) bounds.push_back(b);
+    }
+    steps.push_back(std::move(step));
+  }
+  auto add_up = [&] {
+    BindVar(inside_, I64(0));
+    for (Contraction& step : steps) {
+      ContractionIndex at = step.at;
+      for (Index& i : step.at.lhs) i = space_.Add(i, inside_);
+      if (step.copies.first < step.copies.end) Accumulate(step, c.guard, nullptr);
+      step.at = std::move(at);
+    }
+  };
+  const bool even = absl::c_all_of(steps, [&](const Contraction& s) { return s.uniform == steps[0].uniform; });
+  if (const std::vector<TileSet> sets = even ? TileSets(steps) : std::vector<TileSet>(); !sets.empty()) {
+    If(BoundsHold(steps[0].uniform, c.guard).v[0], [&] {
+      Value* start = vars_[static_cast<size_t>(mode_.unroll_var)].value;
+      Value* others = Here().getTrue();
+      for (size_t i = sets.size(); i-- > 0;) {  // the first has all the tiles that are in no other
+        Value* here = others;
+        if (i > 0) {
+          here = Here().getFalse();
+          for (int64_t first : sets[i].starts) here = Here().CreateOr(here, Here().CreateICmpEQ(start, I64(first)));
+          others = Here().CreateAnd(others, Here().CreateNot(here));
+        }
+        If(here, [&] {
+          for (size_t k = 0; k < steps.size(); ++k) steps[k].copies = sets[i].inside[k];
+          add_up();
+        });
+      }
+    });
+    return true;
+  }
+  Value* all = Here().getTrue();
+  for (Value* v : BoundsHold(bounds, c.guard).v) {
+    if (v->getType()->isVectorTy()) v = Here().CreateAndReduce(v);
+    all = Here().CreateAnd(all, v);
+  }
+  If(all, add_up);
+  if (bounds.empty()) return true;
+  If(Here().CreateNot(all), [&] {
+    LoopOver(tap, I64(0), EmitDim(tap->high + 1), 1, [&] { EmitTaps(c, c.at.taps.size()); });
+  });
+  return true;
+}
+
+void KernelEmitter::EmitTerms(const Contraction& c, const Guard* inside, const Val* wanted) {
+  std::function<void(size_t)> nest = [&](size_t i) {
+    if (i == c.at.terms.size()) return Accumulate(c, inside, wanted);
+    Index var = c.at.terms[i];
+    Value* end = EmitDim(var->high + 1);
+    const bool in_parts = !c.parts.empty() && i + 1 == c.at.terms.size();
+    if (!in_parts) return LoopOver(var, I64(0), end, 1, [&] { nest(i + 1); });
+    Loop(I64(0), end, I64(kPartTerms), [&](Value* from) {
+      Contraction part = c;
+      part.sums = c.parts;
+      for (llvm::AllocaInst* sum : part.sums) Here().CreateStore(llvm::Constant::getNullValue(sum->getAllocatedType()), sum);
+      Value* to = Here().CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, Here().CreateAdd(from, I64(kPartTerms)));
+      LoopOver(var, from, to, 1, [&] { Accumulate(part, inside, wanted); });
+      for (size_t k = static_cast<size_t>(c.copies.first); k < static_cast<size_t>(c.copies.end); ++k) {
+        llvm::Type* type = c.sums[k]->getAllocatedType();
+        llvm::IRBuilder<>& b = Here();
+        b.CreateStore(b.CreateFAdd(b.CreateLoad(type, c.sums[k]), b.CreateLoad(type, c.parts[k])), c.sums[k]);
+      }
+    });
+  };
+  nest(0);
+}
+
+void KernelEmitter::Accumulate(const Contraction& c, const Guard* inside, const Val* wanted) {
+  const Val x = Eval(c.op->operand(0), c.at.lhs, inside);
+  const Val y = Eval(c.op->operand(1), c.at.rhs, c.guard);
+  const PrimitiveType type = c.op->shape().element_type();
+  // Copies that are not added to are left unused: their loads, which may lie outside, go with the first pass over dead code.
+  for (size_t i = static_cast<size_t>(c.copies.first); i < static_cast<size_t>(c.copies.end); ++i) {
+    Value *a = x.at(i), *b = y.at(i);
+    if (c.vector) {
+      a = Splat(a, x.level);
+      b = Splat(b, y.level);
+    }
+    Value* old = Here().CreateLoad(c.sums[i]->getAllocatedType(), c.sums[i]);
+    Value* sum = MultiplyAdd(type, a, b, old);
+    if (wanted != nullptr) {
+      Value* p = wanted->at(i);
+      if (c.vector) p = Splat(p, wanted->level);
+      sum = SelectValue(Here(), p, sum, old);
+    }
+    Here().CreateStore(sum, c.sums[i]);
+  }
+}
+
+}  // namespace tenon

@@ -1,0 +1,80 @@
+#include "backends/codegen/llvm/emit_kernels.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tenon {
+namespace {
+
+class Shares {
+ public:
+  Shares(const EmitRequest& request, const KernelEmission& emission) : request_(request), emission_(emission) {}
+
+  absl::StatusOr<std::vector<EmittedShare>> Run() {
+    const size_t count = static_cast<size_t>(std::clamp(static_cast<int>(request_.kernels.size()) / 2, 1, request_.threads));
+    texts_.resize(count);
+    shares_.resize(count);
+    std::vector<ModuleRequest> requests;
+    for (size_t t = 0; t < count; ++t) requests.push_back(Request(t));
+    auto modules = CompileModules(requests, [&] { cancelled_ = cancelled_ || (request_.cancelled && request_.cancelled()); });
+    for (size_t t = 0; t < count; ++t) {
+      Show(StageKind::kLlvm, absl::StrCat("llvm.", t, ".emitted.ll"), std::move(texts_[t].emitted));
+      Show(StageKind::kOptimizedLlvm, absl::StrCat("llvm.", t, ".ll"), std::move(texts_[t].ir));
+      Show(StageKind::kAssembly, absl::StrCat("llvm.", t, requests[t].as_text ? ".ptx" : ".s"), std::move(texts_[t].assembly));
+    }
+    for (size_t t = 0; t < count; ++t) {
+      TENON_RETURN_IF_ERROR(modules[t].status());
+      shares_[t].code = *std::move(modules[t]);
+    }
+    return std::move(shares_);
+  }
+
+ private:
+  struct Texts {
+    std::string emitted, ir, assembly;
+  };
+
+  bool Wants(StageKind kind) const { return request_.stages != nullptr && request_.stages->Wants(kind); }
+  void Show(StageKind kind, std::string file, std::string text) const {
+    if (!text.empty() && Wants(kind)) request_.stages->take({kind, std::move(file), std::move(text)});
+  }
+
+  // Share t, every count-th kernel. A fault is injected into the first share only: one thread is lost, not each.
+  ModuleRequest Request(size_t t) {
+    ModuleRequest request = emission_.module(absl::StrCat(std::string(request_.name), ".", t));
+    request.cancelled = &cancelled_;
+    if (t == 0) request.inject_fault = request_.inject_fault;
+    EmittedShare& share = shares_[t];
+    Texts& texts = texts_[t];
+    if (Wants(StageKind::kLlvm)) request.emitted_ir = &texts.emitted;
+    if (Wants(StageKind::kOptimizedLlvm)) request.llvm_ir = &texts.ir;
+    if (Wants(StageKind::kAssembly)) request.assembly = &texts.assembly;
+    if (emission_.keep_bitcode) request.bitcode = &share.bitcode;
+    for (size_t k = t; k < request_.kernels.size(); k += shares_.size()) share.kernels.push_back(k);
+    request.emit = [this, &share](llvm::Module& module) -> absl::Status {
+      for (const size_t k : share.kernels) {
+        if (cancelled_) return absl::CancelledError("interrupted");
+        TENON_RETURN_IF_ERROR(emission_.emit(module, *request_.kernels[k], request_.symbols[k]));
+      }
+      return absl::OkStatus();
+    };
+    return request;
+  }
+
+  const EmitRequest& request_;
+  const KernelEmission& emission_;
+  std::vector<EmittedShare> shares_;
+  std::vector<Texts> texts_;
+  std::atomic<bool> cancelled_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<EmittedShare>> EmitKernels(const EmitRequest& request, const KernelEmission& emission) {
+  return Shares(request, emission).Run();
+}
+
+}  // namespace tenon

@@ -1,0 +1,27 @@
+// CheckPlan: is this a plan of this fusion?
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "backends/codegen/fused/fused_kernel.h"
+#include "backends/codegen/plan/kernel_plan.h"
+
+namespace tenon {
+
+// InvalidArgument unless `plan` computes this fusion inside of its memory: loops cover the iteration space; phases name each reduction and
+// each full-shaped root once, in an order in which all that they read is finished; numbers fit the kind, scratch is enough. Whoever wrote
+// the plan: tests/backends/random_plans_test.cc. `column_scratch`: column kernels have their accumulators in scratch.
+absl::Status CheckPlan(const FusedKernel& fused, const KernelPlan& plan, bool column_scratch = true);
+
+// Iterations of the tile loop that a contraction's tile has at most, and the vectors of a block.
+inline constexpr int64_t kMaxTileRows = 14, kMaxTileVectors = 6;
+inline constexpr int64_t kMaxTogether = 8;  // iterations of the tile loop of a loop kernel that are done together
+
+// Bytes of the accumulator rows of all reductions of a column kernel.
+int64_t ColumnScratch(const FusedKernel& fused, const KernelPlan& plan);
+
+// Which results the kernel may make in an operand's memory (LaunchPlan::may_overwrite).
+std::vector<LaunchPlan::Pair> OverwritesOf(const FusedKernel& fused, const KernelPlan& plan);
+
+}  // namespace tenon

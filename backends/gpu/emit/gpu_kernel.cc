@@ -1,0 +1,165 @@
+#include "backends/gpu/emit/gpu_kernel.h"
+
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "backends/codegen/emit/library_calls.h"
+#include "backends/codegen/fused/generate.h"
+#include "backends/codegen/plan/check_plan.h"
+#include "backends/contract/digest.h"
+#include "backends/gpu/emit/kernels.h"
+#include "backends/gpu/emit/threads.h"
+#include "hlo/byte_stream.h"
+#include "hlo/own_calls.h"
+#include "llvm/IR/Module.h"
+
+namespace tenon::gpu {
+namespace {
+
+using llvm::Value;
+
+bool IsEmpty(const FusedKernel& f) {
+  for (size_t i = 0; i < f.roots.size(); ++i) {
+    if (!(RootShape(f, i).num_elements() == Dim(0))) return false;
+  }
+  return true;
+}
+
+// Where threads share a unit, one of them may read what another has overwritten: full-shaped results stay in place, whose elements are read
+// and written by one thread.
+std::vector<LaunchPlan::Pair> GpuOverwrites(const FusedKernel& f, const GpuPlan& plan) {
+  std::vector<LaunchPlan::Pair> pairs = OverwritesOf(f, plan.loops);
+  const bool column = plan.loops.kind == PlanKind::kColumn;
+  if (plan.team == 1 && !column) return pairs;
+  // Threads behind the last column read what others have.
+  const bool whole = !column || plan.loops.loops.back().extent.constant_or(1) % plan.loops.block == 0;
+  std::erase_if(pairs, [&](const LaunchPlan::Pair& p) { return !whole || f.RoleOf(RootShape(f, static_cast<size_t>(p.leaf))) != Role::kFull; });
+  return pairs;
+}
+
+int64_t BytesMoved(const FusedKernel& f) {
+  int64_t bytes = 0;
+  for (const Instruction* op : f.order) {
+    if (op->opcode() == Opcode::kParameter && op->shape().is_array()) bytes += Typical(op->shape().byte_size());
+  }
+  for (size_t i = 0; i < f.roots.size(); ++i) bytes += Typical(RootShape(f, i).byte_size());
+  return bytes;
+}
+
+int64_t Flops(const FusedKernel& f) {
+  int64_t flops = 0;
+  for (const Instruction* op : f.order) {
+    if (!op->shape().is_array() || !IsPointwise(*op)) continue;
+    flops += Typical(op->shape().num_elements());
+  }
+  for (const Instruction* r : f.reduces) flops += Typical(r->operand(0)->shape().num_elements());
+  return flops;
+}
+
+}  // namespace
+
+GpuKernel::GpuKernel(FusedKernel fused, GpuPlan plan, const GpuModel& model, bool excess_precision)
+    : fused_(std::move(fused)), plan_(std::move(plan)), excess_precision_(excess_precision) {
+  info_.plan_text = ToString(plan_);
+  info_.may_overwrite = GpuOverwrites(fused_, plan_);
+  info_.copies = fused_.copies;
+  info_.size_args = fused_.size_args;
+  info_.literals = fused_.literals;
+  const Dim units = IsEmpty(fused_) ? Dim(0) : UnitsOf(plan_.loops);
+  info_.launch = LaunchDims{.grid = {CeilDiv(units, plan_.units_per_block()), 1, 1}, .block = {plan_.threads, 1, 1},
+                            .shared_bytes = SharedOf(fused_, plan_).bytes};
+  info_.bytes = BytesMoved(fused_);
+  info_.flops = Flops(fused_);
+  info_.estimated_ns = model.launch_ns + static_cast<double>(info_.bytes) / model.bytes_per_ns;
+  ByteStream key(Digest);
+  key.Text(absl::StrCat("gpu ", model.name));
+  key.Bool(excess_precision);
+  key.Text(info_.plan_text);
+  AppendFingerprint(fused_, &key);
+  fingerprint_ = HexDigest(key.bytes());
+}
+
+absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) const {
+  llvm::LLVMContext& c = module.getContext();
+  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(c), {llvm::PointerType::get(c, kGlobalSpace)}, false);
+  llvm::Function* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module);
+  f->setCallingConv(llvm::CallingConv::PTX_Kernel);
+  f->addFnAttr(llvm::Attribute::NoUnwind);
+  f->addFnAttr("nvvm.maxntid", absl::StrCat(plan_.threads));
+  const SharedLayout shared = SharedOf(fused_, plan_);
+  Value *thread = nullptr, *memory = nullptr;
+  const KernelSpecs specs{.vector_bytes = 16, .types = {.has_f16c = true, .excess_precision = excess_precision_}, .has_fma = true,
+                          .prefetches = false};
+  KernelEmitter e(fused_, specs, f, [&](llvm::IRBuilder<>& b) {
+    Value* table = b.CreateAddrSpaceCast(f->getArg(0), b.getPtrTy());
+    thread = b.CreateZExt(ThreadInBlock(b), b.getInt64Ty());
+    Value* block = b.CreateZExt(BlockInGrid(b), b.getInt64Ty());
+    if (shared.bytes > 0) memory = SharedMemory(b, module, symbol, shared.bytes);
+    KernelEntry entry{.pointers = table, .one_unit = true, .address_space = kGlobalSpace};
+    entry.args = b.CreateConstGEP1_64(b.getInt64Ty(), table, static_cast<uint64_t>(pointers()));
+    entry.begin = block;
+    if (plan_.units_per_block() > 1) {
+      Value* in_block = plan_.team > 1 ? b.CreateUDiv(thread, b.getInt64(static_cast<uint64_t>(plan_.team))) : thread;
+      entry.begin = b.CreateAdd(b.CreateMul(block, b.getInt64(static_cast<uint64_t>(plan_.units_per_block()))), in_block);
+      if (shared.kept > 0) entry.scratch = b.CreateGEP(b.getInt8Ty(), memory, b.CreateMul(in_block, b.getInt64(static_cast<uint64_t>(shared.kept))));
+    } else if (shared.kept > 0) {
+      entry.scratch = memory;
+    }
+    entry.end = b.CreateAdd(entry.begin, b.getInt64(1));
+    return entry;
+  });
+  Value* exchange = memory == nullptr ? nullptr : e.Here().CreateConstGEP1_64(e.Here().getInt8Ty(), memory, static_cast<uint64_t>(shared.exchange));
+  e.set_team(MakeTeam(e, plan_, thread, exchange));
+  auto body = [&] {
+    switch (plan_.loops.kind) {
+      case PlanKind::kRow:
+        return EmitRowKernel(e, plan_.loops);
+      case PlanKind::kColumn:
+        return EmitColumnKernel(e, plan_, thread);
+      case PlanKind::kContraction:
+        return EmitContractionKernel(e, plan_.loops);
+      case PlanKind::kScatter:
+        return EmitScatterKernel(e, plan_.loops);
+      case PlanKind::kSelectAndScatter:
+        return EmitSelectAndScatterKernel(e, plan_.loops);
+      case PlanKind::kScan:
+        return EmitScanKernel(e, plan_.loops);
+      default:
+        return EmitLoopKernel(e, plan_.loops);
+    }
+  };
+  if (IsEmpty(fused_)) {
+  } else if (plan_.units_per_block() == 1) {
+    body();  // a block for each unit: all of its threads are wanted
+  } else {
+    e.If(e.Here().CreateICmpSLT(e.begin(), e.EmitDim(UnitsOf(plan_.loops))), body);
+  }
+  return e.Finish();
+}
+
+bool GpuCanGenerate(const Instruction& op) {
+  if (op.opcode() == Opcode::kSort || op.opcode() == Opcode::kTopk) return false;
+  if (op.opcode() == Opcode::kCustomCall && !IsPointwiseCall(op)) return false;  // checks: an error of a launch comes too late
+  return CanGenerate(op) && !CallsLibrary(op);
+}
+
+absl::StatusOr<std::unique_ptr<GpuKernel>> PlanGpuKernel(const KernelRequest& request, const GpuModel& model, bool excess_precision,
+                                                         const GpuPlan* given) {
+  for (const Instruction* op : request.fusion->fused_computation()->instructions()) {
+    if (!GpuCanGenerate(*op)) {
+      return absl::UnimplementedError(absl::StrCat("fusion ", request.fusion->name(), ": no GPU code for ", op->ToString()));
+    }
+  }
+  TENON_ASSIGN_OR_RETURN(FusedKernel fused, AnalyzeFusion(request));
+  GpuPlan plan;
+  if (given != nullptr) {
+    TENON_RETURN_IF_ERROR(CheckGpuPlan(fused, *given, model));
+    plan = *given;
+  } else {
+    TENON_ASSIGN_OR_RETURN(plan, MakeGpuPlan(fused, model));
+  }
+  return std::make_unique<GpuKernel>(std::move(fused), std::move(plan), model, excess_precision);
+}
+
+}  // namespace tenon::gpu

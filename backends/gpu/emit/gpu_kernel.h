@@ -1,0 +1,52 @@
+// A fusion's kernel on a GPU: planned, then emitted as LLVM IR for NVPTX.
+//
+// A kernel is `void symbol(ptr addrspace(1) table)`. The table is 64-bit words in the device's memory: the pointers of runtime/kernel_abi.h
+// (operands, results), then its args (sizes, literals). So a CUDA graph is re-pointed by one copy.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "backends/codegen/fused/fused_kernel.h"
+#include "backends/contract/kernel.h"
+#include "backends/gpu/plan/gpu_model.h"
+#include "backends/gpu/plan/gpu_plan.h"
+
+namespace llvm {
+class Module;
+}
+
+namespace tenon::gpu {
+
+class GpuKernel : public PlannedKernel {
+ public:
+  GpuKernel(FusedKernel fused, GpuPlan plan, const GpuModel& model, bool excess_precision);
+
+  const KernelInfo& info() const override { return info_; }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  const FusedKernel& fused() const { return fused_; }
+  const GpuPlan& plan() const { return plan_; }
+  // Words of its table.
+  int64_t pointers() const { return static_cast<int64_t>(fused_.operands.size() + fused_.results.size()); }
+  int64_t args() const { return static_cast<int64_t>(fused_.size_args.size() + fused_.literals.size()); }
+
+  // Into `module`, whose triple and data layout are NVPTX's. Thread-safe for different modules.
+  absl::Status Emit(llvm::Module& module, const std::string& symbol) const;
+
+ private:
+  FusedKernel fused_;
+  GpuPlan plan_;
+  bool excess_precision_;
+  KernelInfo info_;
+  std::string fingerprint_;
+};
+
+// Can this instruction be part of a GPU's kernel (opcode, types)? What is a call of the C library is not.
+bool GpuCanGenerate(const Instruction& op);
+
+// Unimplemented: names the instruction for which there is no code. `given`: instead of MakeGpuPlan's; InvalidArgument if it does not fit.
+absl::StatusOr<std::unique_ptr<GpuKernel>> PlanGpuKernel(const KernelRequest& request, const GpuModel& model, bool excess_precision,
+                                                         const GpuPlan* given = nullptr);
+
+}  // namespace tenon::gpu

@@ -1,0 +1,14 @@
+// The kinds of kernels that are the GPU's alone; those of all targets: backends/codegen/kernel/kernel_parts.h.
+#pragma once
+
+#include "backends/codegen/kernel/kernel_parts.h"
+#include "backends/gpu/plan/gpu_plan.h"
+
+namespace tenon::gpu {
+
+// A thread has one vector of the result, or at the end of a row the elements that are left.
+void EmitLoopKernel(KernelEmitter& e, const KernelPlan& plan);
+// A block has 32 vectors of columns; its threads share the rows. `thread`: in the block, i64.
+void EmitColumnKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread);
+
+}  // namespace tenon::gpu

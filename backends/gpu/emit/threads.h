@@ -1,0 +1,27 @@
+// What a kernel's threads are, in LLVM IR: who a thread is, how teams exchange values.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/codegen/kernel/kernel_emitter.h"
+#include "backends/gpu/plan/gpu_plan.h"
+
+namespace tenon::gpu {
+
+inline constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;  // LLVM's address spaces
+
+// As i32.
+llvm::Value* ThreadInBlock(llvm::IRBuilderBase& b);
+llvm::Value* BlockInGrid(llvm::IRBuilderBase& b);
+// Of all threads of the block, which must all come.
+void Barrier(llvm::IRBuilderBase& b);
+
+// `bytes` of the block's shared memory, a generic pointer.
+llvm::Value* SharedMemory(llvm::IRBuilderBase& b, llvm::Module& module, const std::string& symbol, int64_t bytes);
+
+// The team of a planned kernel: its exchange through shuffles within a warp, and beyond it through `exchange`, in shared memory. `e`
+// outlives it. The thread's place in its block is known: `thread`, i64.
+KernelTeam MakeTeam(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread, llvm::Value* exchange);
+
+}  // namespace tenon::gpu

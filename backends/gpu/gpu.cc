@@ -1,0 +1,118 @@
+#include "backends/gpu/gpu.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "backends/codegen/fused/fused_kernel.h"
+#include "backends/codegen/llvm/emit_kernels.h"
+#include "backends/contract/provider.h"
+#include "backends/gpu/emit/gpu_kernel.h"
+#include "backends/gpu/emit/image.h"
+#include "hlo/check.h"
+#include "llvm/IR/Module.h"
+
+extern "C" {
+void LLVMInitializeNVPTXTargetInfo();
+void LLVMInitializeNVPTXTarget();
+void LLVMInitializeNVPTXTargetMC();
+void LLVMInitializeNVPTXAsmPrinter();
+}
+
+namespace tenon::gpu {
+namespace {
+
+void InitializeNvptx() {
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+}
+
+// Everything is generated: libraries of the GPU come with its driver.
+constexpr Provider kProviders[] = {
+    {"generated", GeneratedTakes, Provider::Bias::kNever, nullptr},
+};
+
+TargetFacts FactsOf(const GpuOptions& o) {
+  TargetFacts facts{.name = o.name, .variant = o.model.name, .key = absl::StrCat(o.name, "|", o.model.Key(), o.bitcode ? "|bitcode" : ""),
+                    .space = kSpace, .providers = kProviders};
+  facts.info.name = absl::StrCat(o.name, "-", o.model.name);
+  facts.info.vector_bytes = 16;
+  facts.info.bytes_per_ns = o.model.bytes_per_ns;
+  facts.info.flops_per_ns = o.model.f32_flops_per_ns;
+  return facts;
+}
+
+// Only what NVPTX has instructions for: a GPU has no C library to link.
+absl::Status CheckCalls(const llvm::Module& module) {
+  for (const llvm::Function& f : module) {
+    if (!f.isDeclaration() || f.isIntrinsic() || f.use_empty()) continue;
+    return absl::InternalError(absl::StrCat("GPU code of ", module.getName().str(), " calls \"", f.getName().str(), "\", which no GPU has"));
+  }
+  return absl::OkStatus();
+}
+
+class Gpu : public Target {
+ public:
+  explicit Gpu(GpuOptions options) : Target(FactsOf(options)), options_(std::move(options)) {}
+
+  bool CanGenerate(const Instruction& op) const override { return GpuCanGenerate(op); }
+  bool ReducesInAnyOrder(const Instruction& reduce) const override { return CombineOf(reduce).has_value(); }
+  absl::StatusOr<LaunchPlan> Plan(const Instruction& op, const ValueViews& views, bool excess_precision) const override {
+    return PlanAs(op, views, excess_precision, nullptr);
+  }
+  absl::StatusOr<LaunchPlan> PlanAs(const Instruction& op, const ValueViews& views, bool excess_precision, std::string_view plan,
+                                    DimTable* dims) const override {
+    TENON_ASSIGN_OR_RETURN(const GpuPlan given, ParseGpuPlan(plan, dims));
+    return PlanAs(op, views, excess_precision, &given);
+  }
+
+  absl::StatusOr<std::vector<uint8_t>> Emit(const EmitRequest& request) const override {
+    KernelEmission emission{.keep_bitcode = options_.bitcode};
+    emission.module = [this](std::string name) {
+      return ModuleRequest{.target = {"nvptx64-nvidia-cuda", options_.model.name, options_.model.ptx, /*jit=*/false, InitializeNvptx},
+                           .name = std::move(name), .as_text = true};
+    };
+    emission.emit = [](llvm::Module& module, const PlannedKernel& planned, const std::string& symbol) {
+      TENON_RETURN_IF_ERROR(KernelOf(planned, symbol).Emit(module, symbol));
+      return CheckCalls(module);
+    };
+    TENON_ASSIGN_OR_RETURN(std::vector<EmittedShare> shares, EmitKernels(request, emission));
+    Image image{.architecture = options_.model.name, .bitcode = options_.bitcode};
+    for (EmittedShare& share : shares) {
+      ImageModule module{.code = options_.bitcode ? std::move(share.bitcode) : std::string(share.code.begin(), share.code.end())};
+      for (const size_t k : share.kernels) {
+        const GpuKernel& kernel = KernelOf(*request.kernels[k], request.symbols[k]);
+        module.kernels.push_back({request.symbols[k], kernel.pointers(), kernel.args()});
+      }
+      image.modules.push_back(std::move(module));
+    }
+    return Serialize(image);
+  }
+
+  CodeLoader* loader() const override { return options_.loader; }
+
+ private:
+  static const GpuKernel& KernelOf(const PlannedKernel& planned, const std::string& symbol) {
+    const auto* kernel = dynamic_cast<const GpuKernel*>(&planned);
+    TENON_CHECK(kernel != nullptr, absl::StrCat("kernel ", symbol, " is of another target"));
+    return *kernel;
+  }
+
+  absl::StatusOr<LaunchPlan> PlanAs(const Instruction& op, const ValueViews& views, bool excess_precision, const GpuPlan* given) const {
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const PlannedKernel> kernel,
+                           PlanGpuKernel(RequestOf(op, views), options_.model, excess_precision, given));
+    const KernelInfo& info = kernel->info();
+    return LaunchPlan{.may_overwrite = info.may_overwrite, .copies = info.copies, .nanoseconds = info.estimated_ns, .bytes = info.bytes,
+                      .flops = info.flops, .target = std::move(kernel)};
+  }
+
+  const GpuOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Target> MakeGpu(GpuOptions options) { return std::make_shared<Gpu>(std::move(options)); }
+
+}  // namespace tenon::gpu

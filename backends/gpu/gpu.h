@@ -1,0 +1,24 @@
+// The GPU's target: NVPTX code for one architecture (docs/gpu.md).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "backends/contract/target.h"
+#include "backends/gpu/plan/gpu_model.h"
+
+namespace tenon::gpu {
+
+inline constexpr int32_t kSpace = 1;  // of its memory
+inline constexpr char kTargetName[] = "gpu";
+
+struct GpuOptions {
+  GpuModel model;
+  std::string name = kTargetName;  // TargetFacts::name: whose loader takes the code
+  CodeLoader* loader = nullptr;    // null: code is made and never loaded; a program of it is refused when it is bound
+  bool bitcode = false;            // the image has LLVM bitcode instead of PTX: for a loader without a GPU
+};
+std::shared_ptr<const Target> MakeGpu(GpuOptions options);
+
+}  // namespace tenon::gpu

@@ -1,0 +1,52 @@
+// GpuPlan: how one fusion runs on a GPU. Its loops are a KernelPlan, as on any target; who runs which of their units is the GPU's.
+//
+// Kinds, and what computes a unit of the outer range:
+//   loop        a thread: one vector of the result
+//   row         a team of threads that share a row: part of a warp, or a block
+//   column      a block: 32 threads side by side, each with a vector of columns; `team` such rows of threads share the rows
+//   contraction a thread: a tile in registers
+//   scatter, select-and-scatter, scan   a thread
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "backends/codegen/fused/fused_kernel.h"
+#include "backends/codegen/plan/kernel_plan.h"
+#include "backends/gpu/plan/gpu_model.h"
+
+namespace tenon::gpu {
+
+inline constexpr int kWarp = 32;
+
+struct GpuPlan {
+  KernelPlan loops;
+  int threads = 256;  // of a block
+  int team = 1;       // threads that share a unit; a column's: rows of 32 threads
+  bool operator==(const GpuPlan&) const = default;
+
+  // Units that a block computes.
+  int64_t units_per_block() const { return loops.kind == PlanKind::kColumn ? 1 : threads / team; }
+  // A team of more threads than a warp has, or of columns, meets at barriers.
+  bool has_barriers() const { return loops.kind == PlanKind::kColumn ? team > 1 : team > kWarp; }
+};
+
+// "threads=256 team=32 row loops=[...] ...": ToString(KernelPlan) behind the GPU's own.
+std::string ToString(const GpuPlan& plan);
+absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims);
+
+// Unimplemented: there is no plan for it on a GPU.
+absl::StatusOr<GpuPlan> MakeGpuPlan(const FusedKernel& fused, const GpuModel& model);
+// InvalidArgument unless `plan` computes this fusion inside of its memory, and the GPU can run it: CheckPlan, and what is the GPU's.
+absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const GpuModel& model);
+
+// Bytes of a block's shared memory: what teams keep of their rows, and what their reductions exchange.
+struct SharedLayout {
+  int64_t kept = 0;      // of one team
+  int64_t exchange = 0;  // where that begins, behind all teams' kept values
+  int64_t bytes = 0;     // of all
+};
+SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan);
+
+}  // namespace tenon::gpu
