@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/codegen/index/access_trace.h"
 #include "backends/cpu/plan/make_plan.h"
 #include "hlo/text/text.h"
 #include "tests/backends/kernel_runner.h"

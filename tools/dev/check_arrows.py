@@ -51,7 +51,10 @@ ARROWS = {
     "torch_plugin/device/": PRODUCT + ["torch_plugin/libtenon/", "torch_plugin/executor/"],
     "tools/": WITHOUT_TORCH,
     "benchmarks/": WITHOUT_TORCH,
+    # The GPU's target on an emulator.
+    "tools/lab/gpu/": WITHOUT_TORCH + ["backends/gpu/"],
     "tests/": WITHOUT_TORCH + ["tools/"],
+    "tests/gpu/": WITHOUT_TORCH + ["tools/", "tests/", "backends/gpu/"],
     # The CPU's code generator is tested from inside.
     "tests/backends/": WITHOUT_TORCH + ["tools/", "tests/", "backends/cpu/"],
     "tests/plugin/cpp_caller.cc": ["torch_plugin/executor/tensor_function.h"],
@@ -64,7 +67,7 @@ FOREIGN = {
                "tests/plugin/guarding_allocator.cc", "tests/plugin/cpp_caller.cc", "tests/plugin/cpp_graph.cc",
                "benchmarks/alloc_only.cc")),  # a peer: what a call costs that only allocates
     # ulp-sweep runs the math bodies alone, with no kernel around them.
-    "LLVM": (re.compile(r"llvm(-c)?/"), ("backends/", "tests/backends/", "tools/ulp-sweep/")),
+    "LLVM": (re.compile(r"llvm(-c)?/"), ("backends/", "tests/backends/", "tools/ulp-sweep/", "tools/lab/gpu/", "tests/gpu_emulator/")),
 }
 
 # In backends the evaluator is a value that is given from outside, for folding constants, and never called.

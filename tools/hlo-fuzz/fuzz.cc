@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "hlo/check.h"
 #include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/reduce/reduce.h"
 #include "tools/lab/regress.h"
 
@@ -93,6 +94,7 @@ std::vector<RunOptions> ConfigurationsOf(const FuzzOptions& options, int64_t k) 
     const int64_t at = random.Below(static_cast<int64_t>(all.size()));
     chosen.push_back(all[at]);
     if (random.Below(3) == 0) chosen.back().provider = "generated";
+    if (options.run.target == gpu::kEmulatedName && random.Below(2) == 0) chosen.back().target += ":sm_80,sms=1,threads_per_sm=8";
     if (random.Below(3) == 0) chosen.back().frozen = random.Next();
     chosen.back().excess_precision = options.excess_precision[turn++ % options.excess_precision.size()];
     all.erase(all.begin() + at);

@@ -32,6 +32,7 @@ What the problem is (one of):
 Inputs, and how the CPU backend runs:
   --inputs=FILE.npz    by parameter leaf, as hlo-run takes them; else random by --seed=N (default 0)
   --isa=NAME           avx512, avx2, sse4     --threads=N       --excess-precision
+  --target=gpu-emulated[:MODEL]  instead of the CPU
   --provider=NAME      who computes contractions      --frozen=N  parameters (a bit each) whose values are computed by a program of their own
   --passes=a,b --disable=a,b                  as in hlo-opt
   --plant=K            with planted bug K (number or name; --list-plants)
@@ -95,6 +96,8 @@ int SetFlag(const std::string& key, const std::string& value, Options* o) {
     run.isa = value;
   else if (key == "--threads")
     run.threads = std::atoi(value.c_str());
+  else if (key == "--target")
+    run.target = value;
   else if (key == "--provider")
     run.provider = value;
   else if (key == "--frozen")

@@ -7,12 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
+#include "runtime/host/plain_host.h"
 #include "runtime/host/thread_pool.h"
 #include "tools/hlo-run/arrays.h"
 #include "tools/hlo-run/compare.h"
 #include "tools/hlo-run/measure.h"
 #include "tools/lab/case_files.h"
+#include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/judge/miscompare.h"
+#include "tools/lab/spaces.h"
 
 namespace tenon::run {
 namespace {
@@ -37,13 +40,24 @@ absl::StatusOr<std::vector<Literal>> RunOnCpu(const Module& module, absl::Span<c
   compile.evaluate = ConstantFolder();
   if (o.threads > 0) compile.threads = o.threads;
   if (!o.html.empty()) compile.report = CompileOptions::Report::kCode;
-  absl::StatusOr<std::unique_ptr<LiteralExecutable>> executable = LiteralExecutable::Compile(module, compile);
+  const std::unique_ptr<Module> moved = module.Clone();
+  const TenonHost* host = nullptr;
+  if (!o.target.empty()) {
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const Target> target, gpu::MakeEmulatedGpu(o.target));
+    lab::MoveInside(*moved, target->facts().space);
+    compile.targets.push_back(std::move(target));
+    host = gpu::EmulatedHost(PlainHost());
+  }
+  absl::StatusOr<std::unique_ptr<LiteralExecutable>> executable = LiteralExecutable::Compile(*moved, compile, host);
   if (!executable.ok()) return Told("cpu", executable.status());
   double us = 0;
   absl::StatusOr<std::vector<Literal>> outputs = (*executable)->Run(args, &us);
   if (!outputs.ok()) return Told("cpu", outputs.status());
   if (json != nullptr)
     (*json)["cpu"] = {{"compile_ms", (*executable)->compile_ms()}, {"first_run_us", us}};
+  else if (!o.measures() && !o.target.empty())
+    std::printf("%s: compiled in %.1f ms, %lld launches\n", o.target.c_str(), (*executable)->compile_ms(),
+                static_cast<long long>(gpu::CountsOfEmulation().launches));
   else if (!o.measures())
     std::printf("cpu: compiled in %.1f ms, ran in %.1f us\n", (*executable)->compile_ms(), us);
   if (o.measures()) TENON_RETURN_IF_ERROR(Measure(**executable, args, o, json));

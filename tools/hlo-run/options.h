@@ -10,7 +10,7 @@
 namespace tenon::run {
 
 struct Options {
-  std::string file, backend, inputs, expect, save, html, trace;  // backend: "" both, or cpu where only time is asked for
+  std::string file, target, backend, inputs, expect, save, html, trace;  // backend: "" both, or cpu where only time is asked for
   std::vector<std::string> input_files;
   uint64_t seed = 0;
   double atol = -1, rtol = -1;

@@ -107,6 +107,15 @@ void KernelEmitter::ForUnits(const std::function<void(Value*)>& body) {
   Loop(entry_.begin, entry_.end, I64(1), body);
 }
 
+void KernelEmitter::LeaveUnless(Value* condition) {
+  TENON_CHECK(levels_.size() == 1, "leaving from inside of a loop");
+  llvm::BasicBlock* stay = llvm::BasicBlock::Create(context(), "stay", function_);
+  llvm::BasicBlock* leave = llvm::BasicBlock::Create(context(), "leave", function_);
+  Here().CreateCondBr(condition, stay, leave);
+  llvm::IRBuilder<>(leave).CreateRetVoid();
+  levels_.back().block = stay;
+}
+
 void KernelEmitter::ByOne(const std::function<void()>& body) {
   if (team_.size == 1) return body();
   If(Here().CreateICmpEQ(team_.rank, I64(0)), body);

@@ -120,6 +120,8 @@ class KernelEmitter {
   void ForUnits(const std::function<void(llvm::Value* unit)>& body);
   const KernelTeam& team() const { return team_; }
   void set_team(KernelTeam team) { team_ = std::move(team); }
+  // Who computes nothing leaves, before it has read anything but sizes: nothing is emitted yet. `condition`: it stays.
+  void LeaveUnless(llvm::Value* condition);
   // By one thread of the team.
   void ByOne(const std::function<void()>& body);
   // By the call that has unit 0.

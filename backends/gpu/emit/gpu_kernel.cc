@@ -109,6 +109,8 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
     entry.end = b.CreateAdd(entry.begin, b.getInt64(1));
     return entry;
   });
+  // Of a block for each unit all threads are wanted: they meet at barriers.
+  if (plan_.units_per_block() > 1) e.LeaveUnless(e.Here().CreateICmpSLT(e.begin(), e.EmitDim(UnitsOf(plan_.loops))));
   Value* exchange = memory == nullptr ? nullptr : e.Here().CreateConstGEP1_64(e.Here().getInt8Ty(), memory, static_cast<uint64_t>(shared.exchange));
   e.set_team(MakeTeam(e, plan_, thread, exchange));
   auto body = [&] {
@@ -129,12 +131,7 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
         return EmitLoopKernel(e, plan_.loops);
     }
   };
-  if (IsEmpty(fused_)) {
-  } else if (plan_.units_per_block() == 1) {
-    body();  // a block for each unit: all of its threads are wanted
-  } else {
-    e.If(e.Here().CreateICmpSLT(e.begin(), e.EmitDim(UnitsOf(plan_.loops))), body);
-  }
+  if (!IsEmpty(fused_)) body();
   return e.Finish();
 }
 

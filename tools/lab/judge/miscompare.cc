@@ -16,9 +16,11 @@
 #include "passes/freeze/split_frozen.h"
 #include "runtime/host/plain_host.h"
 #include "runtime/host/thread_pool.h"
+#include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/judge/error_bound.h"
 #include "tools/lab/judge/error_rules.h"
 #include "tools/lab/judge/plant.h"
+#include "tools/lab/spaces.h"
 
 namespace tenon::lab {
 namespace {
@@ -187,8 +189,14 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compiled(const Module& module
   compile.threads = options.threads;
   compile.compile_threads = 1;
   compile.sabotage = options.sabotage.module || options.sabotage.program ? options.sabotage : PlantedBug();
+  const TenonHost* host = HostWithThreads(options.threads);
   try {
-    return LiteralExecutable::Compile(module, compile, HostWithThreads(options.threads), options.max_grain);
+    if (options.target.empty()) return LiteralExecutable::Compile(module, compile, host, options.max_grain);
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const Target> target, gpu::MakeEmulatedGpu(options.target));
+    const std::unique_ptr<Module> moved = module.Clone();
+    MoveInside(*moved, target->facts().space);
+    compile.targets.push_back(std::move(target));
+    return LiteralExecutable::Compile(*moved, compile, gpu::EmulatedHost(host), options.max_grain);
   } catch (const InternalError& e) {
     return absl::InternalError(e.what());
   }
@@ -212,7 +220,8 @@ void AppendLeaves(const Literal& l, std::vector<Literal>* leaves) {
 }
 
 std::string RunOptions::ToString() const {
-  std::string text = absl::StrCat("isa=", isa.empty() ? "best" : isa, " threads=", threads);
+  std::string text = absl::StrCat(target.empty() ? "" : "target=", target, target.empty() ? "" : " ", "isa=", isa.empty() ? "best" : isa,
+                                  " threads=", threads);
   if (!passes.empty()) absl::StrAppend(&text, " passes=", absl::StrJoin(passes, ","));
   if (!disable_passes.empty()) absl::StrAppend(&text, " disable=", absl::StrJoin(disable_passes, ","));
   if (max_grain == 0 && threads > 0) absl::StrAppend(&text, " whole grains");
@@ -279,8 +288,13 @@ Verdict Compare(absl::Span<const Literal> got, const Expectation& expected) {
 
 struct Subject::Impl {
   std::unique_ptr<LiteralExecutable> once, executable;
+  bool emulated = false;
+  mutable uint64_t runs = 0;
 
   absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> arguments) const {
+    // Threads and blocks in ascending order, then in others.
+    if (emulated) gpu::SetEmulation({.order_seed = runs % 2 == 0 ? 0 : runs});
+    ++runs;
     try {
       if (once == nullptr) return executable->Run(arguments);
       TENON_ASSIGN_OR_RETURN(const std::vector<Literal> values, once->Run(arguments));
@@ -298,6 +312,7 @@ Subject::~Subject() = default;
 
 std::unique_ptr<Subject> Subject::Compile(const Module& module, const RunOptions& options, Verdict* verdict) {
   auto impl = std::make_unique<Impl>();
+  impl->emulated = !options.target.empty();
   std::unique_ptr<Module> rest;
   if (options.frozen != 0) {
     rest = module.Clone();
