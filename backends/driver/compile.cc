@@ -171,6 +171,10 @@ class Compilation {
     host_ = main_ = targets_.front().get();
     for (const Binding::Input& in : binding_.inputs) TENON_RETURN_IF_ERROR(Uses(in.space, "input", in.name));
     for (const Binding::Output& out : binding_.outputs) TENON_RETURN_IF_ERROR(Uses(out.space, "an output", ""));
+    for (const Instruction* op : module_.entry()->instructions()) {
+      const Target* to = op->opcode() == Opcode::kCopy && op->shape().is_array() ? FindTarget(op->shape().memory_space()) : nullptr;
+      if (to != nullptr && main_ == host_) main_ = to;
+    }
     for (size_t t = 1; t < targets_.size(); ++t) spaces_.devices.push_back(targets_[t]->facts().space);
     for (const Binding::Parameter& p : binding_.parameters) {
       const bool input = p.kind == Binding::Parameter::Kind::kInput;

@@ -72,7 +72,7 @@ class Gpu : public Target {
     KernelEmission emission{.keep_bitcode = options_.bitcode};
     emission.module = [this](std::string name) {
       return ModuleRequest{.target = {"nvptx64-nvidia-cuda", options_.model.name, options_.model.ptx, /*jit=*/false, InitializeNvptx},
-                           .name = std::move(name), .as_text = true};
+                           .name = std::move(name), .as_text = true, .no_code = options_.bitcode};
     };
     emission.emit = [](llvm::Module& module, const PlannedKernel& planned, const std::string& symbol) {
       TENON_RETURN_IF_ERROR(KernelOf(planned, symbol).Emit(module, symbol));
@@ -101,6 +101,7 @@ class Gpu : public Target {
   }
 
   absl::StatusOr<LaunchPlan> PlanAs(const Instruction& op, const ValueViews& views, bool excess_precision, const GpuPlan* given) const {
+    if (op.opcode() != Opcode::kFusion) return absl::UnimplementedError(absl::StrCat("no GPU code for ", op.ToString(), " outside of a kernel"));
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<const PlannedKernel> kernel,
                            PlanGpuKernel(RequestOf(op, views), options_.model, excess_precision, given));
     const KernelInfo& info = kernel->info();

@@ -185,6 +185,7 @@ absl::Status DoCompile(const ModuleRequest& request, Work& w) {
     llvm::raw_string_ostream bytes(*request.bitcode);
     llvm::WriteBitcodeToFile(*w.module, bytes);
   }
+  if (request.no_code && request.assembly == nullptr) return Between(request, w, section);
   const auto type = request.as_text ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
   TENON_RETURN_IF_ERROR(Generate(*w.module, w.tm.get(), type, &w.object));
   if (request.assembly != nullptr && request.as_text) request.assembly->assign(w.object.begin(), w.object.end());
