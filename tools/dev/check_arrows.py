@@ -66,8 +66,8 @@ FOREIGN = {
               ("torch_plugin/executor/", "torch_plugin/device/",
                "tests/plugin/guarding_allocator.cc", "tests/plugin/cpp_caller.cc", "tests/plugin/cpp_graph.cc",
                "benchmarks/alloc_only.cc")),  # a peer: what a call costs that only allocates
-    # ulp-sweep runs the math bodies alone, with no kernel around them.
-    "LLVM": (re.compile(r"llvm(-c)?/"), ("backends/", "tests/backends/", "tools/ulp-sweep/", "tools/lab/gpu/", "tests/gpu_emulator/")),
+    # ulp-sweep runs the math bodies alone, with no kernel around them; lab/gpu runs kernels for a GPU on the host.
+    "LLVM": (re.compile(r"llvm(-c)?/"), ("backends/", "tests/backends/", "tests/gpu_emulator/", "tools/lab/gpu/", "tools/ulp-sweep/")),
 }
 
 # In backends the evaluator is a value that is given from outside, for folding constants, and never called.
