@@ -38,6 +38,18 @@ std::vector<LaunchPlan::Pair> GpuOverwrites(const FusedKernel& f, const GpuPlan&
   return pairs;
 }
 
+// Buffers of a GPU's memory begin at multiples of 256 (a caller's at least of 16: docs/gpu.md), so what lies at whole vectors in one can be
+// accessed by them.
+std::vector<bool> AlignedPointers(const FusedKernel& f) {
+  std::vector<bool> aligned;
+  auto add = [&](const OperandLayout& layout, const Shape& shape) {
+    aligned.push_back(shape.is_array() && layout.offset.is_constant() && layout.offset.constant() * ByteWidth(shape.element_type()) % 16 == 0);
+  };
+  for (size_t p = 0; p < f.operands.size(); ++p) add(f.operands[p], f.computation->parameter(static_cast<int64_t>(p))->shape());
+  for (size_t r = 0; r < f.results.size(); ++r) add(f.results[r], RootShape(f, r));
+  return aligned;
+}
+
 int64_t BytesMoved(const FusedKernel& f) {
   int64_t bytes = 0;
   for (const Instruction* op : f.order) {
@@ -60,7 +72,7 @@ int64_t Flops(const FusedKernel& f) {
 }  // namespace
 
 GpuKernel::GpuKernel(FusedKernel fused, GpuPlan plan, const GpuModel& model, bool excess_precision)
-    : fused_(std::move(fused)), plan_(std::move(plan)), excess_precision_(excess_precision) {
+    : fused_(std::move(fused)), plan_(std::move(plan)), excess_precision_(excess_precision), aligned_(AlignedPointers(fused_)) {
   info_.plan_text = ToString(plan_);
   info_.may_overwrite = GpuOverwrites(fused_, plan_);
   info_.copies = fused_.copies;
@@ -76,6 +88,7 @@ GpuKernel::GpuKernel(FusedKernel fused, GpuPlan plan, const GpuModel& model, boo
   key.Text(absl::StrCat("gpu ", model.name));
   key.Bool(excess_precision);
   key.Text(info_.plan_text);
+  for (const bool aligned : aligned_) key.Bool(aligned);
   AppendFingerprint(fused_, &key);
   fingerprint_ = HexDigest(key.bytes());
 }
@@ -96,7 +109,7 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
     thread = b.CreateZExt(ThreadInBlock(b), b.getInt64Ty());
     Value* block = b.CreateZExt(BlockInGrid(b), b.getInt64Ty());
     if (shared.bytes > 0) memory = SharedMemory(b, module, symbol, shared.bytes);
-    KernelEntry entry{.pointers = table, .one_unit = true, .address_space = kGlobalSpace};
+    KernelEntry entry{.pointers = table, .one_unit = true, .address_space = kGlobalSpace, .aligned = aligned_};
     entry.args = b.CreateConstGEP1_64(b.getInt64Ty(), table, static_cast<uint64_t>(pointers()));
     entry.begin = block;
     if (plan_.units_per_block() > 1) {
