@@ -297,9 +297,9 @@ LaunchCounts RunTranspose(int width, uint64_t seed) {
   for (int i = 0; i < 1024; ++i) want[i % 32 * 32 + i / 32] = x[i];
   Array<float> dx(x), dy(1024);
   LaunchCounts counts;
-  EXPECT_THAT(LaunchKernel(*module, "transpose", {.block = {32, 8, 1}}, {.order_seed = seed, .count_memory = true}, &counts, dx.data(),
-                           dy.data()),
-              Ok());
+  EXPECT_THAT(
+      LaunchKernel(*module, "transpose", {.block = {32, 8, 1}}, {.order_seed = seed, .count_memory = true}, &counts, dx.data(), dy.data()),
+      Ok());
   EXPECT_THAT(dy.Get(), ElementsAreArray(want));
   return counts;
 }
@@ -442,7 +442,8 @@ define ptx_kernel void @narrow(ptr addrspace(1) %x, i64 %i) {
   int32_t got = 0;
   ASSERT_THAT(memory.Read(&got, static_cast<int32_t*>(x) + i, 4), Ok());
   EXPECT_EQ(got, 42);
-  EXPECT_THAT(LaunchKernel(*module, "narrow", {}, {}, nullptr, x, i), Fails(absl::StatusCode::kOutOfRange, {"out of bounds: write of 4 bytes"}));
+  EXPECT_THAT(LaunchKernel(*module, "narrow", {}, {}, nullptr, x, i),
+              Fails(absl::StatusCode::kOutOfRange, {"out of bounds: write of 4 bytes"}));
   memory.Free(x);
 }
 
@@ -464,8 +465,9 @@ declare void @llvm.masked.store.v8f32.p1(<8 x float>, ptr addrspace(1), <8 x i1>
   Array<float> x(std::vector<float>{1, 2, 3, 4, 5}), y(5);
   ASSERT_THAT(LaunchKernel(*module, "f", {}, {}, nullptr, x.data(), y.data(), 5), Ok());
   EXPECT_THAT(y.Get(), ElementsAreArray({2.0f, 3.0f, 4.0f, 5.0f, 6.0f}));
-  EXPECT_THAT(LaunchKernel(*module, "f", {}, {}, nullptr, x.data(), y.data(), 6),
-              Fails(absl::StatusCode::kOutOfRange, {"out of bounds: read of 4 bytes", "0 bytes behind the end of an allocation of 20 bytes"}));
+  EXPECT_THAT(
+      LaunchKernel(*module, "f", {}, {}, nullptr, x.data(), y.data(), 6),
+      Fails(absl::StatusCode::kOutOfRange, {"out of bounds: read of 4 bytes", "0 bytes behind the end of an allocation of 20 bytes"}));
 }
 
 // A table in constant memory, a local array, memcpy, 16-bit arithmetic, atomics from all blocks.
@@ -499,8 +501,8 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
   for (uint64_t seed : kSeeds) {
     Array<int32_t> out(4), count(std::vector<int32_t>{0});
     LaunchCounts counts;
-    ASSERT_THAT(LaunchKernel(*module, "f", {.grid = {5, 1, 1}, .block = {4, 1, 1}}, {.order_seed = seed}, &counts, out.data(), count.data()),
-                Ok());
+    ASSERT_THAT(
+        LaunchKernel(*module, "f", {.grid = {5, 1, 1}, .block = {4, 1, 1}}, {.order_seed = seed}, &counts, out.data(), count.data()), Ok());
     EXPECT_THAT(out.Get(), ElementsAreArray({7, 2, 10, 2}));
     EXPECT_THAT(count.Get(), ElementsAreArray({20}));
     EXPECT_EQ(counts.atomics, 20);
