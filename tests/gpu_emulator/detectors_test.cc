@@ -63,16 +63,18 @@ TEST(Detects, MissingBarrier) {
   }
 }
 
-// Lane l reads what lane l + 1 wrote.
+// Each lane reads what the next one of its warp wrote, in a block of four warps.
 constexpr char kNextLane[] = R"(
-@s = internal addrspace(3) global [32 x i32] undef, align 4
+@s = internal addrspace(3) global [128 x i32] undef, align 4
 define ptx_kernel void @next(ptr addrspace(1) %out) {
   %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
   %p = getelementptr i32, ptr addrspace(3) @s, i32 %t
   store i32 %t, ptr addrspace(3) %p
   @@
   %n = add i32 %t, 1
-  %m = and i32 %n, 31
+  %l = and i32 %n, 31
+  %w = and i32 %t, -32
+  %m = or i32 %l, %w
   %q = getelementptr i32, ptr addrspace(3) @s, i32 %m
   %v = load i32, ptr addrspace(3) %q
   %o = getelementptr i32, ptr addrspace(1) %out, i32 %t
@@ -83,15 +85,16 @@ define ptx_kernel void @next(ptr addrspace(1) %out) {
 
 TEST(Detects, MissingBarrierOfAWarp) {
   for (uint64_t seed : kSeeds) {
-    Array<int32_t> out(32);
+    Array<int32_t> out(128);
     const EmulatorOptions races{.order_seed = seed, .uninitialised = false};
-    EXPECT_THAT(LaunchKernel(*Filled(kNextLane, ""), "next", kWarp, races, nullptr, out.data()), Fails(StatusCode::kAborted, {"race: "}));
+    EXPECT_THAT(LaunchKernel(*Filled(kNextLane, ""), "next", kBlock, races, nullptr, out.data()), Fails(StatusCode::kAborted, {"race: "}));
     // A shuffle makes lanes meet, and orders no memory (PTX ISA, shfl.sync).
-    EXPECT_THAT(LaunchKernel(*Filled(kNextLane, "%x = call i32 @llvm.nvvm.shfl.sync.idx.i32(i32 -1, i32 %t, i32 0, i32 31)"), "next", kWarp,
-                             races, nullptr, out.data()),
+    EXPECT_THAT(LaunchKernel(*Filled(kNextLane, "%x = call i32 @llvm.nvvm.shfl.sync.idx.i32(i32 -1, i32 %t, i32 0, i32 31)"), "next",
+                             kBlock, races, nullptr, out.data()),
                 Fails(StatusCode::kAborted, {"race: "}));
-    ASSERT_THAT(LaunchKernel(*Filled(kNextLane, kWarpBarrier), "next", kWarp, {.order_seed = seed}, nullptr, out.data()), Ok());
-    EXPECT_EQ(out.Get()[30], 31);
+    ASSERT_THAT(LaunchKernel(*Filled(kNextLane, kWarpBarrier), "next", kBlock, {.order_seed = seed}, nullptr, out.data()), Ok());
+    EXPECT_EQ(out.Get()[62], 63);
+    EXPECT_EQ(out.Get()[63], 32);
   }
 }
 
@@ -264,7 +267,30 @@ TEST(Detects, PlainAddWhereAnAtomicOneIsNeeded) {
   EXPECT_THAT(LaunchKernel(*plain, "count", config, {}, nullptr, x.data()), Fails(StatusCode::kAborted, {"race: "}));
 }
 
-// An i x 4 vector at an address that is aligned to 4.
+// Atomics are none to who doesn't use them.
+TEST(Detects, PlainAccessBesideAtomicOnes) {
+  constexpr char kMixed[] = R"(
+define ptx_kernel void @mixed(ptr addrspace(1) %x) {
+  %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %mine = icmp eq i32 %t, @@
+  br i1 %mine, label %plain, label %atomic
+atomic:
+  %o = atomicrmw add ptr addrspace(1) %x, i32 1 monotonic
+  ret void
+plain:
+  %v = load i32, ptr addrspace(1) %x
+  ret void
+}
+)";
+  Array<int32_t> x(std::vector<int32_t>{0});
+  for (const char* plain : {"0", "5", "63"}) {
+    EXPECT_THAT(LaunchKernel(*Filled(kMixed, plain), "mixed", {.block = {64, 1, 1}}, {}, nullptr, x.data()),
+                Fails(StatusCode::kAborted, {"race: "}));
+  }
+  EXPECT_THAT(LaunchKernel(*Filled(kMixed, "64"), "mixed", {.block = {64, 1, 1}}, {}, nullptr, x.data()), Ok());
+}
+
+// A vector of 16 bytes, at an address that is aligned to 4.
 TEST(Detects, MisalignedVector) {
   constexpr char kVector[] = R"(
 define ptx_kernel void @vector(ptr addrspace(1) %x, ptr addrspace(1) %y) {
@@ -662,6 +688,26 @@ done:
         Fails(StatusCode::kFailedPrecondition, {"divergent warp: shuffle bfly of lane ", "which waits at `call void @llvm.nvvm.barrier"}));
     EXPECT_THAT(LaunchKernel(*Filled(kElsewhere, "32"), "elsewhere", kBlock, {.order_seed = seed}, nullptr), Ok());
   }
+}
+
+// The same shuffle twice, in two branches: lanes of one mask wait at two instructions.
+TEST(Detects, ShufflesInTwoBranches) {
+  constexpr char kBranches[] = R"(
+define ptx_kernel void @branches() {
+  %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %low = icmp slt i32 %t, @@
+  br i1 %low, label %a, label %b
+a:
+  %v = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 %t, i32 8, i32 31)
+  ret void
+b:
+  %w = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 %t, i32 8, i32 31)
+  ret void
+}
+)";
+  EXPECT_THAT(LaunchKernel(*Filled(kBranches, "16"), "branches", kBlock, {}, nullptr),
+              Fails(StatusCode::kFailedPrecondition, {"divergent warp: shuffle bfly of lane ", "%v = call", "%w = call"}));
+  EXPECT_THAT(LaunchKernel(*Filled(kBranches, "32"), "branches", kBlock, {}, nullptr), Ok());
 }
 
 TEST(Detects, SourceLaneOutsideOfTheMask) {

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "tests/gpu_emulator/launcher.h"
@@ -510,24 +511,30 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
   }
 }
 
-// A permutation of blocks that overwrite one word (by atomics): the last one differs with the seed, and not between equal seeds.
-TEST(Results, OrdersDependOnTheSeedAlone) {
-  const auto module = MustLoad(R"(
+// Blocks, or threads, that overwrite one word (by atomics): the last one differs with the seed, and not between equal seeds.
+class Orders : public testing::TestWithParam<std::string> {};
+
+TEST_P(Orders, DependOnTheSeedAlone) {
+  const bool threads = GetParam() == "tid";
+  const LaunchConfig config{.grid = {threads ? 1 : 100, 1, 1}, .block = {threads ? 100 : 1, 1, 1}};
+  const auto module = MustLoad(Replace(R"(
 define ptx_kernel void @f(ptr addrspace(1) %out) {
-  %b = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %b = call i32 @llvm.nvvm.read.ptx.sreg.REGISTER.x()
   %old = atomicrmw xchg ptr addrspace(1) %out, i32 %b monotonic
   ret void
-})");
+})",
+                                       "REGISTER", GetParam()));
   std::vector<int32_t> last;
   for (uint64_t seed : {0, 1, 2, 3, 4, 5, 1}) {
     Array<int32_t> out(std::vector<int32_t>{-1});
-    ASSERT_THAT(LaunchKernel(*module, "f", {.grid = {100, 1, 1}}, {.order_seed = seed}, nullptr, out.data()), Ok());
+    ASSERT_THAT(LaunchKernel(*module, "f", config, {.order_seed = seed}, nullptr, out.data()), Ok());
     last.push_back(out.Get()[0]);
   }
   EXPECT_EQ(last[0], 99);
   EXPECT_EQ(last[1], last[6]);
   EXPECT_GT(std::set<int32_t>(last.begin(), last.end()).size(), 3u);
 }
+INSTANTIATE_TEST_SUITE_P(Of, Orders, testing::Values("ctaid", "tid"), [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tenon::gpu
