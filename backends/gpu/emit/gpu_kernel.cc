@@ -78,7 +78,7 @@ GpuKernel::GpuKernel(FusedKernel fused, GpuPlan plan, const GpuModel& model, boo
   info_.copies = fused_.copies;
   info_.size_args = fused_.size_args;
   info_.literals = fused_.literals;
-  const Dim units = IsEmpty(fused_) ? Dim(0) : UnitsOf(plan_.loops);
+  const Dim units = IsEmpty(fused_) ? Dim(0) : GpuUnits(plan_);
   info_.launch = LaunchDims{.grid = {CeilDiv(units, plan_.units_per_block()), 1, 1}, .block = {plan_.threads, 1, 1},
                             .shared_bytes = SharedOf(fused_, plan_).bytes};
   info_.bytes = BytesMoved(fused_);
@@ -123,7 +123,7 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
     return entry;
   });
   // Of a block for each unit all threads are wanted: they meet at barriers.
-  if (plan_.units_per_block() > 1) e.LeaveUnless(e.Here().CreateICmpSLT(e.begin(), e.EmitDim(UnitsOf(plan_.loops))));
+  if (plan_.units_per_block() > 1) e.LeaveUnless(e.Here().CreateICmpSLT(e.begin(), e.EmitDim(GpuUnits(plan_))));
   Value* exchange = memory == nullptr ? nullptr : e.Here().CreateConstGEP1_64(e.Here().getInt8Ty(), memory, static_cast<uint64_t>(shared.exchange));
   e.set_team(MakeTeam(e, plan_, thread, exchange));
   auto body = [&] {
@@ -132,6 +132,8 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
         return EmitRowKernel(e, plan_.loops);
       case PlanKind::kColumn:
         return EmitColumnKernel(e, plan_, thread);
+      case PlanKind::kTranspose:
+        return EmitTransposeKernel(e, plan_, thread, exchange);
       case PlanKind::kContraction:
         return EmitContractionKernel(e, plan_.loops);
       case PlanKind::kScatter:

@@ -27,6 +27,12 @@ constexpr int64_t kBlockVectors = 4;   // vectors for each thread of a block
 int64_t PowerBelow(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
 int64_t PowerAbove(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
 
+// `use` reads elements side by side along loop `tile`, and apart along the vector loop.
+bool LiesAcross(const MemoryUse& use, const Iteration& iteration, size_t tile) {
+  return AccessAlong(use.offset, iteration.vars[tile]->var).kind == Access::Kind::kContiguous &&
+         AccessAlong(use.offset, iteration.vars.back()->var).kind == Access::Kind::kStrided;
+}
+
 class GpuPlanner : public NestPlanner {
  public:
   GpuPlanner(const FusedKernel& fused, const GpuModel& model)
@@ -82,8 +88,37 @@ class GpuPlanner : public NestPlanner {
     return std::move(gpu_);
   }
 
+  // Some operand lies across the result: squares of both.
+  bool PlanTranspose() {
+    if (plan_.loops.size() < 2 || OnScalars(f_) || VectorExtentBelow(kTile / 2)) return false;
+    IndexSpace space;
+    Iteration iteration(space, f_, plan_.loops);
+    std::optional<size_t> tile;
+    for (const MemoryUse& use : TraceAccesses(space, f_, iteration).uses) {
+      if (use.store && AccessAlong(use.offset, iteration.vars.back()->var).kind != Access::Kind::kContiguous) return false;
+      for (size_t i = 0; i + 1 < plan_.loops.size() && !use.store && !tile; ++i) {
+        if (LiesAcross(use, iteration, i) && plan_.loops[i].extent.constant_or(kTile) >= kTile / 2) tile = i;
+      }
+    }
+    if (!tile) return false;
+    tenon::PlanLoop loop = plan_.loops[*tile];
+    plan_.loops.erase(plan_.loops.begin() + static_cast<std::ptrdiff_t>(*tile));
+    plan_.loops.insert(plan_.loops.end() - 1, std::move(loop));
+    plan_.kind = PlanKind::kTranspose;
+    plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
+    plan_.split = plan_.tile_loop;
+    plan_.block = kTile;
+    plan_.lanes = 1;
+    gpu_.loops = plan_;
+    gpu_.threads = kThreads;
+    if (SharedOf(f_, gpu_).bytes <= model_.shared_per_block) return true;
+    plan_.tile_loop = -1;
+    return false;
+  }
+
   void PlanElements() {
     plan_.kind = PlanKind::kLoop;
+    if (PlanTranspose()) return;
     NarrowLanes(Iterations(false));
     if (plan_.loops.empty()) plan_.lanes = 1;
     plan_.split = std::max(0, static_cast<int>(plan_.loops.size()) - 1);
@@ -169,6 +204,24 @@ int64_t ExchangeBytes(const FusedKernel& f) {
 
 }  // namespace
 
+int64_t TileBytes(const Instruction& parameter) {
+  return (kTile * kTileRow * ByteWidth(parameter.shape().element_type()) + 15) / 16 * 16;
+}
+
+std::vector<MemoryUse> TurnedUses(IndexSpace& space, const FusedKernel& fused, const KernelPlan& plan, const Iteration& iteration) {
+  std::vector<MemoryUse> turned;
+  for (const MemoryUse& use : TraceAccesses(space, fused, iteration).uses) {
+    const bool known = absl::c_any_of(turned, [&](const MemoryUse& t) { return t.op == use.op && t.offset == use.offset; });
+    if (!use.store && !known && LiesAcross(use, iteration, static_cast<size_t>(plan.tile_loop))) turned.push_back(use);
+  }
+  return turned;
+}
+
+Dim GpuUnits(const GpuPlan& plan) {
+  const Dim units = UnitsOf(plan.loops);
+  return plan.loops.kind == PlanKind::kTranspose ? units * CeilDiv(plan.loops.loops.back().extent, kTile) : units;
+}
+
 SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   SharedLayout shared;
   if (plan.loops.kind == PlanKind::kRow) {
@@ -177,6 +230,12 @@ SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   }
   shared.bytes = shared.exchange;
   if (!plan.has_barriers()) return shared;
+  if (plan.loops.kind == PlanKind::kTranspose) {
+    IndexSpace space;
+    const Iteration iteration(space, fused, plan.loops.loops);
+    for (const MemoryUse& use : TurnedUses(space, fused, plan.loops, iteration)) shared.bytes += TileBytes(*use.op);
+    return shared;
+  }
   const int64_t slots = plan.loops.kind == PlanKind::kColumn ? int64_t{plan.threads} * plan.loops.lanes : plan.threads / kWarp;
   shared.bytes += slots * ExchangeBytes(fused);
   return shared;
@@ -223,6 +282,11 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
       if (loops.rows != 0 || loops.unroll != 1) return bad("iterations together");
       if (loops.split != std::max(0, static_cast<int>(loops.loops.size()) - 1)) return bad("a loop that is no unit's");
       if (loops.block != (loops.loops.empty() ? 0 : loops.lanes)) return bad("a unit that is not one vector");
+      break;
+    case PlanKind::kTranspose:
+      if (loops.tile_loop != static_cast<int>(loops.loops.size()) - 2 || loops.split != loops.tile_loop) return bad("a loop that is no unit's");
+      if (loops.block != kTile || loops.lanes != 1 || loops.unroll != 1) return bad("a unit that is not a square");
+      if (plan.threads % kTile != 0 || plan.threads > kTile * kTile) return bad("no block of some of a square's rows");
       break;
     case PlanKind::kRow:
       if (loops.split != kept) return bad("a row is a unit");
