@@ -80,8 +80,8 @@ struct Kind {
   const char* plan;  // of some size: a piece of its text
 };
 constexpr Kind kKinds[] = {
-    {"softmax", kSoftmax, " row "},       {"columns", kColumnSums, " column "}, {"transposed", kTransposed, " transpose "},
-    {"pointwise", kPointwise, " loop "},  {"product", kProduct, " contraction "}, {"updated", kUpdated, " scatter "},
+    {"softmax", kSoftmax, " row "},      {"columns", kColumnSums, " column "},   {"transposed", kTransposed, " transpose "},
+    {"pointwise", kPointwise, " loop "}, {"product", kProduct, " contraction "}, {"updated", kUpdated, " scatter "},
 };
 // The second's plans think that a few elements keep it busy.
 constexpr const char* kModels[] = {"gpu-emulated", "gpu-emulated:sm_80,sms=1,threads_per_sm=8"};

@@ -34,7 +34,8 @@ std::vector<LaunchPlan::Pair> GpuOverwrites(const FusedKernel& f, const GpuPlan&
   if (plan.team == 1 && !column) return pairs;
   // Threads behind the last column read what others have.
   const bool whole = !column || plan.loops.loops.back().extent.constant_or(1) % plan.loops.block == 0;
-  std::erase_if(pairs, [&](const LaunchPlan::Pair& p) { return !whole || f.RoleOf(RootShape(f, static_cast<size_t>(p.leaf))) != Role::kFull; });
+  std::erase_if(pairs,
+                [&](const LaunchPlan::Pair& p) { return !whole || f.RoleOf(RootShape(f, static_cast<size_t>(p.leaf))) != Role::kFull; });
   return pairs;
 }
 
@@ -43,7 +44,8 @@ std::vector<LaunchPlan::Pair> GpuOverwrites(const FusedKernel& f, const GpuPlan&
 std::vector<bool> AlignedPointers(const FusedKernel& f) {
   std::vector<bool> aligned;
   auto add = [&](const OperandLayout& layout, const Shape& shape) {
-    aligned.push_back(shape.is_array() && layout.offset.is_constant() && layout.offset.constant() * ByteWidth(shape.element_type()) % 16 == 0);
+    aligned.push_back(shape.is_array() && layout.offset.is_constant() &&
+                      layout.offset.constant() * ByteWidth(shape.element_type()) % 16 == 0);
   };
   for (size_t p = 0; p < f.operands.size(); ++p) add(f.operands[p], f.computation->parameter(static_cast<int64_t>(p))->shape());
   for (size_t r = 0; r < f.results.size(); ++r) add(f.results[r], RootShape(f, r));
@@ -79,7 +81,8 @@ GpuKernel::GpuKernel(FusedKernel fused, GpuPlan plan, const GpuModel& model, boo
   info_.size_args = fused_.size_args;
   info_.literals = fused_.literals;
   const Dim units = IsEmpty(fused_) ? Dim(0) : GpuUnits(plan_);
-  info_.launch = LaunchDims{.grid = {CeilDiv(units, plan_.units_per_block()), 1, 1}, .block = {plan_.threads, 1, 1},
+  info_.launch = LaunchDims{.grid = {CeilDiv(units, plan_.units_per_block()), 1, 1},
+                            .block = {plan_.threads, 1, 1},
                             .shared_bytes = SharedOf(fused_, plan_).bytes};
   info_.bytes = BytesMoved(fused_);
   info_.flops = Flops(fused_);
@@ -102,8 +105,8 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
   f->addFnAttr("nvvm.maxntid", absl::StrCat(plan_.threads));
   const SharedLayout shared = SharedOf(fused_, plan_);
   Value *thread = nullptr, *memory = nullptr;
-  const KernelSpecs specs{.vector_bytes = 16, .types = {.has_f16c = true, .excess_precision = excess_precision_}, .has_fma = true,
-                          .prefetches = false};
+  const KernelSpecs specs{
+      .vector_bytes = 16, .types = {.has_f16c = true, .excess_precision = excess_precision_}, .has_fma = true, .prefetches = false};
   KernelEmitter e(fused_, specs, f, [&](llvm::IRBuilder<>& b) {
     Value* table = b.CreateAddrSpaceCast(f->getArg(0), b.getPtrTy());
     thread = b.CreateZExt(ThreadInBlock(b), b.getInt64Ty());
@@ -115,7 +118,8 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
     if (plan_.units_per_block() > 1) {
       Value* in_block = plan_.team > 1 ? b.CreateUDiv(thread, b.getInt64(static_cast<uint64_t>(plan_.team))) : thread;
       entry.begin = b.CreateAdd(b.CreateMul(block, b.getInt64(static_cast<uint64_t>(plan_.units_per_block()))), in_block);
-      if (shared.kept > 0) entry.scratch = b.CreateGEP(b.getInt8Ty(), memory, b.CreateMul(in_block, b.getInt64(static_cast<uint64_t>(shared.kept))));
+      if (shared.kept > 0)
+        entry.scratch = b.CreateGEP(b.getInt8Ty(), memory, b.CreateMul(in_block, b.getInt64(static_cast<uint64_t>(shared.kept))));
     } else if (shared.kept > 0) {
       entry.scratch = memory;
     }
@@ -124,7 +128,8 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
   });
   // Of a block for each unit all threads are wanted: they meet at barriers.
   if (plan_.units_per_block() > 1) e.LeaveUnless(e.Here().CreateICmpSLT(e.begin(), e.EmitDim(GpuUnits(plan_))));
-  Value* exchange = memory == nullptr ? nullptr : e.Here().CreateConstGEP1_64(e.Here().getInt8Ty(), memory, static_cast<uint64_t>(shared.exchange));
+  Value* exchange =
+      memory == nullptr ? nullptr : e.Here().CreateConstGEP1_64(e.Here().getInt8Ty(), memory, static_cast<uint64_t>(shared.exchange));
   e.set_team(MakeTeam(e, plan_, thread, exchange));
   auto body = [&] {
     switch (plan_.loops.kind) {

@@ -102,7 +102,7 @@ class TransposeKernel {
   Iteration iteration_;
   const Index u_, v_;
   const std::vector<MemoryUse> uses_;
-  std::vector<Value*> tiles_;  // by use
+  std::vector<Value*> tiles_;                  // by use
   Value *along_ = nullptr, *first_ = nullptr;  // this thread's place in a row of the square, and its first row
   Value *u_low_ = nullptr, *v_low_ = nullptr, *u_end_ = nullptr, *v_end_ = nullptr;
 };

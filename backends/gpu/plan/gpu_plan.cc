@@ -16,13 +16,13 @@
 namespace tenon::gpu {
 namespace {
 
-constexpr int kVectorBytes = 16;       // the widest access of a thread
+constexpr int kVectorBytes = 16;  // the widest access of a thread
 constexpr int kThreads = 256;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxColumnTeam = 16;
-constexpr int kHeavyBody = 100;        // instructions an element, above which a thread takes less at once
-constexpr int64_t kWarpRow = 8;        // vectors of a row for each thread of a warp, above which a block shares it
-constexpr int64_t kBlockVectors = 4;   // vectors for each thread of a block
+constexpr int kHeavyBody = 100;       // instructions an element, above which a thread takes less at once
+constexpr int64_t kWarpRow = 8;       // vectors of a row for each thread of a warp, above which a block shares it
+constexpr int64_t kBlockVectors = 4;  // vectors for each thread of a block
 
 int64_t PowerBelow(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
 int64_t PowerAbove(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
@@ -153,8 +153,10 @@ class GpuPlanner : public NestPlanner {
     const int64_t columns = Iterations(false);
     const Dim last = plan_.loops.back().extent;
     // Threads outside of the columns take part, so vectors must be whole.
-    if (!last.is_constant()) plan_.lanes = 1;
-    else while (plan_.lanes > 1 && last.constant() % plan_.lanes != 0) plan_.lanes /= 2;
+    if (!last.is_constant())
+      plan_.lanes = 1;
+    else
+      while (plan_.lanes > 1 && last.constant() % plan_.lanes != 0) plan_.lanes /= 2;
     while (plan_.lanes > 1 && columns / plan_.lanes * kMaxColumnTeam < Busy()) plan_.lanes /= 2;
     if (BodyCost() > kHeavyBody) plan_.lanes = std::min(plan_.lanes, 2);
     plan_.split = static_cast<int>(absl::c_count_if(plan_.loops, [](const tenon::PlanLoop& l) { return !l.reduced; })) - 1;
@@ -204,9 +206,7 @@ int64_t ExchangeBytes(const FusedKernel& f) {
 
 }  // namespace
 
-int64_t TileBytes(const Instruction& parameter) {
-  return (kTile * kTileRow * ByteWidth(parameter.shape().element_type()) + 15) / 16 * 16;
-}
+int64_t TileBytes(const Instruction& parameter) { return (kTile * kTileRow * ByteWidth(parameter.shape().element_type()) + 15) / 16 * 16; }
 
 std::vector<MemoryUse> TurnedUses(IndexSpace& space, const FusedKernel& fused, const KernelPlan& plan, const Iteration& iteration) {
   std::vector<MemoryUse> turned;
@@ -241,9 +241,7 @@ SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   return shared;
 }
 
-std::string ToString(const GpuPlan& plan) {
-  return absl::StrCat("threads=", plan.threads, " team=", plan.team, " ", ToString(plan.loops));
-}
+std::string ToString(const GpuPlan& plan) { return absl::StrCat("threads=", plan.threads, " team=", plan.team, " ", ToString(plan.loops)); }
 
 absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims) {
   GpuPlan plan;
@@ -251,7 +249,8 @@ absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims) {
     const size_t end = text.find(' ');
     const std::string_view word = text.substr(0, end);
     if (!word.starts_with(name) || end == std::string_view::npos ||
-        !absl::SimpleAtoi(absl::string_view(word.data() + std::string_view(name).size(), word.size() - std::string_view(name).size()), number)) {
+        !absl::SimpleAtoi(absl::string_view(word.data() + std::string_view(name).size(), word.size() - std::string_view(name).size()),
+                          number)) {
       return absl::InvalidArgumentError(absl::StrCat("GPU plan: wanted \"", name, "<number>\", got \"", std::string(word), "\""));
     }
     text.remove_prefix(end + 1);
@@ -273,7 +272,8 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
   };
   TENON_RETURN_IF_ERROR(CheckPlan(fused, loops, /*column_scratch=*/false));
   auto power = [](int n) { return n > 0 && std::has_single_bit(static_cast<unsigned>(n)); };
-  if (!power(plan.threads) || plan.threads < kWarp || plan.threads > kMaxThreads) return bad("no block of 32 to 1024 threads, a power of two");
+  if (!power(plan.threads) || plan.threads < kWarp || plan.threads > kMaxThreads)
+    return bad("no block of 32 to 1024 threads, a power of two");
   if (!power(plan.team) || plan.team > plan.threads) return bad("no team of some threads of a block, a power of two");
   if (loops.lanes > kVectorBytes || loops.masked_tail) return bad("vectors wider than a thread's, or with masks");
   const int kept = static_cast<int>(absl::c_count_if(loops.loops, [](const tenon::PlanLoop& l) { return !l.reduced; }));
@@ -284,7 +284,8 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
       if (loops.block != (loops.loops.empty() ? 0 : loops.lanes)) return bad("a unit that is not one vector");
       break;
     case PlanKind::kTranspose:
-      if (loops.tile_loop != static_cast<int>(loops.loops.size()) - 2 || loops.split != loops.tile_loop) return bad("a loop that is no unit's");
+      if (loops.tile_loop != static_cast<int>(loops.loops.size()) - 2 || loops.split != loops.tile_loop)
+        return bad("a loop that is no unit's");
       if (loops.block != kTile || loops.lanes != 1 || loops.unroll != 1) return bad("a unit that is not a square");
       if (plan.threads % kTile != 0 || plan.threads > kTile * kTile) return bad("no block of some of a square's rows");
       break;

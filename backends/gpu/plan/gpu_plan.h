@@ -30,9 +30,7 @@ struct GpuPlan {
   bool operator==(const GpuPlan&) const = default;
 
   // Units that a block computes.
-  int64_t units_per_block() const {
-    return loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kTranspose ? 1 : threads / team;
-  }
+  int64_t units_per_block() const { return loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kTranspose ? 1 : threads / team; }
   // A team of more threads than a warp has, or of columns, meets at barriers, and so does the block of a transpose.
   bool has_barriers() const {
     if (loops.kind == PlanKind::kTranspose) return true;
