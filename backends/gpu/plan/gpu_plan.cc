@@ -27,8 +27,11 @@ constexpr int64_t kBlockVectors = 4;  // vectors for each thread of a block
 int64_t PowerBelow(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
 int64_t PowerAbove(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
 
-// `use` reads elements side by side along loop `tile`, and apart along the vector loop.
+// `use` reads elements side by side along loop `tile`, and apart along the vector loop: at places that these loops alone say, all inside.
 bool LiesAcross(const MemoryUse& use, const Iteration& iteration, size_t tile) {
+  uint64_t loops = 0;
+  for (Index v : iteration.vars) loops |= v->deps;
+  if (!use.inside || (use.offset->deps & ~loops) != 0) return false;
   return AccessAlong(use.offset, iteration.vars[tile]->var).kind == Access::Kind::kContiguous &&
          AccessAlong(use.offset, iteration.vars.back()->var).kind == Access::Kind::kStrided;
 }
