@@ -8,6 +8,7 @@
 
 #include "hlo/sizes.h"
 #include "hlo/text/text.h"
+#include "runtime/guarded_memory.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/generate/transformer.h"
 #include "tools/lab/reduce/predicate.h"
@@ -135,7 +136,8 @@ struct SizeCase {
 };
 
 constexpr SizeCase kSizeCases[] = {
-    {"equal-symbols", "s=9,t=5", R"(
+    // The first is the smaller: nothing is read outside.
+    {"equal-symbols", "s=5,t=9", R"(
       ENTRY e {
         x = f32[s] parameter(0)
         y = f32[t] parameter(1)
@@ -180,6 +182,9 @@ TEST_P(SizePlant, IsSeenWhenPlantedAndOnlyThen) {
   const std::vector<Literal> arguments = UnitInputs(**numbers);
   const Verdict sound = Judge(**module, arguments);
   EXPECT_EQ(sound.outcome, Outcome::kSame) << OutcomeName(sound.outcome) << ": " << sound.text;
+  if (std::string_view(GetParam().plant) == "shared-place" && GuardOfEnvironment() != MemoryGuard::kOff) {
+    GTEST_SKIP() << "guarded memory gives every value a place of its own";
+  }
   SetPlant(*ParsePlant(GetParam().plant));
   const Verdict planted = Judge(**module, arguments);
   EXPECT_EQ(planted.outcome, Outcome::kDifferent) << OutcomeName(planted.outcome) << ": " << planted.text;
