@@ -66,6 +66,13 @@ Instruction* Builder::Full(PrimitiveType type, absl::Span<const Dim> dims, doubl
   return dims.empty() ? scalar : Broadcast(scalar, dims, {});
 }
 
+Instruction* Builder::SizeValue(Dim size, PrimitiveType type) {
+  if (size.is_constant()) return ScalarConstantInt(type, size.constant());
+  if (LowerBound(size) < 0) return Binary(Opcode::kSubtract, SizeValue(Max(size, 0), type), SizeValue(Max(0 - size, 0), type));
+  Instruction* counts = Iota(Shape(PrimitiveType::kS64, {size + 1}), 0);
+  return Convert(Reshape(SliceDim(counts, 0, size, size + 1), {}), type);
+}
+
 Instruction* Builder::Unary(Opcode opcode, Instruction* x) { return Make(opcode, {x}, {}); }
 
 Instruction* Builder::Binary(Opcode opcode, Instruction* a, Instruction* b) {

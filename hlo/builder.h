@@ -26,6 +26,8 @@ class Builder {
   // A scalar constant broadcast to `like`'s dims.
   Instruction* FullLike(Instruction* like, double value);
   Instruction* Full(PrimitiveType type, absl::Span<const Dim> dims, double value);
+  // A size as a scalar: a constant, or of an expression the last of 0, 1, ..., size, of which no kernel makes more than it reads.
+  Instruction* SizeValue(Dim size, PrimitiveType type);
 
   Instruction* Unary(Opcode opcode, Instruction* x);
   Instruction* Binary(Opcode opcode, Instruction* a, Instruction* b);

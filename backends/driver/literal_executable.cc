@@ -82,10 +82,10 @@ struct Buffer {
   }
 };
 
-// Static arrays, and tokens, which are nothing.
+// Arrays without bounded dimensions, and tokens, which are nothing.
 bool CanPass(const Shape& shape) {
   return absl::c_all_of(FlattenShape(shape), [](const Shape& leaf) {
-    return leaf.is_array() ? leaf.is_static() : leaf.element_type() == PrimitiveType::kToken;
+    return leaf.is_array() ? !IsBounded(leaf) : leaf.element_type() == PrimitiveType::kToken;
   });
 }
 
@@ -96,12 +96,52 @@ bool HasSymbols(const Shape& shape) {
   });
 }
 
+// The argument's type and rank, or its sizes too, where they are numbers, are the parameter's. Whether sizes are what symbols make of them
+// is the executable's to say.
+bool MayPass(const Shape& parameter, const Shape& argument) {
+  if (parameter.is_tuple() != argument.is_tuple() || parameter.elements().size() != argument.elements().size()) return false;
+  for (size_t i = 0; i < parameter.elements().size(); ++i) {
+    if (!MayPass(parameter.element(static_cast<int64_t>(i)), argument.element(static_cast<int64_t>(i)))) return false;
+  }
+  if (parameter.is_tuple()) return true;
+  if (parameter.element_type() != argument.element_type() || parameter.rank() != argument.rank()) return false;
+  for (int64_t d = 0; d < parameter.rank(); ++d) {
+    if (parameter.dim(d).is_constant() && parameter.dim(d) != argument.dim(d)) return false;
+  }
+  return true;
+}
+
+// In the parameter's layout.
+Shape Sized(const Shape& parameter, const Shape& argument) {
+  Shape shape = parameter;
+  for (size_t i = 0; i < shape.elements().size(); ++i) {
+    const auto k = static_cast<int64_t>(i);
+    shape.mutable_element(k) = Sized(parameter.element(k), argument.element(k));
+  }
+  for (int64_t d = 0; d < shape.rank(); ++d) shape.set_dim(d, argument.dim(d));
+  return shape;
+}
+
 void AddInputs(const Shape& shape, const Literal& from, std::vector<Buffer>* inputs) {
   if (!shape.is_tuple()) {
     inputs->emplace_back(shape).Fill(from);
     return;
   }
   for (size_t i = 0; i < shape.elements().size(); ++i) AddInputs(shape.element(static_cast<int64_t>(i)), from.elements()[i], inputs);
+}
+
+// Puts the numbers that this call makes of a result's sizes.
+absl::Status SizeOutput(const Executable& executable, const TenonTensor* inputs, int64_t output, Shape* leaf) {
+  std::vector<int64_t> sizes, strides;
+  TENON_RETURN_IF_ERROR(executable.OutputSizes(inputs, output, &sizes, &strides));
+  for (int64_t d = 0; d < leaf->rank(); ++d) leaf->set_dim(d, sizes[static_cast<size_t>(d)]);
+  const DimVector dense = leaf->strides();
+  for (int64_t d = 0; d < leaf->rank(); ++d) {
+    if (dense[d] == Dim(strides[static_cast<size_t>(d)]) || leaf->num_elements_constant() == 0) continue;
+    return absl::InternalError(absl::StrCat("output ", output, " ", leaf->ToString(true), " has stride ",
+                                            strides[static_cast<size_t>(d)], " along dim ", d));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RunPasses(std::initializer_list<const char*> names, Module& module) {
@@ -197,14 +237,14 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> LiteralExecutable::Compile(co
   for (const Instruction* p : module.entry()->parameters()) {
     if (!CanPass(p->shape())) {
       return absl::UnimplementedError(
-          absl::StrCat("parameter ", p->name(), " = ", p->shape().ToString(), ": the CPU backend takes static arrays"));
+          absl::StrCat("parameter ", p->name(), " = ", p->shape().ToString(), ": the CPU backend takes arrays without bounds"));
     }
     made->parameters_.push_back(p->shape());
   }
   made->leaves_ = FlattenShape(resolved->entry()->root()->shape());
   for (const Shape& leaf : made->leaves_) {
     if (!CanPass(leaf)) {
-      return absl::UnimplementedError(absl::StrCat("result ", leaf.ToString(), ": the CPU backend returns static arrays"));
+      return absl::UnimplementedError(absl::StrCat("result ", leaf.ToString(), ": the CPU backend returns arrays without bounds"));
     }
   }
   const auto start = Clock::now();
@@ -260,14 +300,19 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable::Session>> LiteralExecutable::P
   auto impl = std::make_unique<Session::Impl>();
   impl->executable = executable_;
   for (size_t i = 0; i < args.size(); ++i) {
-    if (!Shape::Compatible(args[i].shape(), parameters_[i])) {
+    if (!MayPass(parameters_[i], args[i].shape())) {
       return absl::InvalidArgumentError(absl::StrCat("argument ", i, ": wanted ", parameters_[i].ToString(), ", got ",
                                                      args[i].shape().ToString()));
     }
-    AddInputs(parameters_[i], args[i], &impl->inputs);
+    AddInputs(Sized(parameters_[i], args[i].shape()), args[i], &impl->inputs);
   }
-  for (const Shape& leaf : leaves_) impl->outputs.emplace_back(leaf);
   for (Buffer& b : impl->inputs) impl->in.push_back(b.Tensor());
+  if (absl::c_any_of(parameters_, HasSymbols)) TENON_RETURN_IF_ERROR(executable_->Check(impl->in.data()));
+  for (size_t k = 0; k < leaves_.size(); ++k) {
+    Shape leaf = leaves_[k];
+    if (HasSymbols(leaf)) TENON_RETURN_IF_ERROR(SizeOutput(*executable_, impl->in.data(), static_cast<int64_t>(k), &leaf));
+    impl->outputs.emplace_back(leaf);
+  }
   for (Buffer& b : impl->outputs) impl->out.push_back(b.Tensor());
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }

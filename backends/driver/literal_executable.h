@@ -1,6 +1,8 @@
 // LiteralExecutable: a module compiled for the CPU that runs on literals, without a framework. Dots run as plain loops
 // (runtime/host/plain_host.h); what else needs a framework operator is refused by name when compiling. Sizes that are known at run time
-// only (run_time_sizes.h) are computed by a program of their own; the module is then compiled for them, once per set of sizes.
+// only (run_time_sizes.h) are computed by a program of their own; the module is then compiled for them, once per set of sizes. A
+// module with symbols is one program for all their sizes: arguments bring them, and a call that breaks one of the program's guards is
+// FailedPrecondition.
 #pragma once
 
 #include <memory>
@@ -21,6 +23,8 @@ class LiteralExecutable {
                                                                     const TenonHost* host = nullptr, int64_t max_grain = 0);
   // `args` by parameter number; returns the leaves of the root. Thread-safe. `run_us`: time of the run alone.
   absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> args, double* run_us = nullptr) const;
+  // Null where sizes that are known at run time decide which one runs.
+  const std::shared_ptr<Executable>& executable() const { return executable_; }
   double compile_ms() const { return compile_ms_; }
 
   // Arguments and results laid out once, for any number of runs: what a benchmark times. One run at a time; the executable must

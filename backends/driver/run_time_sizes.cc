@@ -67,9 +67,18 @@ class Cones {
 
 }  // namespace
 
+bool IsBounded(const Shape& shape) {
+  return absl::c_any_of(FlattenShape(shape), [](const Shape& leaf) {
+    for (int64_t d = 0; d < leaf.rank(); ++d) {
+      if (leaf.is_dynamic(d)) return true;
+    }
+    return false;
+  });
+}
+
 bool HasRunTimeSizes(const Computation& computation) {
   for (const Instruction* op : computation.instructions()) {
-    if (!IsStatic(op->shape()) || TakesSizes(*op)) return true;
+    if (IsBounded(op->shape()) || TakesSizes(*op)) return true;
   }
   return false;
 }

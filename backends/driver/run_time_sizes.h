@@ -11,6 +11,9 @@
 
 namespace tenon {
 
+// Whether a dimension of this array, or of an array in this tuple, is bounded.
+bool IsBounded(const Shape& shape);
+
 // Whether the computation holds arrays of such sizes (after static-sizes made static what it could).
 bool HasRunTimeSizes(const Computation& computation);
 

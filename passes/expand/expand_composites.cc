@@ -63,9 +63,9 @@ class BatchNorm {
   }
   // The number of elements per feature, one per feature.
   Instruction* Count() {
-    int64_t n = 1;
-    for (int64_t i : others_) n *= x_->shape().constant_dim(i);
-    return b_.Full(x_->shape().element_type(), {x_->shape().dim(feature_)}, static_cast<double>(n));
+    Dim n = 1;
+    for (int64_t i : others_) n *= x_->shape().dim(i);
+    return b_.Broadcast(b_.SizeValue(n, x_->shape().element_type()), {x_->shape().dim(feature_)}, {});
   }
   Instruction* Rstd(Instruction* variance) {
     Instruction* epsilon = b_.FullLike(variance, op_->attrs().get<double>(Attr::kEpsilon));
@@ -84,14 +84,22 @@ class BatchNorm {
   std::vector<int64_t> others_;
 };
 
+// Of a bounded dimension no more is there than the run says.
+bool IsBounded(const Shape& shape) {
+  for (int64_t d = 0; d < shape.rank(); ++d) {
+    if (shape.is_dynamic(d)) return true;
+  }
+  return false;
+}
+
 Instruction* Expanded(Instruction* op) {
   switch (op->opcode()) {
     case Opcode::kBatchNormInference:
       return BatchNorm(op).Inference();
     case Opcode::kBatchNormTraining:
-      return op->operand(0)->shape().is_static() ? BatchNorm(op).Training() : nullptr;
+      return IsBounded(op->operand(0)->shape()) ? nullptr : BatchNorm(op).Training();
     case Opcode::kBatchNormGrad:
-      return op->operand(0)->shape().is_static() ? BatchNorm(op).Grad() : nullptr;
+      return IsBounded(op->operand(0)->shape()) ? nullptr : BatchNorm(op).Grad();
     default:
       return nullptr;
   }

@@ -2,12 +2,13 @@
 //
 //   set-dimension-size by a constant         the operand, or its first elements; what reads it is of that size from then on
 //   dynamic-reshape to constant sizes        reshape
-//   get-dimension-size of a static dimension its size
+//   get-dimension-size of another dimension  its size; of a symbol the number that it is in the run (Builder::SizeValue)
 //
 // All of a computation or nothing: a size that is known at run time only (a bounded parameter, a computed size), or an op whose
 // shape does not follow from its operands' (broadcast, reshape), leaves it as it was (backends/driver/run_time_sizes.h).
 #include <optional>
 
+#include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_set.h"
 #include "hlo/builder.h"
@@ -20,6 +21,13 @@ namespace {
 std::optional<int64_t> ConstantSize(const Instruction& op) {
   if (op.opcode() != Opcode::kConstant || !op.shape().is_scalar()) return std::nullopt;
   return op.literal().GetAsInt64(0);
+}
+
+bool IsBounded(const Shape& shape) {
+  for (int64_t d = 0; d < shape.rank(); ++d) {
+    if (shape.is_dynamic(d)) return true;
+  }
+  return absl::c_any_of(shape.elements(), IsBounded);
 }
 
 class Resolver {
@@ -54,11 +62,11 @@ class Resolver {
     if (op->opcode() == Opcode::kDynamicReshape) return ResolveReshape(op);
     bool moved = false;
     for (const Instruction* o : op->operands()) moved |= moved_.contains(o);
-    if (op->shape().is_static() && !moved) return true;
-    const Shape* declared = op->shape().is_static() ? &op->shape() : nullptr;
-    absl::StatusOr<Shape> shape = InferShape(op->opcode(), op->operands(), op->attrs(), declared);
-    if (!shape.ok() || !shape->is_static()) return false;
-    if (Shape::Compatible(*shape, op->shape()) && op->shape().is_static()) return true;
+    const bool bounded = IsBounded(op->shape());
+    if (!bounded && !moved) return true;
+    absl::StatusOr<Shape> shape = InferShape(op->opcode(), op->operands(), op->attrs(), bounded ? nullptr : &op->shape());
+    if (!shape.ok() || IsBounded(*shape)) return false;
+    if (Shape::Compatible(*shape, op->shape()) && !bounded) return true;
     if (op == c_->root() && c_ != c_->module()->entry()) return false;  // its callers count on the shape
     SetShape(op, *std::move(shape));
     return true;
@@ -97,7 +105,7 @@ class Resolver {
     Instruction* with = nullptr;
     switch (op->opcode()) {
       case Opcode::kGetDimensionSize:
-        with = b.ScalarConstantInt(op->shape().element_type(), op->operand(0)->shape().constant_dim(op->dimensions()[0]));
+        with = b.SizeValue(op->operand(0)->shape().dim(op->dimensions()[0]), op->shape().element_type());
         break;
       case Opcode::kSetDimensionSize: {
         const int64_t dim = op->dimensions()[0];

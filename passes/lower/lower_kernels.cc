@@ -140,7 +140,8 @@ absl::StatusOr<bool> LowerKernels(Module& module, PassContext& context) {
   if (context.spaces != nullptr) return LowerForDevices(module, context);
   LaunchPlans& plans = *context.launch_plans;
   plans.clear();
-  std::vector<Instruction*> singles;
+  // Split only when all is planned: what reads a split fusion's results is planned by views that know nothing of what makes them then.
+  std::vector<Instruction*> refused, singles;
   {
     const ValueViews views(module, context.own_strides);
     for (Instruction* op : Planned(module)) {
@@ -151,8 +152,11 @@ absl::StatusOr<bool> LowerKernels(Module& module, PassContext& context) {
       }
       if (op->opcode() != Opcode::kFusion || IsSingle(*op)) return plan.status();
       context.Note("lower-kernels", "split", *op, std::string(plan.status().message()));
-      for (Instruction* single : Split(op, context)) singles.push_back(single);
+      refused.push_back(op);
     }
+  }
+  for (Instruction* op : refused) {
+    for (Instruction* single : Split(op, context)) singles.push_back(single);
   }
   PlanWrittenOperands(module, &plans);
   if (singles.empty()) return false;

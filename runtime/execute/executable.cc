@@ -102,8 +102,7 @@ RunResult Executable::Run(const TenonTensor* inputs, TenonTensor* outputs, uint8
 absl::Status Executable::Dims(const TenonTensor* inputs, std::vector<int64_t>* dims) const {
   const Program& p = program();
   TENON_RETURN_IF_ERROR(CheckInputs(p, inputs));
-  TENON_RETURN_IF_ERROR(EvaluateDims(p.dim_program, inputs, dims));
-  return CheckGuards(p.guards, inputs, *dims);
+  return EvaluateGuarded(p, inputs, dims);
 }
 
 absl::Status Executable::Check(const TenonTensor* inputs) const {

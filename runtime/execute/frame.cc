@@ -78,8 +78,7 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
   num_threads = 0;
   error_word.store(0, std::memory_order_relaxed);
   library_state = {};
-  if (bound.has_dims) TENON_RETURN_IF_ERROR(EvaluateDims(bound.program.dim_program, in, &dims));
-  if (!bound.program.guards.empty()) TENON_RETURN_IF_ERROR(CheckGuards(bound.program.guards, in, dims));
+  if (bound.has_dims || !bound.program.guards.empty()) TENON_RETURN_IF_ERROR(EvaluateGuarded(bound.program, in, &dims));
   TENON_RETURN_IF_ERROR(PlaceArena());
   if (!devices.empty()) TENON_RETURN_IF_ERROR(PlaceDevices());
   for (const auto& [value, index] : bound.input_values)

@@ -40,10 +40,8 @@ std::optional<int64_t> Apply(Kind kind, int64_t a, int64_t b) {
   }
 }
 
-}  // namespace
-
-absl::Status EvaluateDims(std::span<const DimOp> ops, const TenonTensor* inputs,
-                          std::vector<int64_t>* slots) {
+// `divided`: an error where some slot is no number, being divided by zero.
+absl::Status EvaluateAll(std::span<const DimOp> ops, const TenonTensor* inputs, std::vector<int64_t>* slots, absl::Status* divided) {
   slots->resize(ops.size());
   for (size_t k = 0; k < ops.size(); ++k) {
     const DimOp& op = ops[k];
@@ -62,12 +60,28 @@ absl::Status EvaluateDims(std::span<const DimOp> ops, const TenonTensor* inputs,
     } else {
       const std::optional<int64_t> result =
           Apply(op.kind, Resolve(op.a, *slots), Resolve(op.b, *slots));
-      if (!result) return absl::InvalidArgumentError("a size expression divides by zero");
-      value = *result;
+      if (!result) *divided = absl::InvalidArgumentError("a size expression divides by zero");
+      value = result.value_or(0);
     }
     (*slots)[k] = value;
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status EvaluateDims(std::span<const DimOp> ops, const TenonTensor* inputs,
+                          std::vector<int64_t>* slots) {
+  absl::Status divided;
+  TENON_RETURN_IF_ERROR(EvaluateAll(ops, inputs, slots, &divided));
+  return divided;
+}
+
+absl::Status EvaluateGuarded(const Program& program, const TenonTensor* inputs, std::vector<int64_t>* slots) {
+  absl::Status divided;
+  TENON_RETURN_IF_ERROR(EvaluateAll(program.dim_program, inputs, slots, &divided));
+  TENON_RETURN_IF_ERROR(CheckGuards(program.guards, inputs, *slots));
+  return divided;
 }
 
 SizeRef DimProgramBuilder::Emit(DimOp op) {

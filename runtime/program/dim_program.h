@@ -22,8 +22,12 @@ inline bool IsStatic(const std::vector<SizeRef>& refs) {
   return true;
 }
 
-// Evaluates every slot in order. Errors: a floor division or modulo by zero, a negative size.
+// Evaluates every slot in order. Errors: an input of too few dimensions; a floor division or modulo by zero, of which the slot is 0, and
+// told when all others have their values.
 absl::Status EvaluateDims(std::span<const DimOp> ops, const TenonTensor* inputs,
                           std::vector<int64_t>* slots);
+
+// That, and the program's guards, which say more of the call than a division that they should have kept from happening.
+absl::Status EvaluateGuarded(const Program& program, const TenonTensor* inputs, std::vector<int64_t>* slots);
 
 }  // namespace tenon

@@ -92,6 +92,13 @@ TEST_F(Guards, RangesAndDivisors) {
   EXPECT_THAT(Run({Of({6, 3})}), HasSubstr("got 6"));
 }
 
+// The range says more of such a call than the division does, which is evaluated first.
+TEST_F(Guards, RangesBeforeDivisions) {
+  Compile("s0:[1,64]", "x = f32[s0] parameter(0)\n ROOT z = f32[floordiv(24,s0)] iota(), iota_dimension=0\n");
+  EXPECT_EQ(Run({Of({8})}), "");
+  EXPECT_THAT(Run({Of({0})}), HasSubstr("wanted s0 in [1, 64], got 0"));
+}
+
 TEST_F(Guards, Strides) {
   change_ = [](Binding* binding, const Module& module) {
     const Dim row = module.dims().Symbol("row");

@@ -1,7 +1,6 @@
 // Runs the cases of tests/passes/*.hlo (pass_case.h): the golden, the truth about "changed", the verifier, the same numbers.
 #include "gtest/gtest.h"
 
-#include <regex>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +16,7 @@
 #include "passes/expand/control_flow.h"
 #include "passes/memory/buffer_plan.h"
 #include "passes/pipeline.h"
+#include "hlo/sizes.h"
 #include "passes/spaces/spaces.h"
 #include "runtime/host/functions.h"
 #include "tests/hlo/text_files.h"
@@ -36,15 +36,11 @@ std::string RemarksText(const std::vector<Remark>& remarks) {
   return text;
 }
 
-// Symbols replaced by their values, the header's list of them dropped.
-std::string Specialized(std::string text, const std::string& symbols) {
-  if (symbols.empty()) return text;
-  text = std::regex_replace(text, std::regex(R"(, symbols=\{[^}]*\})"), "");
-  for (const std::string& pair : std::vector<std::string>(absl::StrSplit(symbols, ','))) {
-    const size_t at = pair.find('=');
-    text = std::regex_replace(text, std::regex("\\b" + pair.substr(0, at) + "\\b"), pair.substr(at + 1));
-  }
-  return text;
+// The module at the sizes that the case names.
+absl::StatusOr<std::unique_ptr<Module>> Specialized(const std::string& text, const std::string& symbols) {
+  TENON_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, ParseModule(text));
+  TENON_ASSIGN_OR_RETURN(const Sizes sizes, ParseSizes(symbols));
+  return sizes.empty() ? std::move(module) : WithSizes(*module, sizes);
 }
 
 // "refuses=tanh": fusions with a tanh that is not alone.
@@ -141,7 +137,7 @@ ToleranceRule RuleOf(const std::string& numerics) {
 std::string NumericDifference(const std::string& numerics, const std::string& symbols, const std::string& before_text,
                               const std::string& after_text) {
   if (numerics.starts_with("off: ")) return "";
-  auto before = ParseModule(Specialized(before_text, symbols)), after = ParseModule(Specialized(after_text, symbols));
+  auto before = Specialized(before_text, symbols), after = Specialized(after_text, symbols);
   if (!before.ok() || !after.ok()) return absl::StrCat(before.status().ToString(), ", ", after.status().ToString());
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     std::mt19937_64 random(seed);

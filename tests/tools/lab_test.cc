@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "hlo/eval/evaluator.h"
+#include "hlo/sizes.h"
 #include "hlo/text/text.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/judge/miscompare.h"
@@ -62,6 +63,25 @@ TEST(Miscompare, SignsOfZeroCount) {
   Expectation expected{{Literal::Scalar(PrimitiveType::kF32, 0.0)}, {std::nullopt}};
   EXPECT_EQ(Compare({Literal::Scalar(PrimitiveType::kF32, -0.0)}, expected).outcome,
             Outcome::kDifferent);
+}
+
+TEST(Miscompare, SymbolsAreJudgedAtTheArgumentsSizes) {
+  auto module = ParseModule(R"(HloModule m, symbols={s:[1,64]}
+    ENTRY f { a = f32[s] parameter(0) b = f32[2*s] parameter(1) c = f32[3*s] concatenate(a, b), dimensions={0} ROOT d = f32[3*s] negate(c) })");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto numbers = WithSizes(**module, {{"s", 5}});
+  ASSERT_TRUE(numbers.ok()) << numbers.status();
+  const Verdict v = Judge(**module, RandomInputs(**numbers, 1));
+  EXPECT_EQ(v.outcome, Outcome::kSame) << v.text;
+  EXPECT_EQ(v.elements, 15);
+  Verdict verdict;
+  const auto subject = Subject::Compile(**module, {}, &verdict);
+  ASSERT_NE(subject, nullptr) << verdict.text;
+  const Verdict refused = subject->RunRefused(RandomInputs(**numbers, 1));
+  EXPECT_EQ(refused.outcome, Outcome::kSame) << refused.text;
+  // s of 0 and of 65; another size of b, and then of a; two wrong strides, two ranks and a type of each.
+  EXPECT_EQ(refused.refused_calls, 16);
+  EXPECT_EQ(Judge(**module, {RandomInputs(**numbers, 1)[0], RandomInputs(**numbers, 1)[0]}).outcome, Outcome::kEvaluatorError);
 }
 
 TEST(Miscompare, RefusalsAreNamed) {

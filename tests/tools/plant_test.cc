@@ -6,7 +6,9 @@
 
 #include <limits>
 
+#include "hlo/sizes.h"
 #include "hlo/text/text.h"
+#include "runtime/guarded_memory.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/generate/transformer.h"
 #include "tools/lab/reduce/predicate.h"
@@ -123,6 +125,72 @@ TEST_P(PlantTest, IsSeenWhenPlantedAndOnlyThen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PlantTest, testing::ValuesIn(kCases), [](const auto& info) {
+  std::string name(info.param.plant);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+// Those of programs for many sizes.
+struct SizeCase {
+  const char *plant, *sizes, *text;
+};
+
+constexpr SizeCase kSizeCases[] = {
+    // The first is the smaller: nothing is read outside.
+    {"equal-symbols", "s=5,t=9", R"(
+      ENTRY e {
+        x = f32[s] parameter(0)
+        y = f32[t] parameter(1)
+        a = f32[s,t] broadcast(x), dimensions={0}
+        ROOT r = (f32[s,t], f32[t]) tuple(a, y)
+      })"},
+    {"dropped-guard", "s=9", R"(
+      ENTRY e { x = f32[s] parameter(0) y = f32[s] parameter(1) ROOT r = f32[s] add(x, y) })"},
+    {"dropped-range", "s=9", R"(HloModule m, symbols={s:[2,64]}
+      ENTRY e { x = f32[s] parameter(0) ROOT r = f32[s] negate(x) })"},
+    {"typical-argument", "s=9", R"(
+      ENTRY e { x = f32[s] parameter(0) ROOT r = f32[s] negate(x) })"},
+    {"typical-pieces", "s=40", R"(
+      sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+      ENTRY e {
+        x = f32[s,7] parameter(0)
+        zero = f32[] constant(0)
+        ROOT r = f32[s] reduce(x, zero), dimensions={1}, to_apply=sum
+      })"},
+    {"shared-place", "s=9", R"(
+      ENTRY e {
+        x = f32[s] parameter(0)
+        a = f32[s] sine(x)
+        a2 = f32[s] opt-barrier(a)
+        b = f32[s] cosine(x)
+        b2 = f32[s] opt-barrier(b)
+        c = f32[s] subtract(a2, b2)
+        ROOT r = f32[s] subtract(c, x)
+      })"},
+};
+
+class SizePlant : public testing::TestWithParam<SizeCase> {
+ protected:
+  void TearDown() override { SetPlant(kNoPlant); }
+};
+
+TEST_P(SizePlant, IsSeenWhenPlantedAndOnlyThen) {
+  absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(GetParam().text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto numbers = WithSizes(**module, *ParseSizes(GetParam().sizes));
+  ASSERT_TRUE(numbers.ok()) << numbers.status();
+  const std::vector<Literal> arguments = UnitInputs(**numbers);
+  const Verdict sound = Judge(**module, arguments);
+  EXPECT_EQ(sound.outcome, Outcome::kSame) << OutcomeName(sound.outcome) << ": " << sound.text;
+  if (std::string_view(GetParam().plant) == "shared-place" && GuardOfEnvironment() != MemoryGuard::kOff) {
+    GTEST_SKIP() << "guarded memory gives every value a place of its own";
+  }
+  SetPlant(*ParsePlant(GetParam().plant));
+  const Verdict planted = Judge(**module, arguments);
+  EXPECT_EQ(planted.outcome, Outcome::kDifferent) << OutcomeName(planted.outcome) << ": " << planted.text;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SizePlant, testing::ValuesIn(kSizeCases), [](const auto& info) {
   std::string name(info.param.plant);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;

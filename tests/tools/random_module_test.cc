@@ -6,6 +6,7 @@
 #include "hlo/text/text.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/generate/random_module.h"
+#include "tools/lab/generate/random_sizes.h"
 #include "tools/lab/judge/miscompare.h"
 
 namespace tenon::lab {
@@ -39,6 +40,44 @@ TEST(RandomModule, PrintsParsesAndEvaluates) {
     for (const auto& bound : expected->bounds) judged += !bound.has_value();
   }
   EXPECT_GT(judged, 300) << "results that are compared bit by bit";
+}
+
+TEST(RandomModule, WithSymbolsHoldsForAllTheirSizes) {
+  int symbolic = 0, judged = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const std::unique_ptr<Module> module = RandomModule(seed, {.size = 8, .symbols = true});
+    EXPECT_EQ(module->ToString(), RandomModule(seed, {.size = 8, .symbols = true})->ToString());
+    const auto parsed = ParseModule(module->ToString());
+    ASSERT_TRUE(parsed.ok()) << "seed " << seed << ": " << parsed.status();
+    std::string why;
+    EXPECT_TRUE(StructurallyEqual(*module, **parsed, &why)) << "seed " << seed << ": " << why;
+    for (const Instruction* i : module->entry()->instructions()) symbolic += i->shape().is_array() && !i->shape().is_static();
+    Random random(seed);
+    const std::vector<Sizes> all = RandomSizes(*module, random, 4, 1 << 14);
+    EXPECT_GE(all.size(), 1u);
+    for (const Sizes& sizes : all) {
+      const auto numbers = WithSizes(*module, sizes);
+      ASSERT_TRUE(numbers.ok()) << "seed " << seed << ": " << numbers.status();
+      const auto expected = Expect(**numbers, RandomInputs(**numbers, seed));
+      ASSERT_TRUE(expected.ok()) << "seed " << seed << ", " << SizesText(sizes) << ": " << expected.status();
+      judged += static_cast<int>(expected->bounds.size());
+    }
+  }
+  EXPECT_GT(symbolic, 500) << "arrays of symbolic size";
+  EXPECT_GT(judged, 500);
+}
+
+TEST(RandomModule, SizesLieWithinTheirRanges) {
+  const auto module = ParseModule(R"(HloModule m, symbols={s:[3,64]%3,t:[0,1]}
+    ENTRY e { x = f32[s] parameter(0) ROOT y = f32[t] parameter(1) })");
+  ASSERT_TRUE(module.ok()) << module.status();
+  Random random(1);
+  const std::vector<Sizes> all = RandomSizes(**module, random, 8, 1 << 14);
+  EXPECT_GT(all.size(), 4u);
+  for (const Sizes& sizes : all) EXPECT_TRUE(WithSizes(**module, sizes).ok()) << SizesText(sizes);
+  for (const Sizes& sizes : OtherSizes(**module, all[0])) {
+    EXPECT_TRUE(WithSizes(**module, sizes).ok() && sizes != all[0]) << SizesText(sizes);
+  }
 }
 
 TEST(RandomModule, DrawsFromWhatItIsTold) {

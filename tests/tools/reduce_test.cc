@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/builder.h"
 #include "hlo/eval/evaluator.h"
+#include "hlo/sizes.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
 #include "tools/lab/generate/random_inputs.h"
@@ -343,6 +344,32 @@ TEST(Reduce, APredicateThatThrowsSaysNo) {
   absl::StatusOr<ReduceResult> r = Reduce(*module, RandomInputs(*module, 0), thrower);
   ASSERT_TRUE(r.ok()) << r.status();
   EXPECT_EQ(r->module->instruction_count(), 8);
+}
+
+// The tangent stays, of a smaller size, with the parameter that alone has it; t becomes a number and goes.
+TEST(Reduce, Symbols) {
+  const auto module = Parse(R"(HloModule m, symbols={s:[2,64],t:[0,inf]}
+    ENTRY e {
+      x = f32[s,t] parameter(0)
+      n = f32[t] parameter(1)
+      a = f32[s,t] negate(x)
+      b = f32[2*s] parameter(2)
+      c = f32[2*s] tan(b)
+      d = f32[t] sine(n)
+      ROOT r = (f32[s,t], f32[2*s], f32[t]) tuple(a, c, d)
+    })");
+  const auto numbers = WithSizes(*module, {{"s", 20}, {"t", 9}});
+  ASSERT_TRUE(numbers.ok()) << numbers.status();
+  const auto fails = [](const Module& m, absl::Span<const Literal>) {
+    const auto tangents = Find(m, Opcode::kTan);
+    return !tangents.empty() && !tangents[0]->shape().is_static();
+  };
+  const auto r = Reduce(*module, RandomInputs(**numbers, 1), fails);
+  ASSERT_TRUE(r.ok()) << r.status();
+  EXPECT_LE(r->module->instruction_count(), 3) << r->module->ToString();
+  const auto sizes = SizesOfArguments(*r->module, r->arguments);
+  ASSERT_TRUE(sizes.ok()) << sizes.status() << r->module->ToString();
+  EXPECT_EQ(SizesText(*sizes), "s=2");
 }
 
 }  // namespace

@@ -71,5 +71,15 @@ TEST(RegressFile, RoundTrips) {
       << "an argument is missing";
 }
 
+TEST(RegressFile, SizesForASeedOfInputs) {
+  const auto c = ParseRegress("// sizes: s=3,t=5\n// inputs: 7\nENTRY f { ROOT a = f32[t,2*s] parameter(0) }");
+  ASSERT_TRUE(c.ok()) << c.status();
+  EXPECT_EQ(Judge(*c->module, c->arguments).outcome, Outcome::kEvaluatorError) << "no argument says s";
+  const auto read = ParseRegress("// sizes: s=3,t=5\n// inputs: 7\nENTRY f { a = f32[t,2*s] parameter(0) ROOT b = f32[s] parameter(1) }");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->arguments[0].shape().ToString(), "f32[5,6]");
+  EXPECT_EQ(Judge(*read->module, read->arguments).outcome, Outcome::kSame);
+}
+
 }  // namespace
 }  // namespace tenon::lab

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "hlo/check.h"
+#include "tools/hlo-fuzz/fuzz_parts.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/reduce/reduce.h"
@@ -15,18 +16,6 @@
 
 namespace tenon::lab {
 namespace {
-
-void CountInstructions(const Module& module, Record* r) {
-  r->instructions = module.instruction_count();
-  for (const Computation* c : module.computations()) {
-    for (const Instruction* i : c->instructions()) {
-      ++r->opcodes[std::string(InfoOf(i->opcode()).name)];
-      for (const Shape& leaf : FlattenShape(i->shape())) {
-        if (leaf.is_array()) ++r->types[std::string(PrimitiveTypeName(leaf.element_type()))];
-      }
-    }
-  }
-}
 
 std::string EncodeCounts(const std::map<std::string, int64_t>& counts) {
   std::string text;
@@ -43,10 +32,43 @@ std::map<std::string, int64_t> DecodeCounts(const std::string& text) {
   return counts;
 }
 
-// The module and its arguments, cut down to what fails for the same reason.
-std::string Reduced(const FuzzOptions& options, const Module& module, const std::vector<Literal>& inputs, const RunOptions& run,
+}  // namespace
+
+namespace {
+
+bool HasSymbolicSize(const Shape& shape) {
+  for (const Shape& leaf : FlattenShape(shape)) {
+    for (Dim d : leaf.dims()) {
+      if (!d.is_constant()) return true;
+    }
+  }
+  return false;
+}
+
+bool TakesSymbols(const Instruction& op) {
+  if (HasSymbolicSize(op.shape())) return true;
+  return std::any_of(op.operands().begin(), op.operands().end(), [](const Instruction* o) { return HasSymbolicSize(o->shape()); });
+}
+
+}  // namespace
+
+void CountInstructions(const Module& module, Record* r) {
+  r->instructions = module.instruction_count();
+  for (const Computation* c : module.computations()) {
+    for (const Instruction* i : c->instructions()) {
+      ++r->opcodes[std::string(InfoOf(i->opcode()).name)];
+      if (TakesSymbols(*i)) r->symbolic[std::string(InfoOf(i->opcode()).name)] = 1;
+      for (const Shape& leaf : FlattenShape(i->shape())) {
+        if (leaf.is_array()) ++r->types[std::string(PrimitiveTypeName(leaf.element_type()))];
+      }
+    }
+  }
+}
+
+std::string ReducedFile(const FuzzOptions& options, const Module& module, const std::vector<Literal>& inputs, const RunOptions& run,
                     const Verdict& verdict, const Record& r) {
-  const std::string comment = absl::StrCat("found by hlo-fuzz --seed=", options.seed, " --module=", r.k, ": ",
+  const char* symbols = options.generator.symbols ? " --symbols" : "";
+  const std::string comment = absl::StrCat("found by hlo-fuzz", symbols, " --seed=", options.seed, " --module=", r.k, ": ",
                                            std::string(OutcomeName(r.outcome)), " (", r.configuration, ")\n", r.text);
   if (options.reduce_seconds > 0) {
     const auto fails = [&](const Module& m, absl::Span<const Literal> arguments) {
@@ -58,12 +80,10 @@ std::string Reduced(const FuzzOptions& options, const Module& module, const std:
   return PrintRegress(module, inputs, comment);
 }
 
-}  // namespace
-
 uint64_t ModuleSeed(uint64_t seed, int64_t k) { return Random(Random(seed).Next() + static_cast<uint64_t>(k)).Next(); }
 
 bool IsLarge(const FuzzOptions& options, int64_t k) {
-  return options.large_every > 0 && k % options.large_every == options.large_every - 1;
+  return options.large_every > 0 && !options.generator.symbols && k % options.large_every == options.large_every - 1;
 }
 
 std::unique_ptr<Module> MakeModule(const FuzzOptions& options, int64_t k) {
@@ -95,7 +115,8 @@ std::vector<RunOptions> ConfigurationsOf(const FuzzOptions& options, int64_t k) 
     chosen.push_back(all[at]);
     if (random.Below(3) == 0) chosen.back().provider = "generated";
     if (options.run.target == gpu::kEmulatedName && random.Below(2) == 0) chosen.back().target += ":sm_80,sms=1,threads_per_sm=8";
-    if (random.Below(3) == 0) chosen.back().frozen = random.Next();
+    // Frozen values are of the very sizes (docs/architecture/sizes.md).
+    if (random.Below(3) == 0) chosen.back().frozen = options.generator.symbols ? 0 : random.Next();
     chosen.back().excess_precision = options.excess_precision[turn++ % options.excess_precision.size()];
     all.erase(all.begin() + at);
   }
@@ -152,6 +173,7 @@ Record FuzzOne(const FuzzOptions& options, int64_t k) {
     return r;
   }
   CountInstructions(*module, &r);
+  if (options.generator.symbols) return FuzzSizes(options, *module, std::move(r));
   Inputs inputs(*module, ModuleSeed(options.seed, k));
   for (const RunOptions& run : ConfigurationsOf(options, k)) {
     if (const auto& expected = inputs.expected(0, run.excess_precision); !expected.ok()) {
@@ -165,7 +187,7 @@ Record FuzzOne(const FuzzOptions& options, int64_t k) {
     r.outcome = v.outcome;
     r.configuration = run.ToString();
     r.text = v.text;
-    if (v.outcome != Outcome::kRefused) r.file = Reduced(options, *module, inputs.arguments(set), run, v, r);
+    if (v.outcome != Outcome::kRefused) r.file = ReducedFile(options, *module, inputs.arguments(set), run, v, r);
     break;
   }
   return r;
@@ -174,12 +196,13 @@ Record FuzzOne(const FuzzOptions& options, int64_t k) {
 std::string Encode(const Record& r) {
   return absl::StrCat(r.k, "\t", static_cast<int>(r.outcome), "\t", r.configuration, "\t", absl::CEscape(r.text), "\t",
                       r.instructions, "\t", r.elements, "\t", r.bounded, "\t", r.unjudged, "\t", EncodeCounts(r.opcodes), "\t",
-                      EncodeCounts(r.types), "\t", absl::CEscape(r.file));
+                      EncodeCounts(r.types), "\t", absl::CEscape(r.file), "\t", r.calls, "\t", r.refused_calls, "\t",
+                      EncodeCounts(r.symbolic));
 }
 
 Record Decode(const std::string& line) {
   const std::vector<std::string> f = absl::StrSplit(line, '\t');
-  TENON_CHECK(f.size() == 11, line);
+  TENON_CHECK(f.size() == 14, line);
   Record r;
   r.k = std::atoll(f[0].c_str());
   r.outcome = static_cast<Outcome>(std::atoi(f[1].c_str()));
@@ -192,6 +215,9 @@ Record Decode(const std::string& line) {
   r.opcodes = DecodeCounts(f[8]);
   r.types = DecodeCounts(f[9]);
   absl::CUnescape(f[10], &r.file);
+  r.calls = std::atoll(f[11].c_str());
+  r.refused_calls = std::atoll(f[12].c_str());
+  r.symbolic = DecodeCounts(f[13]);
   return r;
 }
 

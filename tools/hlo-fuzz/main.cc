@@ -11,11 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "backends/driver/targets.h"
+#include "hlo/sizes.h"
 #include "hlo/text/text.h"
 #include "tools/hlo-fuzz/fuzz.h"
 #include "tools/hlo-fuzz/plants.h"
 #include "tools/hlo-fuzz/report.h"
 #include "tools/hlo-fuzz/workers.h"
+#include "tools/lab/generate/random_sizes.h"
 #include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/judge/plant.h"
 
@@ -38,6 +40,8 @@ Makes random HLO modules and runs each on the evaluator and on the CPU backend. 
   --runs=N              configurations a module runs under, drawn from isa x threads (default 2); in a third of them all contractions are
                         generated, in a third what hangs on some of the parameters alone is computed by a program of its own
   --large-every=N       one module in N has arrays of 10^4 to 10^6 elements (default 50; 0: none)
+  --symbols             sizes are symbols and expressions of them: each module is compiled once, called at several sizes (--sizes=N,
+                        default 5), and called as it may not be, which must be refused
   --only=a,b            families (elementwise, movement, reduction, contraction, indexing, control, random, linalg,
                         collective) and opcodes to draw from; --without=a,b: not these
   --types=a,b           element types to draw from where an op leaves a choice
@@ -103,6 +107,8 @@ bool SetFlag(const std::string& name, const std::string& value, Flags* f) {
   if (name == "--isa") return f->fuzz.isas = List(value), !f->fuzz.isas.empty();
   if (name == "--excess-precision") return Switches(value, &f->fuzz.excess_precision);
   if (name == "--large-every") return Integer(value, 0, &f->fuzz.large_every);
+  if (name == "--symbols") return f->fuzz.generator.symbols = true, value.empty();
+  if (name == "--sizes") return Integer(value, 1, &f->fuzz.sizes);
   if (name == "--runs") return Integer(value, 1, &f->fuzz.runs);
   if (name == "--only") return f->fuzz.generator.only = List(value), !f->fuzz.generator.only.empty();
   if (name == "--without") return f->fuzz.generator.without = List(value), !f->fuzz.generator.without.empty();
@@ -147,11 +153,18 @@ void Save(const Flags& f, const Record& r) {
     out << r.file;
     return;
   }
-  out << "// hlo-fuzz --seed=" << f.fuzz.seed << " --module=" << r.k << ": " << OutcomeName(r.outcome) << " (" << r.configuration
-      << ")\n// inputs: " << ModuleSeed(f.fuzz.seed, r.k) << "\n";
+  const char* symbols = f.fuzz.generator.symbols ? " --symbols" : "";
+  out << "// hlo-fuzz" << symbols << " --seed=" << f.fuzz.seed << " --module=" << r.k << ": " << OutcomeName(r.outcome) << " ("
+      << r.configuration << ")\n";
+  if (!f.fuzz.generator.symbols) out << "// inputs: " << ModuleSeed(f.fuzz.seed, r.k) << "\n";
   for (absl::string_view line : absl::StrSplit(r.text, '\n')) out << "// " << line << "\n";
   try {
-    out << MakeModule(f.fuzz, r.k)->ToString();
+    const std::unique_ptr<Module> module = MakeModule(f.fuzz, r.k);
+    if (HasSymbols(*module)) {
+      Random random(ModuleSeed(f.fuzz.seed, r.k) + 3);
+      out << "// sizes: " << SizesText(RandomSizes(*module, random, 1, 1 << 17)[0]) << "\n// inputs: " << random.Next() << "\n";
+    }
+    out << module->ToString();
   } catch (const InternalError& e) {
     out << "// " << e.what() << "\n";
   }

@@ -8,6 +8,7 @@
 #include "hlo/check.h"
 #include "hlo/text/text.h"
 #include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/generate/random_sizes.h"
 #include "tools/lab/judge/plant.h"
 #include "tools/lab/reduce/predicate.h"
 #include "tools/lab/reduce/reduce.h"
@@ -17,6 +18,8 @@ namespace {
 
 constexpr int64_t kMostInstructions = 10, kLargeEvery = 20;
 constexpr int kMostReductions = 6;
+constexpr int kSizes = 3;  // of a module with symbols
+constexpr int64_t kMostElements = 1 << 15;
 constexpr double kReduceSeconds = 20, kTrySeconds = 4, kRunSeconds = 30;
 
 struct Found {
@@ -45,25 +48,24 @@ class Search {
  public:
   Search(const FuzzOptions& options, bool quiet) : options_(options), quiet_(quiet), found_(AllPlants().size()) {}
 
+  // The plants that modules like these have places for.
+  bool Asked(Plant p) const { return AllPlants()[p - 1].sizes == options_.generator.symbols; }
+
   bool Done() const {
-    return std::none_of(found_.begin(), found_.end(), [](const Found& f) { return f.wanted(); });
+    for (Plant p = 1; p <= static_cast<Plant>(found_.size()); ++p) {
+      if (Asked(p) && found_[p - 1].wanted()) return false;
+    }
+    return true;
   }
 
   void Try(int64_t k) {
     const std::unique_ptr<Module> module = MakeModule(options_, k);
-    const std::vector<Literal> arguments = RandomInputs(*module, ModuleSeed(options_.seed, k));
-    for (RunOptions run : ConfigurationsOf(options_, k)) {
-      absl::flat_hash_set<Plant> places;
-      run.sabotage = FindPlaces(&places);
-      Verdict v;
-      const std::unique_ptr<Subject> sound = Subject::Compile(*module, run, &v);
-      run.sabotage = {};
-      if (sound == nullptr || !AnyWanted(places)) continue;
-      const absl::StatusOr<Expectation> expected = Expect(*module, arguments, run.excess_precision);
-      if (!expected.ok() || sound->RunThrice(arguments, *expected).outcome != Outcome::kSame) continue;
-      for (Plant p = 1; p <= static_cast<Plant>(found_.size()); ++p) {
-        if (places.contains(p) && found_[p - 1].wanted()) TryPlant(p, k, *module, arguments, *expected, run);
-      }
+    const uint64_t seed = ModuleSeed(options_.seed, k);
+    if (!options_.generator.symbols) return TryOn(k, *module, RandomInputs(*module, seed));
+    Random random(seed);
+    for (const Sizes& sizes : RandomSizes(*module, random, kSizes, kMostElements)) {
+      const absl::StatusOr<std::unique_ptr<Module>> numbers = WithSizes(*module, sizes);
+      if (numbers.ok()) TryOn(k, *module, RandomInputs(**numbers, random.Next()));
     }
   }
 
@@ -71,6 +73,7 @@ class Search {
     bool good = true;
     std::printf("plant                  module   tried  instructions  seconds to cut\n");
     for (size_t p = 0; p < found_.size(); ++p) {
+      if (!Asked(static_cast<Plant>(p) + 1)) continue;
       const Found& f = found_[p];
       const std::string name(AllPlants()[p].name);
       good = good && f.cut();
@@ -83,6 +86,22 @@ class Search {
   }
 
  private:
+  void TryOn(int64_t k, const Module& module, const std::vector<Literal>& arguments) {
+    for (RunOptions run : ConfigurationsOf(options_, k)) {
+      absl::flat_hash_set<Plant> places;
+      run.sabotage = FindPlaces(&places, options_.generator.symbols);
+      Verdict v;
+      const std::unique_ptr<Subject> sound = Subject::Compile(module, run, &v);
+      run.sabotage = {};
+      if (sound == nullptr || !AnyWanted(places)) continue;
+      const absl::StatusOr<Expectation> expected = Expect(module, arguments, run.excess_precision);
+      if (!expected.ok() || sound->RunThrice(arguments, *expected).outcome != Outcome::kSame) continue;
+      for (Plant p = 1; p <= static_cast<Plant>(found_.size()); ++p) {
+        if (places.contains(p) && found_[p - 1].wanted()) TryPlant(p, k, module, arguments, *expected, run);
+      }
+    }
+  }
+
   bool AnyWanted(const absl::flat_hash_set<Plant>& places) const {
     return std::any_of(places.begin(), places.end(), [&](Plant p) { return found_[p - 1].wanted(); });
   }

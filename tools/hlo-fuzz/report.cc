@@ -57,6 +57,9 @@ void Report::Add(const Record& r) {
   unjudged_ += r.unjudged;
   for (const auto& [name, n] : r.opcodes) opcodes_[name] += n;
   for (const auto& [name, n] : r.types) types_[name] += n;
+  for (const auto& [name, n] : r.symbolic) symbolic_[name] += n;
+  calls_ += r.calls;
+  refused_calls_ += r.refused_calls;
   if (r.outcome == Outcome::kSame) ++same_;
   if (r.outcome == Outcome::kRefused) ++refused_, ++refusals_[Reason(r.text)];
   if (r.outcome != Outcome::kSame && r.outcome != Outcome::kRefused) failures_.push_back(r);
@@ -92,6 +95,12 @@ std::string Report::Table(const FuzzOptions& options, double seconds) const {
   absl::StrAppendFormat(&text, "elements      %d compared: %.2f%% bit by bit, %.2f%% within a bound, %.3f%% not judged\n", elements_,
                         100 * static_cast<double>(elements_ - bounded_) / n, 100 * static_cast<double>(bounded_ - unjudged_) / n,
                         100 * static_cast<double>(unjudged_) / n);
+  if (calls_ > 0) {
+    absl::StrAppendFormat(&text, "calls         %d judged, %d that break a guard, refused\n", calls_, refused_calls_);
+    std::map<std::string, int64_t> shares;
+    for (const auto& [name, n] : symbolic_) shares[name] = 1000 * n / modules_;
+    absl::StrAppend(&text, "\nmodules of a thousand in which an opcode is of symbolic size\n", Columns(shares));
+  }
   absl::StrAppend(&text, "\ninstructions by opcode\n", Columns(opcodes_), "\narrays by element type\n", Columns(types_));
   std::string missing;
   for (Opcode op : GeneratedOpcodes()) {
@@ -118,7 +127,8 @@ std::string Report::Json(const FuzzOptions& options, double seconds) const {
   return absl::StrCat("{\"seed\": ", options.seed, ", \"seconds\": ", seconds, ", \"modules\": ", modules_, ", \"outcomes\": ",
                       JsonCounts(outcomes_), ",\n \"instructions\": {\"median\": ", Quantile(0.5), ", \"p10\": ", Quantile(0.1),
                       ", \"p90\": ", Quantile(0.9), ", \"max\": ", Quantile(1), "}, \"elements\": ", elements_, ", \"bounded\": ", bounded_,
-                      ", \"unjudged\": ", unjudged_, ",\n \"opcodes\": ", JsonCounts(opcodes_), ",\n \"types\": ", JsonCounts(types_),
+                      ", \"unjudged\": ", unjudged_, ", \"calls\": ", calls_, ", \"refused_calls\": ", refused_calls_, ",\n \"symbolic\": ",
+                      JsonCounts(symbolic_), ",\n \"opcodes\": ", JsonCounts(opcodes_), ",\n \"types\": ", JsonCounts(types_),
                       ",\n \"refusals\": ", JsonCounts(refusals_), ",\n \"failures\": [", failed, "]}\n");
 }
 

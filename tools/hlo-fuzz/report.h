@@ -25,9 +25,9 @@ class Report {
  private:
   int64_t Quantile(double q) const;
 
-  int64_t modules_ = 0, same_ = 0, refused_ = 0, elements_ = 0, bounded_ = 0, unjudged_ = 0;
+  int64_t modules_ = 0, same_ = 0, refused_ = 0, elements_ = 0, bounded_ = 0, unjudged_ = 0, calls_ = 0, refused_calls_ = 0;
   std::vector<int64_t> instructions_;
-  std::map<std::string, int64_t> opcodes_, types_, refusals_, outcomes_;
+  std::map<std::string, int64_t> opcodes_, types_, symbolic_, refusals_, outcomes_;
   std::vector<Record> failures_;
 };
 

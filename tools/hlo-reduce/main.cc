@@ -3,15 +3,18 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "hlo/sizes.h"
 #include "tools/lab/case_files.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/generate/transformer.h"
 #include "tools/lab/judge/plant.h"
 #include "tools/lab/reduce/predicate.h"
 #include "tools/lab/reduce/reduce.h"
+#include "tools/lab/regress.h"
 
 namespace tenon::lab {
 namespace {
@@ -31,6 +34,7 @@ What the problem is (one of):
 
 Inputs, and how the CPU backend runs:
   --inputs=FILE.npz    by parameter leaf, as hlo-run takes them; else random by --seed=N (default 0)
+  --sizes=s=7,t=64     of the module's symbols, for random inputs; a file of tests/regress says its own arguments
   --isa=NAME           avx512, avx2, sse4     --threads=N       --excess-precision
   --target=gpu-emulated[:MODEL]  instead of the CPU
   --provider=NAME      who computes contractions      --frozen=N  parameters (a bit each) whose values are computed by a program of their own
@@ -56,6 +60,7 @@ Exit code: 0 reduced, 1 the module doesn't fail as given, 2 bad usage, 3 a file 
 struct Options {
   std::string file, kind = "miscompare", argument, inputs, output;
   uint64_t seed = 0;
+  Sizes sizes;
   MiscompareOptions miscompare{.tolerance = 1e-3};
   ReduceOptions reduce;
   double timeout = 10;
@@ -81,6 +86,13 @@ bool SetPlantFlag(const std::string& value, Options* o) {
   return true;
 }
 
+bool SetSizes(const std::string& value, Options* o) {
+  const absl::StatusOr<Sizes> sizes = ParseSizes(value);
+  if (!sizes.ok()) return Usage(std::string(sizes.status().message()));
+  o->sizes = *sizes;
+  return true;
+}
+
 // 1: taken, 0: unknown, -1: bad, told on stderr.
 int SetFlag(const std::string& key, const std::string& value, Options* o) {
   RunOptions& run = o->miscompare.run;
@@ -90,6 +102,8 @@ int SetFlag(const std::string& key, const std::string& value, Options* o) {
     o->kind = key.substr(2), o->argument = value;
   else if (key == "--inputs")
     o->inputs = value;
+  else if (key == "--sizes")
+    return SetSizes(value, o) ? 1 : -1;
   else if (key == "--seed")
     o->seed = std::strtoull(value.c_str(), nullptr, 10);
   else if (key == "--isa")
@@ -220,12 +234,22 @@ int Fail(int code, const absl::Status& status) {
   return code;
 }
 
+absl::StatusOr<std::vector<Literal>> ArgumentsOf(const Module& module, const Options& o) {
+  if (!o.inputs.empty()) return ReadArguments(module, o.inputs);
+  // A file that says its own arguments.
+  TENON_ASSIGN_OR_RETURN(const std::string text, ReadText(o.file));
+  if (absl::StrContains(text, "// argument: ") || absl::StrContains(text, "// inputs: ")) {
+    TENON_ASSIGN_OR_RETURN(Case c, ParseRegress(text));
+    return std::move(c.arguments);
+  }
+  TENON_ASSIGN_OR_RETURN(const std::unique_ptr<Module> numbers, WithSizes(module, o.sizes));
+  return RandomInputs(*numbers, o.seed);
+}
+
 int Run(Options o) {
   const absl::StatusOr<std::unique_ptr<Module>> module = ReadModule(o.file, o.parse);
   if (!module.ok()) return Fail(3, module.status());
-  absl::StatusOr<std::vector<Literal>> arguments =
-      o.inputs.empty() ? absl::StatusOr<std::vector<Literal>>(RandomInputs(**module, o.seed))
-                       : ReadArguments(**module, o.inputs);
+  absl::StatusOr<std::vector<Literal>> arguments = ArgumentsOf(**module, o);
   if (!arguments.ok()) return Fail(3, arguments.status());
   absl::StatusOr<StillFails> predicate = Predicate(o);
   if (!predicate.ok()) return Fail(2, predicate.status());

@@ -6,7 +6,9 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "hlo/sizes.h"
 #include "tools/lab/npy.h"
+#include "tools/lab/regress.h"
 
 namespace tenon::lab {
 namespace {
@@ -105,7 +107,7 @@ absl::StatusOr<std::string> WriteCase(const Module& module, absl::Span<const Lit
   std::vector<std::pair<std::string, std::string>> members;
   for (const Literal& l : arguments) AppendArrays(l, &members);
   std::ofstream text(path), zip(inputs, std::ios::binary);
-  text << Print(module);
+  text << (HasSymbols(module) ? PrintRegress(module, arguments, "") : Print(module));
   zip << WriteZip(members);
   text.close();
   zip.close();

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "hlo/sizes.h"
 #include "hlo/text/text.h"
 #include "tools/lab/generate/random_inputs.h"
 
@@ -32,13 +33,17 @@ std::string PrintRegress(const Module& module, absl::Span<const Literal> argumen
 absl::StatusOr<Case> ParseRegress(std::string_view text) {
   Case c;
   TENON_ASSIGN_OR_RETURN(c.module, ParseModule(text));
+  Sizes sizes;
   for (absl::string_view line : absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
-    constexpr absl::string_view kArgument = "// argument: ", kInputs = "// inputs: ";
+    constexpr absl::string_view kArgument = "// argument: ", kInputs = "// inputs: ", kSizes = "// sizes: ";
     if (line.substr(0, kArgument.size()) == kArgument) {
       TENON_ASSIGN_OR_RETURN(Literal argument, ParseArgument(std::string(line.substr(kArgument.size())), c.module.get()));
       c.arguments.push_back(std::move(argument));
     } else if (line.substr(0, kInputs.size()) == kInputs) {
-      c.arguments = RandomInputs(*c.module, std::strtoull(std::string(line.substr(kInputs.size())).c_str(), nullptr, 10));
+      TENON_ASSIGN_OR_RETURN(const std::unique_ptr<Module> numbers, WithSizes(*c.module, sizes));
+      c.arguments = RandomInputs(*numbers, std::strtoull(std::string(line.substr(kInputs.size())).c_str(), nullptr, 10));
+    } else if (line.substr(0, kSizes.size()) == kSizes) {
+      TENON_ASSIGN_OR_RETURN(sizes, ParseSizes(std::string(line.substr(kSizes.size()))));
     }
   }
   if (c.arguments.size() != c.module->entry()->parameters().size()) {

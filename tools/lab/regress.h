@@ -3,6 +3,7 @@
 //   // found by hlo-fuzz --seed=1 --module=58: different (isa=avx512 threads=1)       any comment
 //   // argument: f32[2,3] {{1, 2, nan}, {4, 5, 6}}                                   one per parameter, or
 //   // inputs: 9073148541872606767                                                   a seed for RandomInputs
+//   // sizes: s=7,t=64                                                               before a seed, of a module with symbols
 //   HloModule ...
 #pragma once
 

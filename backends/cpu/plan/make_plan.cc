@@ -102,8 +102,10 @@ class Planner : public NestPlanner {
     const bool both = ReadAsVectors(contraction, 0) && ReadAsVectors(contraction, 1);
     ChooseTile(both, IsComplex(contraction.shape().element_type()) ? 2 : 1, widest);
     if (plan_.packed) plan_.scratch_bytes = packing->Bytes(plan_.block);
-    int64_t units = Typical(CeilDiv(plan_.loops.back().extent, plan_.block));
-    for (int i = 0; i < plan_.split; ++i) units = std::min(units * Typical(plan_.loops[i].extent), int64_t{1} << 40);
+    // A typical size may be none: of mod(s,4) it is.
+    const auto some = [](Dim d) { return std::max<int64_t>(1, Typical(d)); };
+    int64_t units = some(CeilDiv(plan_.loops.back().extent, plan_.block));
+    for (int i = 0; i < plan_.split; ++i) units = std::min(units * some(plan_.loops[i].extent), int64_t{1} << 40);
     if (plan_.tile_loop < 0 || units >= kSplitPieces) return;
     const int64_t rows = Typical(plan_.loops[plan_.tile_loop].extent), wanted = (kSplitPieces + units - 1) / units;
     const int64_t tiles = std::max<int64_t>(1, (rows + plan_.unroll - 1) / plan_.unroll / wanted);

@@ -23,7 +23,7 @@ bool Same(Scope& s, Opcode opcode) {
   const bool along = InfoOf(opcode).allows(Attr::kDimensions);
   if (along) attrs.set(Attr::kDimensions, std::vector<int64_t>{s.random().Below(x.rank())});
   const bool declared = opcode == Opcode::kAllGather || opcode == Opcode::kReduceScatter;
-  const std::optional<Shape> shape = declared ? std::optional<Shape>(Shape::Array(x.type(), x.dims())) : std::nullopt;
+  const std::optional<Shape> shape = declared ? std::optional<Shape>(Shape(x.type(), x.dims())) : std::nullopt;
   Instruction* y = s.Try(opcode, {x.op}, attrs, shape);
   if (y == nullptr) return false;
   const bool permuted = opcode == Opcode::kCollectivePermute;
@@ -41,7 +41,7 @@ bool AllReduceStart(Scope& s, Opcode) {
 
 bool AllGatherStart(Scope& s, Opcode) {
   const Value x = s.OfRank(1, 4, [](PrimitiveType) { return true; });
-  const Shape shape = Shape::Array(x.type(), x.dims());
+  const Shape shape(x.type(), x.dims());
   Attributes attrs = Groups(s, Opcode::kAllGatherStart, x);
   attrs.set(Attr::kDimensions, std::vector<int64_t>{s.random().Below(x.rank())});
   Instruction* start = s.Try(Opcode::kAllGatherStart, {x.op}, attrs, Shape::Tuple({shape, shape}));
@@ -52,7 +52,7 @@ bool AllGatherStart(Scope& s, Opcode) {
 
 bool CollectivePermuteStart(Scope& s, Opcode) {
   const Value x = s.Exact();
-  const Shape shape = Shape::Array(x.type(), x.dims()), context = Shape::Scalar(PrimitiveType::kU32);
+  const Shape shape(x.type(), x.dims()), context = Shape::Scalar(PrimitiveType::kU32);
   const std::vector<Shape> parts =
       s.random().OneIn(2) ? std::vector<Shape>{shape, shape} : std::vector<Shape>{shape, shape, context, context};
   Instruction* start = s.Try(Opcode::kCollectivePermuteStart, {x.op}, Groups(s, Opcode::kCollectivePermuteStart, x), Shape::Tuple(parts));
@@ -66,12 +66,14 @@ bool Id(Scope& s, Opcode opcode) { return s.Add(s.b().Make(opcode, {}, {})), tru
 // One chunk of rows, from here to here.
 bool RaggedAllToAll(Scope& s, Opcode opcode) {
   const Value x = s.OfRank(1, 3, [](PrimitiveType) { return true; });
-  std::vector<int64_t> dims = x.dims();
+  std::vector<Dim> dims = x.dims();
   dims[0] = s.Size();
   if (!s.Fits(dims)) return false;
+  if (s.WouldBeRefused(dims) || s.WouldBeRefused(x.dims())) return false;
   const Value out = s.Shaped(x.type(), dims);
-  const int64_t count = s.random().Between(0, std::min(x.dim(0), dims[0]));
-  const int64_t from = s.random().Between(0, x.dim(0) - count), to = s.random().Between(0, dims[0] - count);
+  const int64_t rows = Scope::Least(x.dim(0)), out_rows = Scope::Least(dims[0]);
+  const int64_t count = s.random().Between(0, std::min(rows, out_rows));
+  const int64_t from = s.random().Between(0, rows - count), to = s.random().Between(0, out_rows - count);
   std::vector<Instruction*> operands = {x.op, out.op};
   for (int64_t v : {from, count, to, count}) {
     const int64_t one[] = {v};

@@ -35,16 +35,16 @@ bool Dot(Scope& s, Opcode opcode) {
   std::vector<int64_t> lhs_batch(order.begin(), order.begin() + batch);
   std::vector<int64_t> lhs_contracting(order.begin() + batch, order.begin() + batch + contracted);
   // rhs: the same sizes and some of its own, in any order.
-  std::vector<int64_t> wanted;
+  std::vector<Dim> wanted;
   double terms = 1;
   for (int64_t d : lhs_batch) wanted.push_back(any.dim(d));
-  for (int64_t d : lhs_contracting) wanted.push_back(any.dim(d)), terms *= static_cast<double>(any.dim(d));
-  for (int64_t n = random.Between(0, 2); n > 0; --n) wanted.push_back(random.OneIn(2) ? s.Size() : random.Between(1, 6));
+  for (int64_t d : lhs_contracting) wanted.push_back(any.dim(d)), terms *= s.Most(any.dim(d));
+  for (int64_t n = random.Between(0, 2); n > 0; --n) wanted.push_back(random.OneIn(2) ? s.Size() : Dim(random.Between(1, 6)));
   const std::vector<int64_t> place = Shuffled(random, wanted.size());  // wanted[k] is rhs dim place[k]
-  std::vector<int64_t> dims(wanted.size());
+  std::vector<Dim> dims(wanted.size());
   for (size_t k = 0; k < wanted.size(); ++k) dims[place[k]] = wanted[k];
-  double steps = static_cast<double>(any.elements());
-  for (size_t k = static_cast<size_t>(batch + contracted); k < wanted.size(); ++k) steps *= static_cast<double>(wanted[k]);
+  double steps = s.Most(any.dims());
+  for (size_t k = static_cast<size_t>(batch + contracted); k < wanted.size(); ++k) steps *= s.Most(wanted[k]);
   if (!s.Fits(dims) || !Scope::Affordable(steps)) return false;
   const bool small = any.exact && IsFloat(any.type()) && !random.OneIn(4);
   const Value lhs = small ? s.Small(any) : any;
@@ -57,9 +57,9 @@ bool Dot(Scope& s, Opcode opcode) {
   if (contracted > 0) attrs.set(Attr::kLhsContractingDims, lhs_contracting), attrs.set(Attr::kRhsContractingDims, rhs_contracting);
   std::optional<Shape> declared;
   if (const std::optional<PrimitiveType> type = ResultType(s, any.type())) {
-    std::vector<int64_t> result;
+    std::vector<Dim> result;
     for (int64_t d : lhs_batch) result.push_back(any.dim(d));
-    const auto free = [&](const std::vector<int64_t>& sizes, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+    const auto free = [&](const std::vector<Dim>& sizes, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
       for (size_t d = 0; d < sizes.size(); ++d) {
         const auto has = [d](const std::vector<int64_t>& l) { return std::find(l.begin(), l.end(), static_cast<int64_t>(d)) != l.end(); };
         if (!has(a) && !has(b)) result.push_back(sizes[d]);
@@ -67,7 +67,7 @@ bool Dot(Scope& s, Opcode opcode) {
     };
     free(any.dims(), lhs_batch, lhs_contracting);
     free(dims, rhs_batch, rhs_contracting);
-    declared = Shape::Array(*type, result);
+    declared = Shape(*type, result);
   }
   Instruction* y = s.Try(opcode, {lhs.op, rhs.op}, attrs, declared);
   return y != nullptr && (AddProducts(s, y, lhs, rhs, terms), true);
@@ -90,8 +90,9 @@ bool Convolution(Scope& s, Opcode opcode) {
   labels.input_spatial.assign(in.begin() + 2, in.end());
   labels.kernel_spatial.assign(kernel.begin() + 2, kernel.end());
   labels.output_spatial.assign(out.begin() + 2, out.end());
-  std::vector<int64_t> x_dims(spatial + 2), k_dims(spatial + 2);
+  std::vector<Dim> x_dims(spatial + 2), k_dims(spatial + 2);
   x_dims[in[0]] = batch_groups * random.Between(1, 3);
+  if (batch_groups == 1) x_dims[in[0]] = s.SizeOr(x_dims[in[0]].constant());
   x_dims[in[1]] = features * feature_groups;
   k_dims[kernel[0]] = features;
   k_dims[kernel[1]] = out_features;
@@ -108,7 +109,7 @@ bool Convolution(Scope& s, Opcode opcode) {
     if (random.OneIn(8)) w.padding_low = -1;
     w.reversed = random.OneIn(6);
     terms *= static_cast<double>(w.size);
-    x_dims[in[d + 2]] = random.Between(1, 7);
+    x_dims[in[d + 2]] = s.SizeOr(random.Between(1, 7));
     k_dims[kernel[d + 2]] = w.size;
     window.dims.push_back(w);
   }
@@ -127,14 +128,16 @@ bool Convolution(Scope& s, Opcode opcode) {
 bool RaggedDot(Scope& s, Opcode opcode) {
   Random& random = s.random();
   const PrimitiveType type = s.Type([](PrimitiveType t) { return IsFloat(t) || (IsIntegral(t) && BitWidth(t) <= 32); });
-  const int64_t m = random.Between(1, 9), k = random.Between(1, 9), n = random.Between(1, 6), groups = random.Between(1, 4);
+  const int64_t rows = random.Between(1, 9), k = random.Between(1, 9), columns = random.Between(1, 6), groups = random.Between(1, 4);
   const bool contracting = random.OneIn(3);
+  const Dim m = s.SizeOr(rows), n = s.SizeOr(columns);
+  if (s.WouldBeRefused({m, n})) return false;
   Value lhs = s.Shaped(type, {m, k});
   Value rhs = contracting ? s.Shaped(type, {k, n}) : s.Shaped(type, {groups, k, n});
   if (IsFloat(type)) lhs = s.Small(lhs), rhs = s.Small(rhs);
   // Sizes that add up to at most the ragged dimension's.
   std::vector<int32_t> sizes(groups);
-  int64_t left = contracting ? k : m;
+  int64_t left = contracting ? k : Scope::Least(m);
   for (int32_t& size : sizes) size = static_cast<int32_t>(random.Between(0, left)), left -= size;
   Instruction* group_sizes = s.b().Constant(Literal::FromSpan<int32_t>(PrimitiveType::kS32, {groups}, sizes));
   Attributes attrs = With(Attr::kLhsContractingDims, std::vector<int64_t>{1});
@@ -149,20 +152,22 @@ bool ScaledDot(Scope& s, Opcode opcode) {
   Random& random = s.random();
   const auto narrow = [](PrimitiveType t) { return IsFloat(t) && t != PrimitiveType::kF8E8M0FNU; };
   const PrimitiveType type = s.Type(narrow);
-  const int64_t m = random.Between(1, 6), n = random.Between(1, 6), blocks = random.Between(1, 3), block = random.Between(1, 4);
+  const int64_t lhs_rows = random.Between(1, 6), rhs_rows = random.Between(1, 6);
+  const int64_t blocks = random.Between(1, 3), block = random.Between(1, 4);
+  const Dim m = s.SizeOr(lhs_rows, 1), n = s.SizeOr(rhs_rows, 1);
   const Value lhs = s.Small(s.Shaped(type, {m, blocks * block}));
   const Value rhs = s.Small(s.Shaped(type, {n, blocks * block}));
   // Powers of two, as block scales are.
   Instruction* scales[2];
   for (int k = 0; k < 2; ++k) {
-    const int64_t rows = random.OneIn(2) ? (k == 0 ? m : n) : 1;
+    const int64_t rows = random.OneIn(2) ? (k == 0 ? m : n).constant_or(1) : 1;
     Literal l(Shape::Array(PrimitiveType::kF8E8M0FNU, {rows, blocks}));
     for (int64_t i = 0; i < l.num_elements(); ++i) l.SetFromDouble(i, static_cast<double>(1 << random.Below(3)));
     scales[k] = s.b().Constant(l);
   }
   Attributes attrs = With(Attr::kLhsContractingDims, std::vector<int64_t>{1});
   attrs.set(Attr::kRhsContractingDims, std::vector<int64_t>{1});
-  Instruction* y = s.Try(opcode, {lhs.op, rhs.op, scales[0], scales[1]}, attrs, Shape::Array(PrimitiveType::kF32, {m, n}));
+  Instruction* y = s.Try(opcode, {lhs.op, rhs.op, scales[0], scales[1]}, attrs, Shape(PrimitiveType::kF32, {m, n}));
   return y != nullptr && (AddProducts(s, y, lhs, rhs, 16.0 * static_cast<double>(blocks * block)), true);
 }
 

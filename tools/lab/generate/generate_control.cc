@@ -139,8 +139,8 @@ Instruction* NextState(Scope& body, const std::vector<Value>& state, size_t k) {
       break;
     case 2:
       if (old.rank() > 0) {  // written in place, while others may still read the old state
-        std::vector<int64_t> sizes = old.dims();
-        for (int64_t& d : sizes) d = random.Between(std::min<int64_t>(1, d), d);
+        std::vector<Dim> sizes = old.dims();
+        for (Dim& d : sizes) d = random.Between(std::min<int64_t>(1, Scope::Least(d)), Scope::Least(d));
         std::vector<Instruction*> operands = {old.op, body.Shaped(old.type(), sizes).op};
         for (int64_t d = 0; d < old.rank(); ++d) operands.push_back(body.Scalar(PrimitiveType::kS32).op);
         if (Instruction* y = body.Try(Opcode::kDynamicUpdateSlice, operands)) return body.Add(y).op;
@@ -219,7 +219,7 @@ bool Parameter(Scope& s, Opcode) {
   const int64_t count = static_cast<int64_t>(s.b().computation()->parameters().size());
   if (!s.is_entry() || count >= 8) return false;
   const PrimitiveType type = s.Type();
-  s.Add(s.b().Parameter(count, Shape::Array(type, s.Dims())), true, kNotSmall, true);
+  s.Add(s.b().Parameter(count, Shape(type, s.Dims())), true, kNotSmall, true);
   return true;
 }
 
@@ -258,7 +258,7 @@ bool CustomCall(Scope& s, Opcode) {
                                            "MoveToHost", "MoveToDevice", "annotate_device_placement"};
   const Value x = s.Any();
   const std::string_view target = s.random().Pick(kTargets);
-  return s.Moved(s.b().CustomCall(target, Shape::Array(x.type(), x.dims()), {x.op}), x), true;
+  return s.Moved(s.b().CustomCall(target, Shape(x.type(), x.dims()), {x.op}), x), true;
 }
 
 constexpr Row kRows[] = {

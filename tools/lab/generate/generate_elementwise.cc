@@ -116,7 +116,7 @@ bool Select(Scope& s, Opcode) {
   const Value a = s.Any();
   const Value b = s.Shaped(a.type(), a.dims());
   const bool scalar = s.random().OneIn(4);
-  const Value p = s.Shaped(PrimitiveType::kPred, scalar ? std::vector<int64_t>{} : a.dims());
+  const Value p = s.Shaped(PrimitiveType::kPred, scalar ? std::vector<Dim>{} : a.dims());
   Instruction* y = s.Try(Opcode::kSelect, {p.op, a.op, b.op});
   if (y == nullptr) return false;
   s.Add(y, a.exact && b.exact, std::max(a.small, b.small), a.moved && b.moved);
@@ -126,8 +126,8 @@ bool Select(Scope& s, Opcode) {
 bool Clamp(Scope& s, Opcode) {
   const Value x = s.OfType([](PrimitiveType t) { return Defined(Opcode::kClamp, t, 3); });
   const bool low_scalar = s.random().OneIn(2), high_scalar = s.random().OneIn(2);
-  const Value low = s.Shaped(x.type(), low_scalar ? std::vector<int64_t>{} : x.dims());
-  const Value high = s.Shaped(x.type(), high_scalar ? std::vector<int64_t>{} : x.dims());
+  const Value low = s.Shaped(x.type(), low_scalar ? std::vector<Dim>{} : x.dims());
+  const Value high = s.Shaped(x.type(), high_scalar ? std::vector<Dim>{} : x.dims());
   Instruction* y = s.Try(Opcode::kClamp, {low.op, x.op, high.op});
   if (y == nullptr) return false;
   s.Add(y, true, std::max({x.small, low.small, high.small}));
@@ -146,7 +146,7 @@ bool Convert(Scope& s, Opcode) {
     s.Add(s.b().Convert(s.b().Convert(x.op, via), x.type()));
     return true;
   }
-  Instruction* y = s.Try(Opcode::kConvert, {s.WithinHalf(x.op, to)}, {}, Shape::Array(to, x.dims()));
+  Instruction* y = s.Try(Opcode::kConvert, {s.WithinHalf(x.op, to)}, {}, Shape(to, x.dims()));
   if (y == nullptr) return false;
   s.Add(y, x.exact, IsFloat(to) && IsFloat(x.type()) ? x.small : kNotSmall);
   return true;
@@ -160,14 +160,14 @@ bool BitcastConvert(Scope& s, Opcode) {
   const PrimitiveType to = s.Type([&](PrimitiveType t) { return t != PrimitiveType::kPred && stored(t) != 1; });
   if (to == from || stored(from) == 1) return false;
   x = s.WithDefinedNans(x);
-  std::vector<int64_t> dims = x.dims();
+  std::vector<Dim> dims = x.dims();
   const int a = stored(from), b = stored(to);
   if (a > b) dims.push_back(a / b);
   if (a < b) {
-    if (dims.empty() || dims.back() != b / a) return false;
+    if (dims.empty() || dims.back() != Dim(b / a)) return false;
     dims.pop_back();
   }
-  Instruction* y = s.Try(Opcode::kBitcastConvert, {x.op}, {}, Shape::Array(to, dims));
+  Instruction* y = s.Try(Opcode::kBitcastConvert, {x.op}, {}, Shape(to, dims));
   return y != nullptr && (s.Add(y), true);
 }
 
@@ -192,7 +192,7 @@ bool StochasticConvert(Scope& s, Opcode) {
   const Value x = s.OfType([](PrimitiveType t) { return IsFloat(t) && BitWidth(t) >= 8; });
   const Value random = s.Shaped(bits_of(x.type()), x.dims());
   const PrimitiveType to = s.Type([](PrimitiveType t) { return IsSigned(t); });
-  Instruction* y = s.Try(Opcode::kStochasticConvert, {x.op, random.op}, {}, Shape::Array(to, x.dims()));
+  Instruction* y = s.Try(Opcode::kStochasticConvert, {x.op, random.op}, {}, Shape(to, x.dims()));
   return y != nullptr && (s.Add(y), true);
 }
 

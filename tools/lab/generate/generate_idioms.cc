@@ -16,8 +16,6 @@ bool IsPlain(PrimitiveType t) { return IsWideFloat(t) || (IsIntegral(t) && BitWi
 // Products and sums of which every backend rounds alike, with excess precision or without.
 bool IsExactEverywhere(PrimitiveType t) { return t == PrimitiveType::kF32 || t == PrimitiveType::kF64 || t == PrimitiveType::kS32; }
 
-std::vector<Dim> DimsOf(const std::vector<int64_t>& dims) { return {dims.begin(), dims.end()}; }
-
 // What models do to rows: softmax, log-sum-exp, layer norm, RMS norm; over any dims, in halves or with the arithmetic in f32, masked
 // or not.
 class RowNorm {
@@ -47,7 +45,7 @@ class RowNorm {
   // Elements of a row.
   double Count() const {
     double n = 1;
-    for (int64_t d : dims_) n *= static_cast<double>(x_.dim(d));
+    for (int64_t d : dims_) n *= s_.Most(x_.dim(d));
     return n;
   }
   Instruction* Over(Instruction* x, Opcode by) {
@@ -61,8 +59,7 @@ class RowNorm {
     for (int64_t d = 0; d < x_.rank(); ++d) {
       if (std::find(dims_.begin(), dims_.end(), d) == dims_.end()) kept.push_back(d);
     }
-    const std::vector<int64_t> dims = x_.dims();
-    return b_.Broadcast(r, std::vector<Dim>(dims.begin(), dims.end()), kept);
+    return b_.Broadcast(r, x_.dims(), kept);
   }
   Instruction* Mean(Instruction* x) {
     Instruction* sum = Over(x, Opcode::kAdd);
@@ -98,7 +95,7 @@ class RowNorm {
 bool NormalisedRows(Scope& s, Opcode) {
   Value x = s.OfRank(1, 3, IsWideFloat);
   // Rows of one number have no spread, and a bound on it says nothing: few such are enough, and no large ones.
-  const bool large = x.op->shape().num_elements().constant() > 1024;
+  const bool large = s.Most(x.dims()) > 1024;
   if (large ? x.op->opcode() != Opcode::kParameter : x.op->opcode() == Opcode::kBroadcast && !s.random().OneIn(4)) x = s.Spread(x);
   return RowNorm(s, x).Make();
 }
@@ -143,7 +140,7 @@ bool RowSums(Scope& s, Opcode) {
   const int64_t how = s.random().Below(4);
   const PrimitiveType type = how == 0 ? s.random().OneIn(2) ? PrimitiveType::kBF16 : PrimitiveType::kF16 : PrimitiveType::kF32;
   const int64_t rows = s.random().Between(1, 6), columns = s.random().Between(9, 33);
-  const Value any = s.Shaped(type, {rows, how == 3 ? columns / 3 : columns});
+  const Value any = s.Shaped(type, {s.SizeOr(rows), s.SizeOr(how == 3 ? columns / 3 : columns)});
   const Value x = s.Small(any);
   Builder& b = s.b();
   Instruction* y = x.op;
@@ -161,8 +158,8 @@ bool RowSums(Scope& s, Opcode) {
 // A reducer that is not associative, over more than one element.
 bool InOrder(Scope& s, Opcode opcode) {
   const Value x = s.OfRank(1, 3, [](PrimitiveType t) { return HasOrderedCombiner(t); });
-  const std::vector<int64_t> sizes = x.dims();
-  const int64_t dim = std::max_element(sizes.begin(), sizes.end()) - sizes.begin();
+  const std::vector<Dim> sizes = x.dims();
+  const int64_t dim = std::max_element(sizes.begin(), sizes.end(), [&](Dim a, Dim b) { return s.Most(a) < s.Most(b); }) - sizes.begin();
   Attributes attrs = With(Attr::kDimensions, std::vector<int64_t>{dim});
   attrs.set(Attr::kToApply, OrderedCombiner(s, x.type()));
   Instruction* init = s.Scalar(x.type()).op;
@@ -202,12 +199,13 @@ bool FrozenLayers(Scope& s, Opcode) {
 // Rows of a table by ids in range, the last row among them.
 bool Embedding(Scope& s, Opcode opcode) {
   const Value table = s.OfRank(1, 3, [](PrimitiveType) { return true; });
-  const int64_t rows = table.dim(0), count = s.random().Between(2, 9);
+  const int64_t rows = Scope::Least(table.dim(0)), ids_wanted = s.random().Between(2, 9);
   if (rows < 2) return false;
+  const Dim count = s.SizeOr(ids_wanted);
   const Value any = s.Shaped(PrimitiveType::kS32, {count});
   Builder& b = s.b();
   Instruction* ids = b.Binary(Opcode::kRemainder, any.op, b.FullLike(any.op, static_cast<double>(rows)));
-  Instruction* at = b.Iota(Shape::Array(PrimitiveType::kS32, {count}), 0);
+  Instruction* at = b.Iota(Shape(PrimitiveType::kS32, {count}), 0);
   ids = b.Select(b.Compare(at, b.FullLike(at, 1), "EQ"), b.FullLike(ids, static_cast<double>(rows - 1)), ids);
   std::vector<Dim> sizes(table.op->shape().dims().begin(), table.op->shape().dims().end());
   std::vector<int64_t> offset;
@@ -225,8 +223,8 @@ bool Embedding(Scope& s, Opcode opcode) {
 // A cache that is written to, and what it was before.
 bool CacheUpdate(Scope& s, Opcode opcode) {
   const Value x = s.OfRank(1, 3, [](PrimitiveType t) { return IsExactEverywhere(t); });
-  std::vector<int64_t> sizes = x.dims();
-  sizes[0] = std::min<int64_t>(sizes[0], s.random().Between(1, 3));
+  std::vector<Dim> sizes = x.dims();
+  sizes[0] = std::min<int64_t>(Scope::Least(sizes[0]), s.random().Between(1, 3));
   const Value update = s.Shaped(x.type(), sizes);
   std::vector<Instruction*> operands = {x.op, update.op};
   operands.push_back(s.Scalar(PrimitiveType::kS32).op);
@@ -258,7 +256,8 @@ bool Dropouts(Scope& s, Opcode opcode) {
   const PrimitiveType type = s.random().OneIn(2) ? PrimitiveType::kF32 : PrimitiveType::kS32;
   Instruction* low = s.b().ScalarConstant(type, 0);
   Instruction* high = s.b().ScalarConstant(type, 9);
-  const Shape shape = Shape::Array(type, s.Dims(1, 2));
+  const Shape shape(type, s.Dims(1, 2));
+  if (s.WouldBeRefused(shape.dims())) return false;
   for (int k = 0; k < 2; ++k) {
     Instruction* y = s.Try(opcode, {low, high}, With(Attr::kDistribution, std::string("rng_uniform")), shape);
     if (y == nullptr) return false;
@@ -272,9 +271,10 @@ bool PoolBackward(Scope& s, Opcode opcode) {
   const PrimitiveType type = s.Type([](PrimitiveType t) { return t == PrimitiveType::kF32 || t == PrimitiveType::kF64; });
   const int64_t rows = s.random().Between(1, 4), columns = s.random().Between(4, 17), size = s.random().Between(2, 3);
   const int64_t stride = s.random().Between(1, size);
-  const Value any = s.Shaped(type, {rows, columns});
+  const Dim all_rows = s.SizeOr(rows), all_columns = s.SizeOr(columns, size);
+  const Value any = s.Shaped(type, {all_rows, all_columns});
   const Value x = s.Small(any);
-  const Value given = s.Shaped(type, {rows, (columns - size) / stride + 1});
+  const Value given = s.Shaped(type, {all_rows, FloorDiv(all_columns - size, stride) + 1});
   const Value source = s.Small(given);
   Window window;
   window.dims.resize(2);
@@ -295,17 +295,18 @@ bool PoolBackward(Scope& s, Opcode opcode) {
 // A square matrix, stored by columns or by rows, with a vector along each of its dims.
 bool Outer(Scope& s, Opcode) {
   const PrimitiveType type = s.Type(IsExactEverywhere);
-  const int64_t n = s.random().Between(2, 12), parameters = static_cast<int64_t>(s.b().computation()->parameters().size());
+  const int64_t rows = s.random().Between(2, 12), parameters = static_cast<int64_t>(s.b().computation()->parameters().size());
+  const Dim one = s.SizeOr(rows), n = s.Fits({one, one}) ? one : Dim(rows);
   Value m;
   if (parameters < 8) {
-    Shape shape = Shape::Array(type, {n, n});
+    Shape shape(type, {n, n});
     if (s.g().options.layouts) shape.set_layout(Shuffled(s.random(), 2));
     m = s.Add(s.b().Parameter(parameters, shape), true, kNotSmall, true);
   } else {
     m = s.Shaped(type, {n, n});
   }
   const Value v = s.Shaped(type, {n});
-  const std::vector<Dim> dims = DimsOf(m.dims());
+  const std::vector<Dim> dims = m.dims();
   Instruction* y = s.b().Binary(Opcode::kAdd, m.op, s.b().Broadcast(v.op, dims, {1}));
   if (s.random().OneIn(2)) y = s.b().Binary(Opcode::kMaximum, y, s.b().Broadcast(v.op, dims, {0}));
   s.Add(y);
@@ -319,7 +320,8 @@ bool Parts(Scope& s, Opcode) {
   std::vector<Instruction*> parts;
   bool exact = true, moved = true;
   for (int64_t k = 0; k < n; ++k) {
-    const Value part = s.Shaped(type, {s.random().OneIn(3) ? s.random().Between(1, 9) : s.random().Between(1, longest)});
+    const int64_t length = s.random().OneIn(3) ? s.random().Between(1, 9) : s.random().Between(1, longest);
+    const Value part = s.Shaped(type, {s.SizeOr(length)});
     exact = exact && part.exact, moved = moved && part.moved;
     parts.push_back(part.op);
   }
@@ -330,8 +332,9 @@ bool Parts(Scope& s, Opcode) {
 // Many numbers added into few places, some of which are none.
 bool Histogram(Scope& s, Opcode opcode) {
   const PrimitiveType type = s.Type(IsPlain);
-  const int64_t most = s.is_large() ? s.g().options.max_elements : 60, count = s.random().Between(most / 2, most);
-  const int64_t places = s.is_large() ? count / s.random().Between(8, 4000) + 1 : s.random().Between(1, 20);
+  const int64_t most = s.is_large() ? s.g().options.max_elements : 60, number = s.random().Between(most / 2, most);
+  const int64_t places = s.is_large() ? number / s.random().Between(8, 4000) + 1 : s.random().Between(1, 20);
+  const Dim count = s.SizeOr(number);
   Value x = s.Shaped(type, {places}), updates = s.Shaped(type, {count});
   if (!s.random().OneIn(4)) x = s.Small(x), updates = s.Small(updates);
   Builder& b = s.b();
@@ -344,7 +347,7 @@ bool Histogram(Scope& s, Opcode opcode) {
   attrs.set(Attr::kIndexVectorDim, int64_t{1});
   Instruction* y = s.Try(opcode, {x.op, at, updates.op}, attrs);
   if (y == nullptr) return false;
-  const double bound = x.small + updates.small * static_cast<double>(count);
+  const double bound = x.small + updates.small * s.Most(count);
   const bool exact = !IsFloat(type) || bound <= ExactIntegers(type);
   s.Add(y, exact, exact ? bound : kNotSmall);
   return true;

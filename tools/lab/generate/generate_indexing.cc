@@ -23,7 +23,10 @@ bool DynamicSlice(Scope& s, Opcode opcode) {
   const std::vector<Instruction*> starts = Starts(s, x.rank());
   operands.insert(operands.end(), starts.begin(), starts.end());
   std::vector<int64_t> sizes;
-  for (int64_t d : x.dims()) sizes.push_back(s.random().OneIn(3) ? d : s.random().Between(std::min<int64_t>(1, d), d));
+  for (Dim size : x.dims()) {
+    const int64_t d = Scope::Least(size);
+    sizes.push_back(s.random().OneIn(3) ? d : s.random().Between(std::min<int64_t>(1, d), d));
+  }
   Instruction* y = s.Try(opcode, operands, With(Attr::kDynamicSliceSizes, sizes));
   return y != nullptr && (s.Moved(y, x), true);
 }
@@ -33,8 +36,11 @@ bool DynamicUpdateSlice(Scope& s, Opcode opcode) {
   Value x = s.Exact();
   bool made = false;
   for (int64_t n = s.random().OneIn(3) ? 3 : 1; n > 0; --n) {
-    std::vector<int64_t> sizes;
-    for (int64_t d : x.dims()) sizes.push_back(s.random().OneIn(3) ? d : s.random().Between(std::min<int64_t>(1, d), d));
+    std::vector<Dim> sizes;
+    for (Dim size : x.dims()) {
+      const int64_t d = Scope::Least(size);
+      sizes.push_back(s.random().OneIn(3) ? size : Dim(s.random().Between(std::min<int64_t>(1, d), d)));
+    }
     const Value update = s.Shaped(x.type(), sizes);
     std::vector<Instruction*> operands = {x.op, update.op};
     const std::vector<Instruction*> starts = Starts(s, x.rank());
@@ -50,8 +56,8 @@ bool DynamicUpdateSlice(Scope& s, Opcode opcode) {
 // The numbers that gather and scatter share, for an operand.
 struct Geometry {
   std::vector<int64_t> indexed, dropped, batching, indices_batching;
-  std::vector<int64_t> batch;    // sizes of the indices' batch dimensions
-  std::vector<int64_t> indices;  // dims of the indices
+  std::vector<Dim> batch;    // sizes of the indices' batch dimensions
+  std::vector<Dim> indices;  // dims of the indices
   std::vector<int64_t> kept;     // operand dims that windows have
   int64_t vector_dim = 0;
 };
@@ -60,21 +66,23 @@ Geometry RandomGeometry(Scope& s, const Value& x) {
   Random& random = s.random();
   Geometry g;
   std::vector<int64_t> order = Shuffled(random, x.rank());
-  const bool batched = x.rank() > 1 && random.OneIn(5);
+  bool batched = x.rank() > 1 && random.OneIn(5);
+  // Of a batch that may be nothing no slice of one is known to lie inside.
+  if (batched && !x.dim(order.back()).is_constant() && Scope::Least(x.dim(order.back())) == 0) batched = false;
   if (batched) {
     g.batching.push_back(order.back());
     order.pop_back();
   }
   g.indexed.assign(order.begin(), order.begin() + random.Between(1, static_cast<int64_t>(order.size())));
   for (int64_t d : order) {
-    if (x.dim(d) > 0 && random.OneIn(2)) g.dropped.push_back(d);
+    if (Scope::Least(x.dim(d)) > 0 && random.OneIn(2)) g.dropped.push_back(d);
   }
   std::sort(g.dropped.begin(), g.dropped.end());
   for (int64_t d = 0; d < x.rank(); ++d) {
     const auto in = [d](const std::vector<int64_t>& list) { return std::find(list.begin(), list.end(), d) != list.end(); };
     if (!in(g.dropped) && !in(g.batching)) g.kept.push_back(d);
   }
-  for (int64_t n = random.Between(0, 2); n > 0; --n) g.batch.push_back(random.OneIn(2) ? s.Size() : random.Between(1, 5));
+  for (int64_t n = random.Between(0, 2); n > 0; --n) g.batch.push_back(random.OneIn(2) ? s.Size() : Dim(random.Between(1, 5)));
   int64_t batch_at = -1;
   if (batched) {
     batch_at = random.Below(static_cast<int64_t>(g.batch.size()) + 1);
@@ -99,7 +107,10 @@ bool Gather(Scope& s, Opcode opcode) {
   const PrimitiveType index = s.Type(IsIndex);
   const Value indices = s.Shaped(index, g.indices);
   std::vector<Dim> sizes(x.rank(), 1);
-  for (int64_t d : g.kept) sizes[d] = s.random().OneIn(2) ? x.dim(d) : s.random().Between(std::min<int64_t>(1, x.dim(d)), x.dim(d));
+  for (int64_t d : g.kept) {
+    const int64_t least = Scope::Least(x.dim(d));
+    sizes[d] = s.random().OneIn(2) ? x.dim(d) : Dim(s.random().Between(std::min<int64_t>(1, least), least));
+  }
   Attributes attrs = With(Attr::kSliceSizes, sizes);
   const int64_t kept = static_cast<int64_t>(g.kept.size());
   attrs.set(Attr::kOffsetDims, Subset(s.random(), kept + static_cast<int64_t>(g.batch.size()), kept));
@@ -143,7 +154,7 @@ bool Scatter(Scope& s, Opcode opcode) {
   const Update how = RandomUpdate(s, x.type());
   const int64_t kept = static_cast<int64_t>(g.kept.size()), rank = kept + static_cast<int64_t>(g.batch.size());
   const std::vector<int64_t> window_dims = Subset(s.random(), rank, kept);
-  std::vector<int64_t> dims(rank);
+  std::vector<Dim> dims(rank);
   size_t next_window = 0, next_batch = 0;
   for (int64_t d = 0; d < rank; ++d) {
     const bool window = next_window < window_dims.size() && window_dims[next_window] == d;
@@ -151,8 +162,9 @@ bool Scatter(Scope& s, Opcode opcode) {
       dims[d] = g.batch[next_batch++];
       continue;
     }
-    const int64_t size = x.dim(g.kept[next_window++]);
-    dims[d] = s.random().OneIn(2) ? size : s.random().Between(std::min<int64_t>(1, size), size);
+    const Dim size = x.dim(g.kept[next_window++]);
+    const int64_t least = Scope::Least(size);
+    dims[d] = s.random().OneIn(2) ? size : Dim(s.random().Between(std::min<int64_t>(1, least), least));
   }
   if (!s.Fits(dims)) return false;
   Value updates = s.Shaped(x.type(), dims);
@@ -169,7 +181,7 @@ bool Scatter(Scope& s, Opcode opcode) {
   }
   Instruction* y = s.Try(opcode, {x.op, indices.op, updates.op}, attrs);
   if (y == nullptr) return false;
-  const double terms = static_cast<double>(updates.elements());  // at most all into one
+  const double terms = s.Most(updates.dims());  // at most all into one
   const double bound = sums ? x.small + updates.small * terms : std::max(x.small, updates.small);
   const bool exact = !sums || (how.combiner.opcode == Opcode::kAdd && bound <= ExactIntegers(x.type()));
   s.Add(y, exact, how.combiner.computation == nullptr || !exact ? kNotSmall : bound, how.assigns && x.moved && updates.moved);
@@ -189,7 +201,9 @@ bool Sort(Scope& s, Opcode opcode) {
   if (c.total) keys[0] = s.WithDefinedNans(keys[0]);
   std::vector<Instruction*> operands;
   for (const Value& k : keys) operands.push_back(k.op);
-  Attributes attrs = With(Attr::kDimensions, std::vector<int64_t>{s.random().Below(first.rank())});
+  const int64_t dim = s.random().Below(first.rank());
+  if (s.WouldBeRefused({first.dim(dim)})) return false;
+  Attributes attrs = With(Attr::kDimensions, std::vector<int64_t>{dim});
   attrs.set(Attr::kToApply, c.computation);
   // Where elements that differ may tie, only a stable sort has one answer.
   if (!c.total || s.random().OneIn(2)) attrs.set(Attr::kIsStable, true);
@@ -202,7 +216,8 @@ bool Sort(Scope& s, Opcode opcode) {
 
 bool TopK(Scope& s, Opcode opcode) {
   const Value x = s.OfRank(1, 3, [](PrimitiveType t) { return IsOrdered(t) && t != PrimitiveType::kPred; });
-  Attributes attrs = With(Attr::kK, s.random().Between(0, x.dim(x.rank() - 1)));
+  if (s.WouldBeRefused({x.dim(x.rank() - 1)})) return false;
+  Attributes attrs = With(Attr::kK, s.random().Between(0, Scope::Least(x.dim(x.rank() - 1))));
   attrs.set(Attr::kLargest, s.random().OneIn(2));
   Instruction* y = s.Try(opcode, {x.op}, attrs);
   if (y == nullptr) return false;

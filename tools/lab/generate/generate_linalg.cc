@@ -42,7 +42,7 @@ bool TriangularSolve(Scope& s, Opcode opcode) {
   std::vector<int64_t> b_dims = a_dims;
   b_dims[a_dims.size() - (left ? 1 : 2)] = m;
   Instruction* a = s.b().Constant(Triangle(s, type, a_dims, lower, /*fill_other=*/true));
-  const Value b = s.Small(s.Shaped(type, b_dims));
+  const Value b = s.Small(s.Shaped(type, std::vector<Dim>(b_dims.begin(), b_dims.end())));
   constexpr std::string_view kTranspose[] = {"NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"};
   Attributes attrs = With(Attr::kLeftSide, left);
   attrs.set(Attr::kLower, lower);
@@ -79,8 +79,10 @@ bool Fft(Scope& s, Opcode opcode) {
   for (int64_t d = 0; d < rank; ++d) dims.push_back(random.OneIn(3) ? random.Between(1, 16) : random.Between(1, 5));
   std::vector<int64_t> lengths(dims.end() - count, dims.end());
   if (type == "IRFFT") dims.back() = lengths.back() / 2 + 1;
-  if (!s.Fits(dims)) return false;
-  const Value x = s.Shaped(element, dims);
+  std::vector<Dim> sizes(dims.begin(), dims.end());
+  for (int64_t d = 0; d < rank - count; ++d) sizes[d] = s.SizeOr(dims[d]);
+  if (!s.Fits(sizes) || s.WouldBeRefused(sizes)) return false;
+  const Value x = s.Shaped(element, sizes);
   Attributes attrs = With(Attr::kFftType, type);
   attrs.set(Attr::kFftLength, lengths);
   Instruction* y = s.Try(opcode, {x.op}, attrs);

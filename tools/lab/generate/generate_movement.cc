@@ -12,8 +12,28 @@ bool Keep(Scope& s, Instruction* op, const Value& from) {
   return true;
 }
 
+// A factor of dims[at] becomes a dim of its own: a small prime, or one of the sizes that a product of symbols is of.
+void Split(Random& random, std::vector<Dim>* dims, int64_t at) {
+  Dim& d = (*dims)[at];
+  const DimExpr* e = d.expr();
+  if (e != nullptr && e->kind == DimExpr::Kind::kProduct && random.OneIn(2)) {
+    const Dim f = e->operands[0];
+    Dim rest = 1;
+    for (size_t k = 1; k < e->operands.size(); ++k) rest *= e->operands[k];
+    d = rest;
+    dims->insert(dims->begin() + at + random.Below(2), f);
+    return;
+  }
+  for (int64_t f : {2, 3, 5, 7}) {
+    if (Divides(f, d) != Ternary::kYes) continue;
+    d = FloorDiv(d, f);
+    dims->insert(dims->begin() + at + random.Below(2), f);
+    return;
+  }
+}
+
 // The dims with factors moved between neighbours, merged, split, or ones put in.
-std::vector<int64_t> Refactored(Random& random, std::vector<int64_t> dims) {
+std::vector<Dim> Refactored(Random& random, std::vector<Dim> dims) {
   for (int64_t n = random.Between(1, 3); n > 0; --n) {
     const int64_t rank = static_cast<int64_t>(dims.size());
     const int64_t at = random.Below(rank + 1);
@@ -28,14 +48,7 @@ std::vector<int64_t> Refactored(Random& random, std::vector<int64_t> dims) {
         }
         break;
       default:
-        if (at < rank && rank < 6 && dims[at] > 1) {
-          for (int64_t f : {2, 3, 5, 7}) {
-            if (dims[at] % f != 0) continue;
-            dims[at] /= f;
-            dims.insert(dims.begin() + at + random.Below(2), f);
-            break;
-          }
-        }
+        if (at < rank && rank < 6 && dims[at].constant_or(2) > 1) Split(random, &dims, at);
     }
   }
   return dims;
@@ -43,8 +56,8 @@ std::vector<int64_t> Refactored(Random& random, std::vector<int64_t> dims) {
 
 bool Reshape(Scope& s, Opcode opcode) {
   const Value x = s.Any();
-  const std::vector<int64_t> dims = Refactored(s.random(), x.dims());
-  return Keep(s, s.Try(opcode, {x.op}, {}, Shape::Array(x.type(), dims)), x);
+  const std::vector<Dim> dims = Refactored(s.random(), x.dims());
+  return Keep(s, s.Try(opcode, {x.op}, {}, Shape(x.type(), dims)), x);
 }
 
 // A bitcast is a reshape of memory: dims may change freely, or dims and layout change together.
@@ -60,19 +73,19 @@ bool Bitcast(Scope& s, Opcode opcode) {
     }
     return Keep(s, s.Try(opcode, {x.op}, {}, Shape(x.type(), dims, layout)), x);
   }
-  const std::vector<int64_t> dims = Refactored(s.random(), x.dims());
-  return Keep(s, s.Try(opcode, {x.op}, {}, Shape::Array(x.type(), dims)), x);
+  const std::vector<Dim> dims = Refactored(s.random(), x.dims());
+  return Keep(s, s.Try(opcode, {x.op}, {}, Shape(x.type(), dims)), x);
 }
 
 bool Broadcast(Scope& s, Opcode opcode) {
   const Value x = s.Any();
   const int64_t rank = x.rank() + s.random().Between(0, std::max<int64_t>(0, 5 - x.rank()));
-  std::vector<int64_t> dims(rank);
-  for (int64_t& d : dims) d = s.random().OneIn(2) ? s.Size() : s.random().Between(1, 4);
+  std::vector<Dim> dims(rank);
+  for (Dim& d : dims) d = s.random().OneIn(2) ? s.Size() : Dim(s.random().Between(1, 4));
   const std::vector<int64_t> to = s.random().OneIn(3) ? Shuffled(s.random(), rank) : Subset(s.random(), rank, x.rank());
   std::vector<int64_t> dimensions(to.begin(), to.begin() + x.rank());
   for (int64_t i = 0; i < x.rank(); ++i) dims[dimensions[i]] = x.dim(i);
-  return Keep(s, s.Try(opcode, {x.op}, With(Attr::kDimensions, dimensions), Shape::Array(x.type(), dims)), x);
+  return Keep(s, s.Try(opcode, {x.op}, With(Attr::kDimensions, dimensions), Shape(x.type(), dims)), x);
 }
 
 bool Concatenate(Scope& s, Opcode opcode) {
@@ -82,8 +95,8 @@ bool Concatenate(Scope& s, Opcode opcode) {
   std::vector<Instruction*> operands = {x.op};
   Value all = x;
   for (int64_t n = s.random().Between(1, 3); n > 0; --n) {
-    std::vector<int64_t> dims = x.dims();
-    if (s.random().OneIn(2)) dims[dim] = s.random().OneIn(2) ? s.Size() : s.random().Below(4);
+    std::vector<Dim> dims = x.dims();
+    if (s.random().OneIn(2)) dims[dim] = s.random().OneIn(2) ? s.Size() : Dim(s.random().Below(4));
     const Value y = s.random().OneIn(5) ? x : s.Shaped(x.type(), s.Fits(dims) ? dims : x.dims());
     all = {y.op, all.exact && y.exact, std::max(all.small, y.small), all.moved && y.moved};
     operands.insert(operands.begin() + s.random().Below(operands.size() + 1), y.op);
@@ -108,17 +121,17 @@ bool Copy(Scope& s, Opcode opcode) {
 
 bool DynamicReshape(Scope& s, Opcode opcode) {
   const Value x = s.Any();
-  const std::vector<int64_t> dims = Refactored(s.random(), x.dims());
+  const std::vector<Dim> dims = Refactored(s.random(), x.dims());
   std::vector<Instruction*> operands = {x.op};
-  for (int64_t d : dims) operands.push_back(s.b().ScalarConstantInt(PrimitiveType::kS32, d));
+  for (Dim d : dims) operands.push_back(s.b().ScalarConstantInt(PrimitiveType::kS32, d.constant()));
   if (dims.empty()) return false;
-  return Keep(s, s.Try(opcode, operands, {}, Shape::Array(x.type(), dims)), x);
+  return Keep(s, s.Try(opcode, operands, {}, Shape(x.type(), dims)), x);
 }
 
 // An array of which only a part exists, at sizes known when it runs; its size, or a reduction of what exists.
 bool SetDimensionSize(Scope& s, Opcode) {
   const Value x = s.OfRank(1, 4, [](PrimitiveType t) { return (IsIntegral(t) && BitWidth(t) >= 8) || (IsFloat(t) && BitWidth(t) >= 16); });
-  const int64_t dim = s.random().Below(x.rank()), bound = x.dim(dim);
+  const int64_t dim = s.random().Below(x.rank()), bound = x.dim(dim).constant();
   Builder& b = s.b();
   Instruction* size = b.ScalarConstantInt(PrimitiveType::kS32, s.random().Between(0, bound));
   if (s.random().OneIn(2)) {
@@ -148,11 +161,11 @@ bool GetDimensionSize(Scope& s, Opcode opcode) {
 
 bool Iota(Scope& s, Opcode) {
   PrimitiveType type = s.Type([](PrimitiveType t) { return t != PrimitiveType::kPred; });
-  const std::vector<int64_t> dims = s.Dims(1, 4);
+  const std::vector<Dim> dims = s.Dims(1, 4);
   const int64_t dim = s.random().Below(dims.size());
-  const double most = static_cast<double>(std::max<int64_t>(0, dims[dim] - 1));
+  const double most = std::max(0.0, s.Most(dims[dim]) - 1);
   if (!CountsTo(type, most)) type = PrimitiveType::kF32;
-  s.Add(s.b().Iota(Shape::Array(type, dims), dim), true, IsFloat(type) ? most : kNotSmall, true);
+  s.Add(s.b().Iota(Shape(type, dims), dim), true, IsFloat(type) ? most : kNotSmall, true);
   return true;
 }
 
@@ -184,11 +197,16 @@ bool Slice(Scope& s, Opcode opcode) {
   const Value x = s.Any();
   SliceSpec spec;
   for (int64_t d = 0; d < x.rank(); ++d) {
+    const Dim size = x.dim(d);
+    const int64_t least = Scope::Least(size);
     const bool whole = s.random().OneIn(3);
-    const int64_t start = whole ? 0 : s.random().Between(0, x.dim(d));
-    const int64_t limit = whole ? x.dim(d) : s.random().Between(start, x.dim(d));
+    const int64_t start = whole ? 0 : s.random().Between(0, least);
+    Dim limit = whole ? size : Dim(s.random().Between(start, least));
+    if (limit == Dim(start) && least > start && !s.random().OneIn(12)) limit = start + 1;
+    // As many before the end.
+    if (!whole && !size.is_constant() && s.random().OneIn(2)) limit = size - (Dim(least) - limit);
     spec.starts.push_back(start);
-    spec.limits.push_back(limit == start && x.dim(d) > start && !s.random().OneIn(12) ? start + 1 : limit);
+    spec.limits.push_back(limit);
     spec.strides.push_back(s.random().OneIn(3) ? s.random().Between(1, 3) : 1);
   }
   return Keep(s, s.Try(opcode, {x.op}, With(Attr::kSlice, spec)), x);

@@ -9,10 +9,11 @@ bool RngBitGenerator(Scope& s, Opcode opcode) {
   const int64_t words = philox ? s.random().Between(2, 3) : 2;
   const Value state = s.Shaped(PrimitiveType::kU64, {words});
   const PrimitiveType type = s.Type([](PrimitiveType t) { return IsUnsigned(t) && BitWidth(t) >= 8; });
-  const std::vector<int64_t> dims = s.Dims(0, 3);
+  const std::vector<Dim> dims = s.Dims(0, 3);
+  if (s.WouldBeRefused(dims)) return false;
   const bool by_default = s.random().OneIn(4) && philox == (words == 3);
   const std::string algorithm = by_default ? "rng_default" : philox ? "rng_philox" : "rng_three_fry";
-  const Shape shape = Shape::Tuple({state.op->shape(), Shape::Array(type, dims)});
+  const Shape shape = Shape::Tuple({state.op->shape(), Shape(type, dims)});
   Instruction* y = s.Try(opcode, {state.op}, With(Attr::kRngAlgorithm, algorithm), shape);
   if (y == nullptr) return false;
   s.Add(Part(s, y, 0));
@@ -27,7 +28,8 @@ bool Rng(Scope& s, Opcode opcode) {
   });
   Instruction* low = s.b().ScalarConstant(type, static_cast<double>(s.random().Between(0, 3)));
   Instruction* high = s.b().ScalarConstant(type, static_cast<double>(s.random().Between(4, 9)));
-  const Shape shape = Shape::Array(type, s.Dims(0, 3));
+  const Shape shape(type, s.Dims(0, 3));
+  if (s.WouldBeRefused(shape.dims())) return false;
   Instruction* y = s.Try(opcode, {low, high}, With(Attr::kDistribution, std::string(normal ? "rng_normal" : "rng_uniform")), shape);
   if (y == nullptr) return false;
   s.Add(y, !normal);  // a normal draw goes through log and cos

@@ -30,12 +30,12 @@ Reduced Prepare(Scope& s, Value x, const Combiner& c) {
   return {x, init};
 }
 
-void AddReduced(Scope& s, Instruction* result, const Reduced& r, const Combiner& c, int64_t terms) {
+void AddReduced(Scope& s, Instruction* result, const Reduced& r, const Combiner& c, double terms) {
   if (!c.sums) {
     s.Add(result, r.x.exact && r.init.exact, std::max(r.x.small, r.init.small));
     return;
   }
-  const double sum = r.x.small * static_cast<double>(terms) + r.init.small;
+  const double sum = r.x.small * terms + r.init.small;
   const bool exact = r.x.exact && r.init.exact && c.opcode == Opcode::kAdd && sum <= ExactIntegers(r.x.type());
   s.Add(result, exact, exact ? sum : kNotSmall);
 }
@@ -61,14 +61,14 @@ bool Reduce(Scope& s, Opcode opcode) {
   }
   const int64_t count = s.random().Between(s.random().OneIn(5) ? 0 : std::min<int64_t>(1, any.rank()), any.rank());
   std::vector<int64_t> dims = Subset(s.random(), any.rank(), count);
-  int64_t terms = 1;
-  for (int64_t d : dims) terms *= any.dim(d);
+  double terms = 1;
+  for (int64_t d : dims) terms *= s.Most(any.dim(d));
   Attributes attrs = With(Attr::kDimensions, dims);
   if (any.exact && HasOrderedCombiner(any.type()) && s.random().OneIn(4)) return ReduceInOrder(s, opcode, any, attrs);
   if (any.exact && IsSortable(any.type()) && any.rank() > 0 && s.random().OneIn(5)) {  // argmax
     const PrimitiveType index = s.random().OneIn(2) ? PrimitiveType::kS32 : PrimitiveType::kS64;
     const int64_t dim = s.random().Below(any.rank());
-    Instruction* iota = s.b().Iota(Shape::Array(index, any.dims()), dim);
+    Instruction* iota = s.b().Iota(Shape(index, any.dims()), dim);
     attrs.set(Attr::kToApply, ArgMax(s, any.type(), index));
     Instruction* init = s.Scalar(any.type()).op;
     // Only along one dimension are indices distinct.
@@ -110,7 +110,7 @@ Window RandomWindow(Scope& s, const Value& x, bool dilation) {
   for (int64_t d = 0; d < x.rank(); ++d) {
     WindowDim w;
     if (!random.OneIn(3)) {
-      w.size = random.Between(1, std::max<int64_t>(1, std::min<int64_t>(x.dim(d), 4)));
+      w.size = random.Between(1, std::max<int64_t>(1, std::min<int64_t>(Scope::Least(x.dim(d)), 4)));
       w.stride = random.Between(1, 3);
       w.padding_low = random.OneIn(2) ? random.Between(0, w.size - 1) : 0;
       w.padding_high = random.OneIn(2) ? random.Between(0, w.size) : 0;
@@ -126,8 +126,8 @@ Window RandomWindow(Scope& s, const Value& x, bool dilation) {
 bool ReduceWindow(Scope& s, Opcode opcode) {
   const Value any = s.OfRank(1, 4, [](PrimitiveType) { return true; });
   const Window window = RandomWindow(s, any, /*dilation=*/true);
-  int64_t terms = 1;
-  for (const WindowDim& w : window.dims) terms *= w.size;
+  double terms = 1;
+  for (const WindowDim& w : window.dims) terms *= static_cast<double>(w.size);
   Attributes attrs = With(Attr::kWindow, window);
   if (HasOrderedCombiner(any.type()) && s.random().OneIn(6)) return ReduceInOrder(s, opcode, any, attrs);
   const Combiner c = RandomCombiner(s, any.type());
@@ -140,12 +140,12 @@ bool ReduceWindow(Scope& s, Opcode opcode) {
 bool SelectAndScatter(Scope& s, Opcode opcode) {
   const Value x = s.OfRank(1, 4, [](PrimitiveType t) { return IsSortable(t); });
   const Window window = RandomWindow(s, x, /*dilation=*/false);
-  std::vector<int64_t> dims;
-  int64_t most = 1;  // windows over one element
+  std::vector<Dim> dims;
+  double most = 1;  // windows over one element
   for (int64_t d = 0; d < x.rank(); ++d) {
     const WindowDim& w = window.dims[d];
-    dims.push_back(std::max<int64_t>(0, (x.dim(d) + w.padding_low + w.padding_high - w.size) / w.stride + 1));
-    most *= w.size;
+    dims.push_back(Max(0, FloorDiv(x.dim(d) + w.padding_low + w.padding_high - w.size, w.stride) + 1));
+    most *= static_cast<double>(w.size);
   }
   if (!s.Fits(dims)) return false;
   const Combiner c = RandomCombiner(s, x.type());
@@ -166,15 +166,16 @@ bool SelectAndScatter(Scope& s, Opcode opcode) {
 bool Scan(Scope& s, Opcode opcode) {
   const Value x = s.OfRank(1, 3, [](PrimitiveType) { return true; });
   const int64_t dim = s.random().Below(x.rank());
-  const Repeated repeated(s, std::max<int64_t>(1, x.dim(dim)));
+  const Repeated repeated(s, std::max<int64_t>(1, static_cast<int64_t>(s.Most(x.dim(dim)))));
   if (s.depth() >= s.g().options.max_depth || s.g().runs > kMaxRuns) return false;
-  std::vector<int64_t> slice = x.dims();
+  std::vector<Dim> slice = x.dims();
   slice.erase(slice.begin() + dim);
+  if (s.WouldBeRefused(slice)) return false;
   Computation* body = s.module()->AddComputation("scan");
   Scope inner(s.g(), body, s.depth() + 1);
   std::vector<Instruction*> operands, results;
-  const auto parameter = [&](const Value& operand, const std::vector<int64_t>& dims) {
-    const Shape shape = Shape::Array(operand.type(), dims);
+  const auto parameter = [&](const Value& operand, const std::vector<Dim>& dims) {
+    const Shape shape(operand.type(), dims);
     operands.push_back(operand.op);
     return inner.Add(inner.b().Parameter(static_cast<int64_t>(operands.size()) - 1, shape));
   };
@@ -188,7 +189,7 @@ bool Scan(Scope& s, Opcode opcode) {
   for (int64_t k = 0; k < carry_count; ++k) {
     const PrimitiveType type = s.Type();
     const bool whole = s.random().OneIn(2);
-    const Value carry = s.Shaped(type, whole ? slice : std::vector<int64_t>{});
+    const Value carry = s.Shaped(type, whole ? slice : std::vector<Dim>{});
     carries.push_back(parameter(carry, carry.dims()));
   }
   inner.Grow(s.random().Between(1, 3));

@@ -11,17 +11,26 @@
 namespace tenon::lab {
 namespace {
 
-bool LeavesFit(const Shape& shape, int64_t max_elements) {
-  for (const Shape& leaf : FlattenShape(shape)) {
-    if (leaf.is_array() && leaf.num_elements_constant() > max_elements) return false;
+// Of at least nothing, whatever the sizes.
+bool DimsAreSizes(const Shape& shape) {
+  for (Dim d : shape.dims()) {
+    if (!d.is_constant() && LowerBound(d) < 0) return false;
   }
   return true;
 }
 
-int64_t Product(absl::Span<const int64_t> dims) {
+constexpr int64_t kTooMany = int64_t{1} << 40;  // more elements than any array has
+
+// Of numbers at most kTooMany.
+Dim Product(absl::Span<const Dim> dims) {
   int64_t n = 1;
-  for (int64_t d : dims) n = d > 0 && n > (int64_t{1} << 40) / d ? int64_t{1} << 40 : n * d;  // more than any array has
-  return n;
+  Dim symbolic = 1;
+  for (Dim dim : dims) {
+    if (const int64_t d = dim.constant_or(1); d > 0 && n > kTooMany / d) n = kTooMany;
+    else n *= d;
+    if (!dim.is_constant()) symbolic = symbolic * dim;
+  }
+  return symbolic * Dim(n);
 }
 
 constexpr PrimitiveType kAllTypes[] = {
@@ -72,7 +81,9 @@ void Scope::Grow(int64_t rows) {
 Value Scope::Add(Instruction* op, bool exact, double small, bool moved) {
   // What is not a float has exact integers anyway; a claim that outgrows the type is none.
   if (small > ExactIntegers(op->shape().element_type())) small = kNotSmall;
-  if (g_.options.layouts && op->shape().is_array() && op->shape().rank() > 1 && op->shape().is_static() && !op->shape().has_layout() &&
+  bool bounded = false;
+  for (int64_t d = 0; d < op->shape().rank(); ++d) bounded = bounded || op->shape().is_dynamic(d);
+  if (g_.options.layouts && op->shape().is_array() && op->shape().rank() > 1 && !bounded && !op->shape().has_layout() &&
       op->opcode() != Opcode::kParameter && random().OneIn(g_.layout_every)) {
     const std::vector<int64_t> order = Shuffled(random(), op->shape().rank());
     op->mutable_shape().set_layout(order);
@@ -83,11 +94,43 @@ Value Scope::Add(Instruction* op, bool exact, double small, bool moved) {
 
 Instruction* Scope::Try(Opcode opcode, absl::Span<Instruction* const> operands, Attributes attrs, std::optional<Shape> declared) {
   absl::StatusOr<Shape> shape = InferShape(opcode, operands, attrs, declared.has_value() ? &*declared : nullptr);
-  if (!shape.ok() || !LeavesFit(*shape, g_.options.max_elements)) return nullptr;
+  if (!shape.ok()) return nullptr;
+  for (const Shape& leaf : FlattenShape(*shape)) {
+    if (leaf.is_array() && (!Fits(leaf.dims()) || !DimsAreSizes(leaf))) return nullptr;
+  }
   return b_.Make(opcode, operands, std::move(attrs), declared);
 }
 
-bool Scope::Fits(absl::Span<const int64_t> dims) const { return Product(dims) <= g_.options.max_elements; }
+double Scope::Most(Dim d) const {
+  if (d.is_constant()) return static_cast<double>(d.constant());
+  double most = 0;
+  for (const Sizes& sizes : g_.probes) {
+    // What no number can say is too much for every purpose.
+    const absl::StatusOr<int64_t> size = SizeOf(d, sizes);
+    most = std::max(most, size.ok() ? static_cast<double>(*size) : static_cast<double>(kTooMany));
+  }
+  return most;
+}
+
+double Scope::Most(absl::Span<const Dim> dims) const { return Most(Product(dims)); }
+
+bool Scope::Fits(absl::Span<const Dim> dims) const {
+  const bool numbers = std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_constant(); });
+  // One large size among small ones is what symbols are run with, and more than a module of numbers has.
+  const int64_t times = numbers ? 1 : 8;
+  return Most(dims) <= static_cast<double>(times * g_.options.max_elements);
+}
+
+bool Scope::WouldBeRefused(absl::Span<const Dim> dims) {
+  const bool numbers = std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_constant(); });
+  return !numbers && !random().OneIn(16);
+}
+
+Dim Scope::SizeOr(int64_t number, int64_t least) {
+  if (g_.symbols.empty() || random().OneIn(2)) return number;
+  const Dim d = Size();
+  return Least(d) < least ? Dim(number) : d;
+}
 
 PrimitiveType Scope::Type(const TypePredicate& fits) {
   std::vector<PrimitiveType> choices;
@@ -103,13 +146,13 @@ PrimitiveType Scope::Type(const TypePredicate& fits) {
   return random().Pick(choices);
 }
 
-std::vector<int64_t> Scope::Dims(int64_t low_rank, int64_t high_rank) {
+std::vector<Dim> Scope::Dims(int64_t low_rank, int64_t high_rank) {
   const int64_t rank = random().Between(low_rank, high_rank);
-  std::vector<int64_t> dims(random().OneIn(2) ? rank : random().Between(low_rank, rank));
-  for (int64_t& d : dims) d = Size();
+  std::vector<Dim> dims(random().OneIn(2) ? rank : random().Between(low_rank, rank));
+  for (Dim& d : dims) d = Size();
   while (!Fits(dims)) {
-    int64_t& largest = *std::max_element(dims.begin(), dims.end());
-    largest = is_large() ? largest / random().Between(2, 9) : random().Between(1, 4);
+    Dim& largest = *std::max_element(dims.begin(), dims.end(), [&](Dim a, Dim b) { return Most(a) < Most(b); });
+    largest = is_large() && largest.is_constant() ? Dim(largest.constant() / random().Between(2, 9)) : Dim(random().Between(1, 4));
   }
   return dims;
 }
@@ -158,63 +201,100 @@ Value Scope::OfRank(int64_t low, int64_t high, const TypePredicate& fits) {
   return Shaped(type, Dims(low, high));
 }
 
-Value Scope::Constant(PrimitiveType type, const std::vector<int64_t>& dims) {
-  const Shape shape = Shape::Array(type, dims);
+Value Scope::Constant(PrimitiveType type, const std::vector<Dim>& dims) {
+  const Shape shape(type, dims);
   constexpr Style kStyles[] = {Style::kSpecial, Style::kSmallIntegers, Style::kSmallIntegers, Style::kUnit, Style::kPowers, Style::kBits};
   const Style style = random().Pick(kStyles);
-  if (dims.empty() || !random().OneIn(3)) {
+  if (shape.is_static() && (dims.empty() || !random().OneIn(3))) {
     const Literal literal = RandomArray(shape, style, random());
     return Add(b_.Constant(literal), true, style == Style::kSmallIntegers && IsFloat(type) ? 4 : kNotSmall, true);
   }
   const Literal one = RandomArray(Shape::Array(type, {}), style, random());
-  const std::vector<Dim> sizes(dims.begin(), dims.end());
-  return Add(b_.Broadcast(b_.Constant(one), sizes, {}), true, style == Style::kSmallIntegers && IsFloat(type) ? 4 : kNotSmall, true);
+  return Add(b_.Broadcast(b_.Constant(one), dims, {}), true, style == Style::kSmallIntegers && IsFloat(type) ? 4 : kNotSmall, true);
 }
 
-Value Scope::Leaf(PrimitiveType type, const std::vector<int64_t>& dims) {
+Value Scope::Leaf(PrimitiveType type, const std::vector<Dim>& dims) {
   const int64_t parameters = static_cast<int64_t>(b_.computation()->parameters().size());
   if (is_entry() && parameters < 8 && !random().OneIn(4)) {
-    Shape shape = Shape::Array(type, dims);
+    Shape shape(type, dims);
     if (g_.options.layouts && dims.size() > 1 && random().OneIn(4)) shape.set_layout(Shuffled(random(), dims.size()));
     return Add(b_.Parameter(parameters, shape), true, kNotSmall, true);
   }
   if (!dims.empty() && type != PrimitiveType::kPred && random().OneIn(4)) {
     const int64_t dim = random().Below(dims.size());
-    const double most = static_cast<double>(std::max<int64_t>(dims[dim] - 1, 0));
+    const double most = std::max(Most(dims[dim]) - 1, 0.0);
     if (!CountsTo(type, most)) return Constant(type, dims);
-    return Add(b_.Iota(Shape::Array(type, dims), dim), true, IsFloat(type) ? most : kNotSmall, true);
+    return Add(b_.Iota(Shape(type, dims), dim), true, IsFloat(type) ? most : kNotSmall, true);
   }
   return Constant(type, dims);
 }
 
-Value Scope::Shaped(PrimitiveType type, const std::vector<int64_t>& dims) {
+// x brought to dims of the same rank, of which some differ by more than a number: slices what is surely larger, adds to what is surely
+// smaller, repeats the first of the others. nullptr: there may be none.
+Instruction* Scope::Resized(Instruction* x, const std::vector<Dim>& dims) {
+  std::vector<int64_t> kept;
+  std::vector<Dim> ones;
+  for (int64_t d = 0; d < x->shape().rank(); ++d) {
+    const Dim from = x->shape().dim(d), to = dims[static_cast<size_t>(d)];
+    if (LowerBound(from - to) >= 0) {
+      const Dim start = random().OneIn(2) ? Dim(0) : from - to;
+      x = b_.SliceDim(x, d, start, start + to);
+    } else if (LowerBound(to - from) >= 0 && random().OneIn(2)) {
+      std::vector<Dim> rest(x->shape().dims().begin(), x->shape().dims().end());
+      rest[static_cast<size_t>(d)] = to - from;
+      if (!Fits(rest)) return nullptr;
+      Instruction* more = b_.Broadcast(Constant(x->shape().element_type(), {}).op, rest, {});
+      x = random().OneIn(2) ? b_.Concatenate({x, more}, d) : b_.Concatenate({more, x}, d);
+    } else if (Least(from) > 0) {
+      x = b_.SliceDim(x, d, 0, 1);
+      continue;
+    } else {
+      return nullptr;
+    }
+    kept.push_back(d);
+    ones.push_back(to);
+  }
+  if (kept.size() == dims.size()) return x;
+  return b_.Broadcast(b_.Reshape(x, ones), dims, kept);
+}
+
+Value Scope::Shaped(PrimitiveType type, const std::vector<Dim>& dims) {
   const auto same_dims = [&](const Value& x) { return x.exact && x.dims() == dims; };
   if (!random().OneIn(12)) {
     if (auto v = Find([&](const Value& x) { return same_dims(x) && x.type() == type; })) return *v;
   }
-  const std::vector<Dim> sizes(dims.begin(), dims.end());
-  const int64_t n = Product(dims);
+  const Dim n = Product(dims);
   // Something of another shape, brought to this one.
   for (int attempt = 0; attempt < 3; ++attempt) {
     const Value x = Exact();
     Value y = x;
     if (x.dims() == dims) {
-    } else if (x.elements() == n && random().OneIn(2)) {
-      y = Moved(b_.Reshape(x.op, sizes), x);
+    } else if (Product(x.dims()) == n && random().OneIn(2)) {
+      y = Moved(b_.Reshape(x.op, dims), x);
     } else if (x.rank() == 0) {
-      y = Moved(b_.Broadcast(x.op, sizes, {}), x);
+      y = Moved(b_.Broadcast(x.op, dims, {}), x);
     } else if (x.rank() == 1 && std::find(dims.begin(), dims.end(), x.dim(0)) != dims.end()) {
       const int64_t at = std::find(dims.begin(), dims.end(), x.dim(0)) - dims.begin();
-      y = Moved(b_.Broadcast(x.op, sizes, {at}), x);
+      y = Moved(b_.Broadcast(x.op, dims, {at}), x);
     } else if (x.rank() == static_cast<int64_t>(dims.size())) {
       // Slices what is larger, pads what is smaller.
       PaddingConfig padding;
+      bool by_numbers = true;
       for (size_t d = 0; d < dims.size(); ++d) {
-        const int64_t grow = dims[d] - x.dim(d), low = grow > 0 ? random().Between(0, grow) : grow < 0 ? -random().Between(0, -grow) : 0;
+        const Dim difference = dims[d] - x.dim(static_cast<int64_t>(d));
+        by_numbers = by_numbers && difference.is_constant();
+        const int64_t grow = difference.constant_or(0);
+        const int64_t low = grow > 0 ? random().Between(0, grow) : grow < 0 ? -random().Between(0, -grow) : 0;
         padding.dims.push_back({low, grow - low, 0});
       }
-      const Value fill = Constant(x.type(), {});
-      y = Add(b_.Pad(x.op, fill.op, padding), true, std::max(x.small, fill.small), x.moved);
+      if (by_numbers) {
+        const Value fill = Constant(x.type(), {});
+        y = Add(b_.Pad(x.op, fill.op, padding), true, std::max(x.small, fill.small), x.moved);
+      } else if (Instruction* resized = Resized(x.op, dims)) {
+        y = Add(resized);
+      } else {
+        continue;
+      }
     } else {
       continue;
     }
@@ -255,7 +335,7 @@ Value Scope::Spread(const Value& x) {
   if (!IsFloat(x.type())) return x;
   Instruction* sum = b_.Convert(Small(x).op, PrimitiveType::kS32);
   for (int64_t d = 0; d < x.rank(); ++d) {
-    Instruction* at = b_.Iota(Shape::Array(PrimitiveType::kS32, x.dims()), d);
+    Instruction* at = b_.Iota(Shape(PrimitiveType::kS32, x.dims()), d);
     sum = b_.Binary(Opcode::kAdd, sum, b_.Binary(Opcode::kRemainder, at, b_.FullLike(at, 3)));
   }
   return Add(b_.Convert(sum, x.type()), true, 3 + 2.0 * static_cast<double>(x.rank()));

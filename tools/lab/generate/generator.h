@@ -5,6 +5,10 @@
 //   exact   all backends have the same bits (NaN payloads aside)
 //   small   a float array of integers of at most this magnitude; sums and products of such are exact while they fit
 //   moved   NaNs have the bits of an input or constant: only then may bits or total order be looked at
+//
+// Sizes are Dims: numbers, and in modules with symbols expressions of these. A row that needs a number asks for what a size is at least
+// (Least: no assignment of sizes makes it less, so slices and windows of that size fit), or at most in the runs that follow (Most: how
+// much is computed, what counts stay exact). What a row may not rely on is refused by Try.
 #pragma once
 
 #include <functional>
@@ -13,6 +17,7 @@
 #include <vector>
 
 #include "hlo/builder.h"
+#include "hlo/sizes.h"
 #include "hlo/tolerance.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/generate/random_module.h"
@@ -29,9 +34,8 @@ struct Value {
 
   PrimitiveType type() const { return op->shape().element_type(); }
   int64_t rank() const { return op->shape().rank(); }
-  std::vector<int64_t> dims() const { return op->shape().constant_dims(); }
-  int64_t dim(int64_t i) const { return op->shape().constant_dim(i); }
-  int64_t elements() const { return op->shape().num_elements_constant(); }
+  std::vector<Dim> dims() const { return {op->shape().dims().begin(), op->shape().dims().end()}; }
+  Dim dim(int64_t i) const { return op->shape().dim(i); }
 };
 
 class Scope;
@@ -61,7 +65,9 @@ struct Generation {
   Random random;
   std::vector<Row> menu;             // this module's part of the table
   std::vector<PrimitiveType> types;  // its favourite element types
-  std::vector<int64_t> sizes;        // and dimensions
+  std::vector<Dim> sizes;            // and dimensions
+  std::vector<Dim> symbols;          // none: a module of numbers
+  std::vector<Sizes> probes;         // of the symbols: some of the sizes that runs will bring, large ones among them
   int64_t budget = 0;                // rows that nested computations may still apply
   int64_t runs = 1;                  // how often the computation being built runs, loops around it counted
   int64_t layout_every = 24;         // one result in so many has a layout of its own
@@ -88,7 +94,7 @@ class Scope {
   Value Add(Instruction* op, bool exact = true, double small = kNotSmall, bool moved = false);
   // Registers with what moving `from` keeps.
   Value Moved(Instruction* op, const Value& from) { return Add(op, from.exact, from.small, from.moved); }
-  // Makes the instruction if inference accepts it and its arrays aren't too large; nullptr otherwise. Not registered.
+  // Makes the instruction if inference accepts it for all sizes and its arrays aren't too large; nullptr otherwise. Not registered.
   Instruction* Try(Opcode opcode, absl::Span<Instruction* const> operands, Attributes attrs = {},
                    std::optional<Shape> declared = std::nullopt);
 
@@ -102,12 +108,12 @@ class Scope {
   // The same for rank or any property of the shape; makes a leaf of a random shape that fits.
   Value OfRank(int64_t low, int64_t high, const TypePredicate& fits);
   // An exact array of this type and dims, made from others by convert, broadcast, reshape, slice, pad, or new.
-  Value Shaped(PrimitiveType type, const std::vector<int64_t>& dims);
+  Value Shaped(PrimitiveType type, const std::vector<Dim>& dims);
   Value Scalar(PrimitiveType type) { return Shaped(type, {}); }
   // A parameter (entry), constant or iota.
-  Value Leaf(PrimitiveType type, const std::vector<int64_t>& dims);
+  Value Leaf(PrimitiveType type, const std::vector<Dim>& dims);
   Value RandomLeaf();
-  Value Constant(PrimitiveType type, const std::vector<int64_t>& dims);
+  Value Constant(PrimitiveType type, const std::vector<Dim>& dims);
   // `x` before it becomes a half type: mostly brought to where that does not overflow, since with excess precision either is right.
   Instruction* WithinHalf(Instruction* x, PrimitiveType half);
   // Integers of at most 4, as floats: exact to sum up.
@@ -119,15 +125,25 @@ class Scope {
 
   PrimitiveType Type(const TypePredicate& fits);
   PrimitiveType Type() { return Type([](PrimitiveType) { return true; }); }
-  std::vector<int64_t> Dims(int64_t low_rank = 0, int64_t high_rank = 4);
-  int64_t Size() { return random().Pick(g_.sizes); }
-  bool Fits(absl::Span<const int64_t> dims) const;
+  std::vector<Dim> Dims(int64_t low_rank = 0, int64_t high_rank = 4);
+  Dim Size() { return random().Pick(g_.sizes); }
+  // The number; in modules with symbols half of the time one of their sizes, of at least `least`.
+  Dim SizeOr(int64_t number, int64_t least = 0);
+  bool Fits(absl::Span<const Dim> dims) const;
+  // For a row whose op the backend has no code for with symbols here: true, and the row gives up, but now and then, so that what is
+  // refused is seen to be refused by name, and few modules for it.
+  bool WouldBeRefused(absl::Span<const Dim> dims);
+  static int64_t Least(Dim d) { return d.is_constant() ? d.constant() : std::max<int64_t>(0, LowerBound(d)); }
+  double Most(Dim d) const;
+  double Most(absl::Span<const Dim> dims) const;  // elements
   // Of 10^4 elements and more. There rows leave out what makes whole arrays that nobody can judge.
   bool is_large() const { return g_.options.max_elements > 1 << 13; }
   // Whether the evaluator can do so many steps in a second or so.
   static bool Affordable(double steps) { return steps <= 2e7; }
 
  private:
+  Instruction* Resized(Instruction* x, const std::vector<Dim>& dims);
+
   Generation& g_;
   Builder b_;
   int depth_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/verifier.h"
 #include "tools/lab/generate/generator.h"
+#include "tools/lab/generate/random_sizes.h"
 
 namespace tenon::lab {
 namespace {
@@ -34,6 +35,8 @@ std::vector<Row> Allowed(absl::Span<const Row> rows, const GeneratorOptions& opt
   std::vector<Row> allowed;
   for (const Row& row : rows) {
     if (!options.only.empty() && !Names(options.only, row.opcode)) continue;
+    // Sizes known when it runs only are compiled for then, as numbers: no program has both.
+    if (options.symbols && (row.opcode == Opcode::kSetDimensionSize || row.opcode == Opcode::kDynamicReshape)) continue;
     if (!Names(options.without, row.opcode)) allowed.push_back(row);
   }
   return allowed;
@@ -65,19 +68,36 @@ std::vector<PrimitiveType> FavouriteTypes(const GeneratorOptions& options, Rando
   return types;
 }
 
-std::vector<int64_t> FavouriteSizes(const GeneratorOptions& options, Random& random) {
+std::vector<Dim> FavouriteSizes(const GeneratorOptions& options, Random& random) {
   if (options.max_elements > 1 << 13) {
     constexpr int64_t kLarge[] = {64, 100, 257, 1000, 1024, 4097, 16384, 65537, 1 << 19};
-    std::vector<int64_t> sizes;
+    std::vector<Dim> sizes;
     for (int64_t n = random.Between(2, 4); n > 0; --n) sizes.push_back(random.Pick(kLarge));
     return sizes;
   }
   constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 33, 65, 100};
-  std::vector<int64_t> sizes;
+  std::vector<Dim> sizes;
   for (int64_t n = random.Between(2, 4); n > 0; --n) sizes.push_back(random.Pick(kSizes));
   if (random.OneIn(3)) sizes.push_back(1);
   if (random.OneIn(20)) sizes.push_back(0);
   return sizes;
+}
+
+// Symbols, each with a parameter that it is read from, and sizes: more symbols than numbers.
+void AddSymbols(Scope& s) {
+  Generation& g = s.g();
+  g.symbols = RandomSymbols(g.module->dims(), g.random);
+  g.probes = ProbesOf(g.symbols);
+  for (Dim d : RandomExpressions(g.symbols, g.random)) g.sizes.push_back(d);
+  for (int n = 0; n < 3; ++n) g.sizes.insert(g.sizes.end(), g.symbols.begin(), g.symbols.end());
+  for (size_t k = 0; k < g.symbols.size(); ++k) {
+    std::vector<Dim> dims = s.Dims(0, 2);
+    dims.insert(dims.begin() + g.random.Below(static_cast<int64_t>(dims.size()) + 1), g.symbols[k]);
+    if (!s.Fits(dims)) dims = {g.symbols[k]};
+    Shape shape(s.Type(), dims);
+    if (g.options.layouts && dims.size() > 1 && g.random.OneIn(4)) shape.set_layout(Shuffled(g.random, static_cast<int64_t>(dims.size())));
+    s.Add(s.b().Parameter(static_cast<int64_t>(k), shape), true, kNotSmall, true);
+  }
 }
 
 // The entry's rows, idioms between them in three modules of four.
@@ -137,6 +157,7 @@ std::unique_ptr<Module> RandomModule(uint64_t seed, const GeneratorOptions& opti
   Computation* entry = module->AddComputation("main");
   module->set_entry(entry);
   Scope s(g, entry, 0);
+  if (options.symbols) AddSymbols(s);
   for (int64_t n = g.random.Between(1, 3); n > 0; --n) s.RandomLeaf();
   Fill(s);
   SetRoot(s);

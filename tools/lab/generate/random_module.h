@@ -18,6 +18,7 @@ struct GeneratorOptions {
   int64_t max_elements = 2048;  // of one array
   int max_depth = 3;            // of nested control flow
   bool layouts = true;          // other than row-major
+  bool symbols = false;         // sizes are one to three symbols and expressions of them, beside numbers (random_sizes.h)
   // Families ("movement") and opcodes ("pad") the module draws from; empty: all. Leaves, converts and what shapes operands always occur.
   std::vector<std::string> only, without;
   std::vector<PrimitiveType> types;  // element types that arrays have where the op leaves a choice; empty: all

@@ -12,14 +12,18 @@
 #include "backends/driver/targets.h"
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
+#include "hlo/sizes.h"
 #include "hlo/tolerance.h"
 #include "passes/freeze/split_frozen.h"
 #include "runtime/host/plain_host.h"
 #include "runtime/host/thread_pool.h"
+#include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/generate/random_sizes.h"
 #include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/judge/error_bound.h"
 #include "tools/lab/judge/error_rules.h"
 #include "tools/lab/judge/plant.h"
+#include "tools/lab/judge/violations.h"
 #include "tools/lab/spaces.h"
 
 namespace tenon::lab {
@@ -238,6 +242,11 @@ std::string_view OutcomeName(Outcome outcome) {
 
 absl::StatusOr<Expectation> Expect(const Module& module, absl::Span<const Literal> arguments, bool excess_precision) {
   try {
+    if (HasSymbols(module)) {
+      TENON_ASSIGN_OR_RETURN(const Sizes sizes, SizesOfArguments(module, arguments));
+      TENON_ASSIGN_OR_RETURN(const std::unique_ptr<Module> numbers, WithSizes(module, sizes));
+      return Expect(*numbers, arguments, excess_precision);
+    }
     if (HasInexact(module, excess_precision)) return EvaluateWithBounds(module, arguments, excess_precision);
     TENON_ASSIGN_OR_RETURN(const Literal result, Evaluate(module, arguments));
     Expectation expected;
@@ -287,9 +296,25 @@ Verdict Compare(absl::Span<const Literal> got, const Expectation& expected) {
 }
 
 struct Subject::Impl {
+  std::unique_ptr<Module> symbolic;  // null: a module of numbers
   std::unique_ptr<LiteralExecutable> once, executable;
   bool emulated = false;
   mutable uint64_t runs = 0;
+
+  // Runs whose results nobody looks at: only what they leave behind is of interest.
+  void RunOthers(absl::Span<const Literal> arguments) const {
+    if (symbolic == nullptr) {
+      std::vector<Literal> others;
+      for (const Literal& a : arguments) others.push_back(Other(a));
+      return Run(others).IgnoreError();
+    }
+    const absl::StatusOr<Sizes> now = SizesOfArguments(*symbolic, arguments);
+    if (!now.ok()) return;
+    for (const Sizes& sizes : OtherSizes(*symbolic, *now)) {
+      const absl::StatusOr<std::unique_ptr<Module>> numbers = WithSizes(*symbolic, sizes);
+      if (numbers.ok()) Run(RandomInputs(**numbers, 1)).IgnoreError();
+    }
+  }
 
   absl::StatusOr<std::vector<Literal>> Run(absl::Span<const Literal> arguments) const {
     // Threads and blocks in ascending order, then in others.
@@ -326,6 +351,7 @@ std::unique_ptr<Subject> Subject::Compile(const Module& module, const RunOptions
   absl::StatusOr<std::unique_ptr<LiteralExecutable>> executable = Compiled(rest == nullptr ? module : *rest, options);
   if (!executable.ok()) return *verdict = CompileFailure(executable.status()), nullptr;
   impl->executable = *std::move(executable);
+  if (HasSymbols(module)) impl->symbolic = module.Clone();
   return std::unique_ptr<Subject>(new Subject(std::move(impl)));
 }
 
@@ -340,13 +366,26 @@ Verdict Subject::Run(absl::Span<const Literal> arguments, const Expectation& exp
 Verdict Subject::RunThrice(absl::Span<const Literal> arguments, const Expectation& expected) const {
   const Verdict first = Run(arguments, expected);
   if (first.outcome != Outcome::kSame) return first;
-  std::vector<Literal> others;
-  for (const Literal& a : arguments) others.push_back(Other(a));
-  impl_->Run(others).IgnoreError();  // only what it leaves behind is of interest
+  impl_->RunOthers(arguments);
+  if (impl_->symbolic != nullptr) {
+    if (const Verdict refused = RunRefused(arguments); refused.outcome != Outcome::kSame) return refused;
+  }
   Verdict again = Run(arguments, expected);
   if (again.outcome == Outcome::kSame) return first;
   again.text = absl::StrCat("after a run on other arguments: ", again.text);
   return again;
+}
+
+Verdict Subject::RunRefused(absl::Span<const Literal> arguments) const {
+  Verdict v;
+  if (impl_->symbolic == nullptr || impl_->executable->executable() == nullptr) return v;
+  const Violations violations = TryViolations(*impl_->symbolic, *impl_->executable->executable(), arguments);
+  v.refused_calls = violations.calls;
+  if (violations.wrong.empty()) return v;
+  v.outcome = Outcome::kDifferent;
+  v.rule = "guard";
+  v.text = violations.wrong;
+  return v;
 }
 
 Verdict Judge(const Module& module, absl::Span<const Literal> arguments, const Expectation& expected, const RunOptions& options) {
@@ -363,7 +402,8 @@ Verdict Judge(const Module& module, absl::Span<const Literal> arguments, const R
 
 bool SameFailure(const Verdict& a, const Verdict& b) {
   if (a.outcome != b.outcome) return false;
-  if (a.outcome == Outcome::kSame || a.outcome == Outcome::kDifferent) return true;
+  if (a.outcome == Outcome::kDifferent) return (a.rule == "guard") == (b.rule == "guard");
+  if (a.outcome == Outcome::kSame) return true;
   // Names, numbers and shapes change while a module shrinks; words don't.
   auto words = [](const std::string& text) {
     std::string kept;

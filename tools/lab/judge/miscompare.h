@@ -8,6 +8,9 @@
 //
 // Each executable runs three times: on the arguments, on others made from them, on the arguments again. The first and the last
 // result are judged: what a run leaves behind may not be seen by the next. Results and arena are poisoned before each run.
+//
+// A module with symbols (hlo/sizes.h) is judged at the sizes that its arguments bring: the evaluator has the module of numbers, the
+// backend one program for all sizes. Its runs on others are runs at other sizes, and calls that it must refuse (violations.h).
 #pragma once
 
 #include <memory>
@@ -69,6 +72,7 @@ struct Verdict {
   // bounded: not bit by bit, the unjudged ones included. unjudged: no bound, or one of at least the element's magnitude and
   // the median of its array's numbers that aren't zero.
   int64_t differing = 0, elements = 0, bounded = 0, unjudged = 0;
+  int64_t refused_calls = 0;  // calls that break a guard and were refused
 };
 
 // The arrays of a literal, in tuple order.
@@ -84,6 +88,8 @@ class Subject {
   Verdict Run(absl::Span<const Literal> arguments, const Expectation& expected) const;
   // The three runs.
   Verdict RunThrice(absl::Span<const Literal> arguments, const Expectation& expected) const;
+  // Calls that a program of symbolic sizes must refuse, made from these arguments of a right one. kSame: it does, each.
+  Verdict RunRefused(absl::Span<const Literal> arguments) const;
 
  private:
   struct Impl;

@@ -12,6 +12,7 @@ std::vector<PlantInfo> MakePlants() {
   for (const ModulePlant& p : FirstPlants()) all.push_back({p.name, p.doc, p.apply, nullptr});
   for (const ModulePlant& p : MorePlants()) all.push_back({p.name, p.doc, p.apply, nullptr});
   for (const ProgramPlant& p : ProgramPlants()) all.push_back({p.name, p.doc, nullptr, p.apply});
+  for (const ProgramPlant& p : SizePlants()) all.push_back({p.name, p.doc, nullptr, p.apply, /*sizes=*/true});
   return all;
 }
 
@@ -45,15 +46,17 @@ CompileOptions::Sabotage PlantedBug() {
   return sabotage;
 }
 
-CompileOptions::Sabotage FindPlaces(absl::flat_hash_set<Plant>* places) {
+CompileOptions::Sabotage FindPlaces(absl::flat_hash_set<Plant>* places, bool sizes) {
   CompileOptions::Sabotage sabotage;
-  sabotage.module = [places](Module& module) {
+  sabotage.module = [places, sizes](Module& module) {
     for (size_t k = 0; k < AllPlants().size(); ++k) {
-      if (AllPlants()[k].module != nullptr && AllPlants()[k].module(*module.Clone())) places->insert(static_cast<Plant>(k) + 1);
+      const PlantInfo& info = AllPlants()[k];
+      if (info.sizes == sizes && info.module != nullptr && info.module(*module.Clone())) places->insert(static_cast<Plant>(k) + 1);
     }
   };
-  sabotage.program = [places](Program& program) {
+  sabotage.program = [places, sizes](Program& program) {
     for (size_t k = 0; k < AllPlants().size(); ++k) {
+      if (AllPlants()[k].sizes != sizes) continue;
       Program copy = program;
       if (AllPlants()[k].program != nullptr && AllPlants()[k].program(copy)) places->insert(static_cast<Plant>(k) + 1);
     }

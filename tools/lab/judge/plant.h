@@ -23,6 +23,7 @@ struct PlantInfo {
   // One of them is null. Whether it found a place and changed it.
   bool (*module)(Module&);
   bool (*program)(Program&);
+  bool sizes = false;  // of programs of symbolic sizes, and no others
 };
 absl::Span<const PlantInfo> AllPlants();  // plant k is element k - 1
 
@@ -33,7 +34,7 @@ std::string_view PlantName(Plant plant);  // "none"
 void SetPlant(Plant plant);
 // For CompileOptions::sabotage: empty if none is set.
 CompileOptions::Sabotage PlantedBug();
-// Plants nothing, and adds to `places` those plants that would change what is compiled.
-CompileOptions::Sabotage FindPlaces(absl::flat_hash_set<Plant>* places);
+// Plants nothing, and adds to `places` those plants that would change what is compiled: a module with symbols (`sizes`), or one of numbers.
+CompileOptions::Sabotage FindPlaces(absl::flat_hash_set<Plant>* places, bool sizes = false);
 
 }  // namespace tenon::lab

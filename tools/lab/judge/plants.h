@@ -24,6 +24,7 @@ struct ProgramPlant {
 absl::Span<const ModulePlant> FirstPlants();  // 1 to 10
 absl::Span<const ModulePlant> MorePlants();
 absl::Span<const ProgramPlant> ProgramPlants();
+absl::Span<const ProgramPlant> SizePlants();  // of programs of symbolic sizes
 
 // For the plants' own use.
 // Calls f(fusion, its computation) for every fusion of the module; whether any returned true.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "hlo/sizes.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
 #include "tools/lab/reduce/reduce_session.h"
@@ -19,6 +20,7 @@ uint64_t FingerprintOf(const Case& c) {
 bool ArgumentsFit(const Case& c) {
   const auto parameters = c.module->entry()->parameters();
   if (parameters.size() != c.arguments.size()) return false;
+  if (HasSymbols(*c.module)) return SizesOfArguments(*c.module, c.arguments).ok();
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!Shape::Compatible(c.arguments[i].shape(), parameters[i]->shape())) return false;
   }

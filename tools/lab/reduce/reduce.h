@@ -7,6 +7,9 @@
 // Same input, same predicate, same budget: same result (as long as the time limit is not what ends
 // it).
 //
+// A module with symbols keeps them; its sizes are those that the arguments bring. Steps give a symbol a smaller size, or put its number
+// into the module. What isn't there any more cannot be read: a parameter that alone has a symbol as its size stays.
+//
 // Steps, coarse before fine (delta debugging; Zeller & Hildebrandt 2002, Regehr et al. 2012): text
 // around the graph; outputs; the shortest prefix and the latest start that still fail; chunks;
 // single instructions; called computations; dimensions; values; attributes and types.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hlo/sizes.h"
 #include "tools/lab/reduce/reduce_dims.h"
 #include "tools/lab/reduce/reduce_session.h"
 
@@ -258,6 +259,7 @@ bool Shrink(Session& s, const std::vector<DimClass>& classes, std::string_view s
 }  // namespace
 
 bool ReduceDims(Session& s) {
+  if (HasSymbols(*s.best().module)) return ReduceSizes(s);
   bool any = false;
   for (size_t k = 0; !s.exhausted(); ++k) {
     const std::vector<DimClass> classes = DimClasses(*s.best().module);

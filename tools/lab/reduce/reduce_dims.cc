@@ -168,7 +168,8 @@ class Resizer {
   absl::flat_hash_map<const Instruction*, Shape> original_;
 };
 
-// The elements of `literal` that a smaller (or larger: repeated) shape has.
+}  // namespace
+
 Literal CutTo(const Literal& literal, const Shape& shape, bool trailing) {
   if (shape.is_tuple()) {
     std::vector<Literal> elements;
@@ -196,8 +197,6 @@ Literal CutTo(const Literal& literal, const Shape& shape, bool trailing) {
   }
   return result;
 }
-
-}  // namespace
 
 std::vector<DimClass> DimClasses(const Module& module) {
   DimUnion classes(module);

@@ -24,6 +24,9 @@ std::vector<DimClass> DimClasses(const Module& module);
 std::optional<Case> Resized(const Case& c, absl::Span<const DimClass> which, int64_t size,
                             bool trailing);
 
+// The elements of `literal` that a smaller (or larger: repeated) shape has, the leading ones or the trailing.
+Literal CutTo(const Literal& literal, const Shape& shape, bool trailing);
+
 // Shapes of everything downstream inferred again after attributes or types have changed. False:
 // refused.
 bool Reinfer(Module* module);

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/eval/evaluator.h"
+#include "hlo/sizes.h"
 
 namespace tenon::lab {
 
@@ -29,7 +30,16 @@ Instruction* At(const Module& module, Position position) {
 Values ValuesOf(const Case& c) {
   Values values;
   std::vector<Literal> operands;
-  for (const Instruction* op : c.module->entry()->PostOrder()) {
+  std::unique_ptr<Module> numbers;  // of the same instructions by the same names
+  if (HasSymbols(*c.module)) {
+    const absl::StatusOr<Sizes> sizes = SizesOfArguments(*c.module, c.arguments);
+    if (!sizes.ok()) return values;
+    absl::StatusOr<std::unique_ptr<Module>> made = WithSizes(*c.module, *sizes);
+    if (!made.ok()) return values;
+    numbers = *std::move(made);
+  }
+  const Module& module = numbers != nullptr ? *numbers : *c.module;
+  for (const Instruction* op : module.entry()->PostOrder()) {
     if (op->opcode() == Opcode::kParameter) {
       values[op->name()] = c.arguments[op->parameter_number()];
       continue;
@@ -208,6 +218,27 @@ void RemoveArgument(Case* c, int64_t parameter) {
   ForgetSignature(c->module.get());
 }
 
+namespace {
+
+void AddSymbols(const Shape& shape, absl::flat_hash_set<Dim>* symbols) {
+  for (const Shape& leaf : FlattenShape(shape)) {
+    for (Dim d : leaf.dims()) {
+      if (d.expr() != nullptr && d.expr()->kind == DimExpr::Kind::kSymbol) symbols->insert(d);
+    }
+  }
+}
+
+// Whether a symbol could not be read without the parameter. Used by nobody it has its range all the same, and guards.
+bool AloneHasSymbol(const Module& module, int64_t parameter) {
+  absl::flat_hash_set<Dim> own, others;
+  for (const Instruction* p : module.entry()->parameters()) {
+    AddSymbols(p->shape(), p->parameter_number() == parameter ? &own : &others);
+  }
+  return std::any_of(own.begin(), own.end(), [&](Dim d) { return !others.contains(d); });
+}
+
+}  // namespace
+
 void Cleanup(Case* c) {
   for (Computation* computation : c->module->computations()) {
     for (Instruction* op : computation->PostOrder()) {
@@ -230,7 +261,7 @@ void Cleanup(Case* c) {
   }
   Computation* entry = c->module->entry();
   for (int64_t p = static_cast<int64_t>(entry->parameters().size()); p-- > 0;) {
-    if (entry->parameter(p)->user_count() == 0 && entry->parameter(p) != entry->root())
+    if (entry->parameter(p)->user_count() == 0 && entry->parameter(p) != entry->root() && !AloneHasSymbol(*c->module, p))
       RemoveArgument(c, p);
   }
   c->module->RemoveUnreachableComputations();
@@ -258,8 +289,11 @@ namespace {
 
 int64_t ElementsOf(const Shape& shape) {
   int64_t n = 0;
-  for (const Shape& leaf : FlattenShape(shape))
-    n += leaf.is_array() && leaf.is_static() ? leaf.num_elements_constant() : 0;
+  constexpr int64_t kSymbolic = 1 << 20;  // a number is simpler, whatever it is
+  for (const Shape& leaf : FlattenShape(shape)) {
+    if (leaf.is_array() && leaf.is_static()) n += leaf.num_elements_constant();
+    for (Dim d : leaf.dims()) n += d.is_constant() ? 0 : kSymbolic;
+  }
   return n;
 }
 
@@ -325,7 +359,10 @@ Size SizeOf(const Case& c) {
       size.detail += static_cast<int64_t>(op->control_predecessors().size());
     }
   }
-  for (const Literal& l : c.arguments) size.detail += DetailOf(l);
+  for (size_t p = 0; p < c.arguments.size(); ++p) {
+    size.detail += DetailOf(c.arguments[p]);
+    if (!c.module->entry()->parameter(static_cast<int64_t>(p))->shape().is_static()) size.elements += ElementsOf(c.arguments[p].shape());
+  }
   size.outputs = static_cast<int64_t>(FlattenShape(c.module->entry()->root()->shape()).size());
   size.detail += static_cast<int64_t>(c.module->attributes.size() + c.module->origin_tables.size() +
                                       c.module->aliases.size()) +

@@ -72,6 +72,8 @@ bool ReduceInstructions(Session& s);
 bool ReduceComputations(Session& s);
 // reduce_details.cc
 bool ReduceDims(Session& s);
+// reduce_sizes.cc: of a module with symbols
+bool ReduceSizes(Session& s);
 bool ReduceValues(Session& s);
 bool ReduceAttributes(Session& s);
 

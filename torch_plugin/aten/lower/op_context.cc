@@ -281,10 +281,7 @@ Instruction* OpContext::NumberConstant(const FrameworkArg& a, PrimitiveType type
 }
 
 Instruction* OpContext::SizeValue(Dim size, PrimitiveType type) const {
-  if (size.is_constant()) return b.ScalarConstantInt(type, size.constant());
-  if (LowerBound(size) < 0) return b.Binary(Opcode::kSubtract, SizeValue(Max(size, 0), type), SizeValue(Max(0 - size, 0), type));
-  Instruction* counts = b.Iota(Shape(kS64, {size + 1}), 0);
-  return b.Convert(b.Reshape(b.SliceDim(counts, 0, size, size + 1), {}), type);
+  return b.SizeValue(size, type);
 }
 
 Instruction* OpContext::Operand(int64_t i, PrimitiveType type, absl::Span<const Dim> dims,

@@ -91,7 +91,7 @@ class OpContext {
   Instruction* Operand(int64_t i, PrimitiveType type, absl::Span<const Dim> dims,
                        std::optional<PrimitiveType> round_to = std::nullopt) const;
   Instruction* NumberConstant(const FrameworkArg& arg, PrimitiveType type) const;  // scalar
-  // A size as a value, scalar: the last of 0, 1, ..., size, of which no kernel makes more than it reads.
+  // A size as a value, scalar (Builder::SizeValue).
   Instruction* SizeValue(Dim size, PrimitiveType type) const;
 
   // ---- small emissions
