@@ -34,7 +34,7 @@ stages
   --diff                 print the hlo stages as differences, each from the one before
   --dump-to=DIR          write the stages to files in DIR instead of printing them; without --stage: all of them
   --target=NAME          compile for a GPU of this architecture, in whose memory all parameters and results lie, instead: sm_75 ...
-                         sm_120; sm_90,sms=4: with other numbers. Its assembly is PTX (stages ptx, sass: by ptxas, where there is one)
+                         sm_120; sm_90,sms=4: with other numbers; sm_90,libraries: contractions by cuBLASLt and cuDNN. Its assembly is PTX (stages ptx, sass: by ptxas, where there is one)
   --isa=NAME             CPU instruction set: avx512, avx2, sse4 (default: this machine's best)
   --provider=NAME        who computes dots and convolutions, where it takes them: host.matmul, generated
   --plans=FILE           plans of kernels, as --stage=plans shows them, instead of the compiler's own
