@@ -36,7 +36,8 @@ constexpr Provider kProviders[] = {
 };
 
 TargetFacts FactsOf(const GpuOptions& o) {
-  TargetFacts facts{.name = o.name, .variant = o.model.name, .key = absl::StrCat(o.name, "|", o.model.Key(), o.bitcode ? "|bitcode" : "", o.libraries ? "|libraries" : ""),
+  const std::string key = absl::StrCat(o.name, "|", o.model.Key(), o.bitcode ? "|bitcode" : "", o.libraries ? "|libraries" : "");
+  TargetFacts facts{.name = o.name, .variant = o.model.name, .key = key,
                     .space = kSpace, .framework = o.libraries};
   facts.providers = o.libraries ? LibraryProviders(o.model) : absl::Span<const Provider>(kProviders);
   facts.info.name = absl::StrCat(o.name, "-", o.model.name);

@@ -72,7 +72,8 @@ TEST_P(RetargetGoldenTest, MakesTheExpectedGraph) {
   EXPECT_EQ(file.substr(cut), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RetargetGoldenTest, ::testing::ValuesIn(Goldens()), [](const auto& info) { return info.param.stem().string(); });
+INSTANTIATE_TEST_SUITE_P(All, RetargetGoldenTest, ::testing::ValuesIn(Goldens()),
+                         [](const auto& info) { return info.param.stem().string(); });
 
 std::string Refusal(const std::string& text, std::string_view device = "cuda:0") {
   const auto graph = ParseGraph(text);
@@ -92,7 +93,8 @@ std::string Attention(const std::string& type, int features, int of_value, const
 
 TEST(RetargetTest, RefusesWhatHasNoCounterpart) {
   EXPECT_EQ(Refusal(Attention("f64", 16, 16)),
-            "%out of aten._scaled_dot_product_flash_attention_for_cpu.default (net.py:7) has no counterpart on cuda:0: no fused attention of f64");
+            "%out of aten._scaled_dot_product_flash_attention_for_cpu.default (net.py:7) has no counterpart on cuda:0: "
+            "no fused attention of f64");
   EXPECT_THAT(Refusal(Attention("f32", 6, 8)), HasSubstr("f32 takes heads of a multiple of 4 features, got 6"));
   EXPECT_THAT(Refusal(Attention("bf16", 8, 12)), HasSubstr("bf16 takes heads of a multiple of 8 features, got 12"));
   EXPECT_THAT(Refusal(R"(graph "g" {
@@ -127,8 +129,8 @@ TEST(RetargetTest, TakesOnlyTheCpus) {
 TEST(RetargetTest, RefusesDropoutWithoutItsForward) {
   const std::string m = "bf16[2,4,8,16]{512,128,16,1}";
   const std::string text = absl::StrCat("graph \"g\" {\n %g = input ", m, "\n %q = input ", m, "\n %s = input f32[2,4,8]{32,1,4}\n",
-                                        " %a, %b, %c = aten._scaled_dot_product_flash_attention_for_cpu_backward.default(%g, %q, %q, %q, %q, %s, ",
-                                        "0.5, false, none, none) -> ", m, ", ", m, ", ", m, "\n return (%a)\n}");
+                                        " %a, %b, %c = aten._scaled_dot_product_flash_attention_for_cpu_backward.default(",
+                                        "%g, %q, %q, %q, %q, %s, 0.5, false, none, none) -> ", m, ", ", m, ", ", m, "\n return (%a)\n}");
   EXPECT_THAT(Refusal(text), HasSubstr("dropout whose forward is in another graph"));
 }
 

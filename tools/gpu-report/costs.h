@@ -1,5 +1,5 @@
-// What a program for a GPU does, and what eager would do in its place: launches, bytes, work. Counted from the program and the graph; nothing
-// is measured.
+// What a program for a GPU does, and what eager would do in its place: launches, bytes, work. Counted from the program and the graph;
+// nothing is measured.
 #pragma once
 
 #include <cstdint>

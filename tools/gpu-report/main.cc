@@ -1,4 +1,5 @@
-// gpu-report: graphs of PyTorch (aten::Graph text, traced on the CPU) compiled for a GPU that is not there, and what their programs would do.
+// gpu-report: graphs of PyTorch (aten::Graph text, traced on the CPU) compiled for a GPU that is not there, and what their programs
+// would do.
 #include <chrono>
 #include <fstream>
 #include <iostream>

@@ -53,7 +53,9 @@ absl::Status MoveNode(const Node& node, Rewriter& to) {
   for (FrameworkArg& arg : moved.args) MoveArg(&arg, to.device());
   for (const FactoryRow& row : kFactories) {
     if (row.overload != node.op) continue;
-    if (row.device >= static_cast<int>(moved.args.size())) return to.Refuse(node, absl::StrCat("wanted argument ", row.device, ", the device"));
+    if (row.device >= static_cast<int>(moved.args.size())) {
+      return to.Refuse(node, absl::StrCat("wanted argument ", row.device, ", the device"));
+    }
     FrameworkArg& device = moved.args[static_cast<size_t>(row.device)];
     if (device.is_none()) device = {.kind = FrameworkArg::Kind::kDevice, .s = to.device()};
   }

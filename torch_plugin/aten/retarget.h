@@ -2,13 +2,13 @@
 // that device can compile but not run.
 //
 // * Every tensor lies on the device: metas, device arguments (`device:cpu`), the default device of operators that make a tensor of nothing.
-// * Overloads of the CPU become the device's (torch_plugin/aten/retarget/): arguments and results are then the other operator's; results that
-//   nobody asked for have new names, "<first result>.<what it is>".
+// * Overloads of the CPU become the device's (torch_plugin/aten/retarget/): arguments and results are then the other operator's; results
+//   that nobody asked for have new names, "<first result>.<what it is>".
 // * What has no counterpart is Unimplemented: the message names node, source line and why. So are Python callables and operators of other
 //   libraries: nobody knows where they run.
 //
-// What stays the CPU's: dtypes of statistics (CUDA keeps layer_norm's mean of halves in f32), and strides behind an operator whose results lie
-// otherwise on the device. Lower copies there, as wherever metas and layouts differ.
+// What stays the CPU's: dtypes of statistics (CUDA keeps layer_norm's mean of halves in f32), and strides behind an operator whose results
+// lie otherwise on the device. Lower copies there, as wherever metas and layouts differ.
 #pragma once
 
 #include <string>

@@ -68,7 +68,9 @@ absl::StatusOr<LaunchPlan> LowerCublasLt(const Instruction& op, const ValueViews
   return plan;
 }
 
-absl::Status CudnnTakes(const Instruction& contraction, const ContractionSite& site) { return ConvolutionTakes(contraction, AnyHost(site)); }
+absl::Status CudnnTakes(const Instruction& contraction, const ContractionSite& site) {
+  return ConvolutionTakes(contraction, AnyHost(site));
+}
 
 // [batch, features, spatial...]: features fastest, or the images of each feature one after the other.
 std::string ImageLayout(const StridedView& image) {
@@ -85,7 +87,7 @@ absl::StatusOr<LaunchPlan> LowerCudnn(const Instruction& op, const ValueViews& v
   const std::string layout = ImageLayout(call->operands[0]);
   int64_t workspace = kWorkspace;
   if (layout == "nchw" && BitWidth(call->type) == 16) {
-    workspace += DenseBytes(call->operands[0], call->type) + DenseBytes(call->operands[1], call->type) + DenseBytes(call->result, call->type);
+    for (const StridedView* view : {&call->operands[0], &call->operands[1], &call->result}) workspace += DenseBytes(*view, call->type);
   }
   call->args.push_back(Text(layout));
   call->args.push_back(Text(ComputeType(call->type)));

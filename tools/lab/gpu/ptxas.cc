@@ -106,7 +106,8 @@ std::vector<PtxasKernel> ParsePtxas(std::string_view told) {
 std::string ToString(const std::vector<PtxasKernel>& kernels) {
   std::string text = "kernel                 registers  shared  barriers  stack  spilled\n";
   for (const PtxasKernel& k : kernels) {
-    absl::StrAppendFormat(&text, "%-22s %9d %7d %9d %6d %8d\n", k.name, k.registers, k.shared, k.barriers, k.stack, k.spill_stores + k.spill_loads);
+    const int64_t spilled = k.spill_stores + k.spill_loads;
+    absl::StrAppendFormat(&text, "%-22s %9d %7d %9d %6d %8d\n", k.name, k.registers, k.shared, k.barriers, k.stack, spilled);
   }
   return text;
 }

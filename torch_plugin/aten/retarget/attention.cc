@@ -21,10 +21,15 @@ struct Attention {
   bool has_mask() const { return mask >= 0; }
 };
 
+// Of an argument; -1: it is no tensor.
+ValueId TensorOf(const Node& node, size_t i) {
+  return node.args[i].is_tensor() ? node.operands[static_cast<size_t>(node.args[i].i)] : -1;
+}
+
 // `first`: where query stands among the arguments; `rest`: where dropout does.
 absl::StatusOr<Attention> ArgumentsOf(const Node& node, size_t first, size_t rest, const Rewriter& to) {
   if (node.args.size() < rest + 4) return to.Refuse(node, absl::StrCat("wanted ", rest + 4, " arguments, got ", node.args.size()));
-  const auto tensor = [&](size_t i) { return node.args[i].is_tensor() ? node.operands[static_cast<size_t>(node.args[i].i)] : -1; };
+  const auto tensor = [&](size_t i) { return TensorOf(node, i); };
   Attention a{.query = tensor(first), .key = tensor(first + 1), .value = tensor(first + 2), .mask = tensor(rest + 2),
               .dropout = node.args[rest], .causal = node.args[rest + 1], .scale = node.args[rest + 3]};
   if (a.query < 0 || a.key < 0 || a.value < 0) return to.Refuse(node, "query, key or value is no tensor");
@@ -49,8 +54,8 @@ absl::StatusOr<Kernel> KernelFor(const Node& node, const Attention& a, Rewriter&
   const int64_t multiple = half ? 8 : 4;  // 16 bytes
   for (const Dim size : {features, of_value}) {
     if (size.is_constant() && size.constant() % multiple == 0) continue;
-    return to.Refuse(node, absl::StrCat("fused attention of ", std::string(PrimitiveTypeName(type)), " takes heads of a multiple of ", multiple,
-                                        " features, got ", size.ToString()));
+    return to.Refuse(node, absl::StrCat("fused attention of ", std::string(PrimitiveTypeName(type)), " takes heads of a multiple of ",
+                                        multiple, " features, got ", size.ToString()));
   }
   return Kernel::kEfficient;
 }
@@ -93,7 +98,8 @@ absl::StatusOr<ValueId> MaskFor(const Node& node, const Attention& a, Rewriter& 
     const int64_t last = static_cast<int64_t>(narrow.sizes.size()) - 1;
     const ValueId cut = to.NewValue(name, "cut", narrow);
     mask = to.AddOne(node, "aten.slice.Tensor",
-                     {FrameworkArg::Tensor(0), FrameworkArg::Int(last), FrameworkArg::Int(0), SizeArg(length), FrameworkArg::Int(1)}, {pad}, cut);
+                     {FrameworkArg::Tensor(0), FrameworkArg::Int(last), FrameworkArg::Int(0), SizeArg(length), FrameworkArg::Int(1)},
+                     {pad}, cut);
   }
   const std::array<Dim, 4> wanted = {batch, heads, rows, columns};
   Meta expanded{.dtype = to.meta(mask).dtype, .sizes = {wanted.begin(), wanted.end()}, .strides = {}, .device = to.device()};
@@ -188,8 +194,7 @@ absl::Status RetargetAttentionBackward(const Node& node, int32_t number, Rewrite
   const absl::StatusOr<Kernel> kernel = KernelFor(node, *a, to);
   if (!kernel.ok()) return kernel.status();
   if (node.results.size() != 3) return to.Refuse(node, absl::StrCat("wanted 3 results, got ", node.results.size()));
-  const auto operand = [&](size_t i) { return node.args[i].is_tensor() ? node.operands[static_cast<size_t>(node.args[i].i)] : -1; };
-  const ValueId grad = operand(0), out = operand(4), sums = operand(5);
+  const ValueId grad = TensorOf(node, 0), out = TensorOf(node, 4), sums = TensorOf(node, 5);
   if (grad < 0 || out < 0 || sums < 0) return to.Refuse(node, "grad_out, out or logsumexp is no tensor");
   const std::string name = NameOf(to, node.results[0]);
   // The forward's random numbers: its results, if it is in this graph; nobody reads them without dropout.
@@ -202,7 +207,8 @@ absl::Status RetargetAttentionBackward(const Node& node, int32_t number, Rewrite
     second = forward->second.results[flash ? 7 : 3];
   } else {
     if (maker >= 0) return to.Refuse(node, absl::StrCat("its logsumexp is made by ", to.from().nodes[static_cast<size_t>(maker)].op));
-    if (a->dropout.kind != FrameworkArg::Kind::kFloat || a->dropout.f != 0) return to.Refuse(node, "dropout whose forward is in another graph");
+    const bool drops = a->dropout.kind != FrameworkArg::Kind::kFloat || a->dropout.f != 0;
+    if (drops) return to.Refuse(node, "dropout whose forward is in another graph");
     to.meta(sums) = LogSumExp(*kernel, *a, true, to);
     const bool flash = *kernel == Kernel::kFlash;
     const auto zeros = [&](std::string_view what, std::vector<int64_t> sizes) {
