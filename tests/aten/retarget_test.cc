@@ -79,7 +79,7 @@ std::string Refusal(const std::string& text, std::string_view device = "cuda:0")
   const auto graph = ParseGraph(text);
   EXPECT_TRUE(graph.ok()) << graph.status() << text;
   if (!graph.ok()) return "";
-  const auto moved = Retarget(*graph, device);
+  const auto moved = Retarget(*graph, {.device = std::string(device)});
   EXPECT_FALSE(moved.ok()) << text;
   return std::string(moved.status().message());
 }
@@ -102,11 +102,13 @@ TEST(RetargetTest, RefusesWhatHasNoCounterpart) {
     %y = aten.mkldnn_linear.default(%x) -> f32[4]{1}
     return (%y)
   })", "cuda:3"), HasSubstr("has no counterpart on cuda:3: oneDNN's, of the CPU alone"));
-  EXPECT_THAT(Refusal(R"(graph "g" {
+  constexpr char kForeign[] = R"(graph "g" {
     %x = input f32[4]{1}
     %y = my.scale.default(%x) -> f32[4]{1}
     return (%y)
-  })"), HasSubstr("an operator of another library"));
+  })";
+  EXPECT_THAT(Refusal(kForeign), HasSubstr("an operator of another library"));
+  EXPECT_TRUE(Retarget(*ParseGraph(kForeign), {.device = "cuda:0", .foreign = true}).ok());
   EXPECT_THAT(Refusal(R"(graph "g" {
     %x = input f32[4]{1}
     %y = python.3.higher_order.cond(%x) -> f32[4]{1}

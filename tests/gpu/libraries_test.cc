@@ -1,5 +1,5 @@
-// A GPU with libraries (GpuOptions::libraries): contractions are calls of cuBLASLt and cuDNN, decided to the end, operators of the framework
-// stay in its memory. Such programs are compiled and not run.
+// A GPU with libraries (GpuOptions::libraries): contractions are calls of cuBLASLt and cuDNN, decided to the end, operators of the
+// framework stay in its memory. Such programs are compiled and not run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,7 +84,8 @@ TEST(GpuLibraries, CublasLtTakesBatchesOfEveryFloat) {
                                           "[4,8,24] dot(a, b), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
                                           "rhs_contracting_dims={2}\n}");
     const char* sums = type == std::string("f64") ? "64f" : "32f";
-    EXPECT_THAT(StepsOf(text), ElementsAre(absl::StrCat("cublaslt.matmul(%0, %1, none, \"ntn\", \"default\", \"", sums, "\", 33554432) in 1")));
+    const std::string call = absl::StrCat("cublaslt.matmul(%0, %1, none, \"ntn\", \"default\", \"", sums, "\", 33554432) in 1");
+    EXPECT_THAT(StepsOf(text), ElementsAre(call));
   }
 }
 

@@ -90,7 +90,7 @@ Json Resources(const Program& program) {
 
 absl::StatusOr<Json> Report(const aten::Graph& graph, const Options& o) {
   const auto began = std::chrono::steady_clock::now();
-  TENON_ASSIGN_OR_RETURN(const aten::Graph moved, aten::Retarget(graph));
+  TENON_ASSIGN_OR_RETURN(const aten::Graph moved, aten::Retarget(graph, {.device = "cuda:0", .foreign = true}));
   CompileOptions compile;
   compile.evaluate = ConstantFolder();
   compile.compile_threads = o.threads;

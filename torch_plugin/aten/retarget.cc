@@ -63,7 +63,7 @@ absl::Status MoveNode(const Node& node, Rewriter& to) {
   return absl::OkStatus();
 }
 
-absl::Status RetargetNode(const Node& node, int32_t number, Rewriter& to) {
+absl::Status RetargetNode(const Node& node, int32_t number, bool foreign, Rewriter& to) {
   for (const OverloadRow& row : kOverloads) {
     if (row.overload == node.op) return row.rewrite(node, number, to);
   }
@@ -71,7 +71,7 @@ absl::Status RetargetNode(const Node& node, int32_t number, Rewriter& to) {
     if (node.op.starts_with(row.begins)) return to.Refuse(node, row.why);
   }
   if (IsPythonCall(node.op)) return to.Refuse(node, "a Python callable");
-  if (IsForeign(node.op)) return to.Refuse(node, "an operator of another library");
+  if (!foreign && IsForeign(node.op)) return to.Refuse(node, "an operator of another library");
   return MoveNode(node, to);
 }
 
@@ -136,18 +136,18 @@ FrameworkArg SizeArg(Dim size) {
 
 absl::Span<const FactoryRow> Factories() { return kFactories; }
 
-absl::StatusOr<Graph> Retarget(const Graph& graph, std::string_view device) {
+absl::StatusOr<Graph> Retarget(const Graph& graph, const RetargetOptions& options) {
   for (const GraphValue& value : graph.values) {
     if (value.meta.kind == Meta::Kind::kOther) {
-      return absl::UnimplementedError(absl::StrCat("%", value.name, " is ", value.meta.other, ": no counterpart on ", std::string(device)));
+      return absl::UnimplementedError(absl::StrCat("%", value.name, " is ", value.meta.other, ": no counterpart on ", options.device));
     }
     if (value.meta.kind == Meta::Kind::kTensor && value.meta.device != "cpu") {
       return absl::InvalidArgumentError(absl::StrCat("%", value.name, ": wanted a graph of the CPU, got a tensor on ", value.meta.device));
     }
   }
-  Rewriter to(graph, device);
+  Rewriter to(graph, options.device);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (const absl::Status s = RetargetNode(graph.nodes[n], static_cast<int32_t>(n), to); !s.ok()) return s;
+    if (const absl::Status s = RetargetNode(graph.nodes[n], static_cast<int32_t>(n), options.foreign, to); !s.ok()) return s;
   }
   return to.Take();
 }

@@ -20,8 +20,11 @@
 
 namespace tenon::aten {
 
-// `device`: "cuda:0", "cuda:1", ...
-absl::StatusOr<Graph> Retarget(const Graph& graph, std::string_view device = "cuda:0");
+struct RetargetOptions {
+  std::string device = "cuda:0";
+  bool foreign = false;  // operators of other libraries run wherever their operands lie: taken for granted instead of refused
+};
+absl::StatusOr<Graph> Retarget(const Graph& graph, const RetargetOptions& options = {});
 
 // Overloads that make a tensor of no tensor, and the place of `device` among their arguments. For tests.
 struct FactoryRow {
