@@ -179,6 +179,7 @@ bool Packs(const Instruction& op, const ContractionSite& site) {
   constexpr int64_t kFewColumns = 8;  // fewer are not worth vectors of their own
   if (!site.wanted.empty() && site.wanted != "generated") return false;
   if (op.shape().element_type() != PrimitiveType::kF32 || !GeneratedTakes(op, site).ok()) return false;
+  if (site.target->facts().space != 0 && TakenByLibrary(op, site)) return false;  // no kernel of a device beats its libraries
   if (op.opcode() == Opcode::kDot) return op.shape().rank() == 2 && op.shape().dim(1).constant_or(0) >= kFewColumns;
   const DimLabels& l = op.attrs().get<DimLabels>(Attr::kDimLabels);
   const Window window = op.attrs().get_or<Window>(Attr::kWindow, {});

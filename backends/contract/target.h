@@ -28,6 +28,7 @@ struct TargetFacts {
   std::string variant;  // which of its kind: an instruction set, a processor; for people
   std::string key;      // all that its plans and code depend on: part of cache keys
   int32_t space = 0;    // the memory that its kernels work on; 0: the host's
+  bool framework = false;  // the framework's operators (custom-call "aten.*") work on values of that memory; always true of the host's
   TargetInfo info;      // what passes know of it; `threads` is the driver's
   MachineModel machine;
   absl::Span<const Provider> providers;  // of contractions, those preferred first; static

@@ -15,6 +15,7 @@
 #include "backends/program/program_builder.h"
 #include "backends/report/module_report.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
 #include "llvm/Config/llvm-config.h"
@@ -182,6 +183,7 @@ class Compilation {
     }
     spaces_.runs = [this](const Instruction& op, int64_t space) {
       const Target& target = TargetOfSpace(space);
+      if (IsFrameworkCall(op)) return target.facts().framework;
       return ContractionOf(op) != nullptr ? ChooseProvider(op, SiteOf(target)).provider != nullptr : target.CanGenerate(op);
     };
     return absl::OkStatus();

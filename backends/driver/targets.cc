@@ -15,8 +15,11 @@ namespace {
 // Its driver comes with the next step: until then code is made for it, and no machine runs any.
 absl::StatusOr<std::shared_ptr<const Target>> MakeGpu(std::string_view architecture, bool compile_only) {
   if (!compile_only) return absl::UnimplementedError(absl::StrCat("GPU ", std::string(architecture), ": this build has no loader for it"));
+  constexpr std::string_view kLibraries = ",libraries";
+  const bool libraries = architecture.ends_with(kLibraries);
+  if (libraries) architecture.remove_suffix(kLibraries.size());
   TENON_ASSIGN_OR_RETURN(gpu::GpuModel model, gpu::FindGpuModel(architecture));
-  return gpu::MakeGpu({.model = std::move(model)});
+  return gpu::MakeGpu({.model = std::move(model), .libraries = libraries});
 }
 
 }  // namespace

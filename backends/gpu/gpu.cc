@@ -9,6 +9,7 @@
 #include "backends/contract/provider.h"
 #include "backends/gpu/emit/gpu_kernel.h"
 #include "backends/gpu/emit/image.h"
+#include "backends/gpu/plan/libraries.h"
 #include "hlo/check.h"
 #include "llvm/IR/Module.h"
 
@@ -29,17 +30,15 @@ void InitializeNvptx() {
   LLVMInitializeNVPTXAsmPrinter();
 }
 
-// Everything is generated: libraries of the GPU come with its driver.
+// Without libraries everything is generated.
 constexpr Provider kProviders[] = {
     {"generated", GeneratedTakes, Provider::Bias::kNever, nullptr},
 };
 
 TargetFacts FactsOf(const GpuOptions& o) {
-  TargetFacts facts{.name = o.name,
-                    .variant = o.model.name,
-                    .key = absl::StrCat(o.name, "|", o.model.Key(), o.bitcode ? "|bitcode" : ""),
-                    .space = kSpace,
-                    .providers = kProviders};
+  const std::string key = absl::StrCat(o.name, "|", o.model.Key(), o.bitcode ? "|bitcode" : "", o.libraries ? "|libraries" : "");
+  TargetFacts facts{.name = o.name, .variant = o.model.name, .key = key, .space = kSpace, .framework = o.libraries};
+  facts.providers = o.libraries ? LibraryProviders(o.model) : absl::Span<const Provider>(kProviders);
   facts.info.name = absl::StrCat(o.name, "-", o.model.name);
   facts.info.vector_bytes = 16;
   facts.info.bytes_per_ns = o.model.bytes_per_ns;

@@ -18,6 +18,9 @@ struct GpuOptions {
   std::string name = kTargetName;  // TargetFacts::name: whose loader takes the code
   CodeLoader* loader = nullptr;    // null: code is made and never loaded; a program of it is refused when it is bound
   bool bitcode = false;            // the image has LLVM bitcode instead of PTX: for a loader without a GPU
+  // cuBLASLt and cuDNN take contractions, and the framework's operators work on its memory: a program as PyTorch would have it on a GPU.
+  // Nothing runs such a program yet (Program::Validate refuses it).
+  bool libraries = false;
 };
 std::shared_ptr<const Target> MakeGpu(GpuOptions options);
 

@@ -30,7 +30,7 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   const BufferKey key = RootLeaf(out.root_index);
   const StridedView& view = views_.at(key);
   const Value& value = program().values[plan_.of.at(view.buffer)];
-  const bool given = value.kind == ValueKind::kSlot && out.space == 0 && view.buffer == key && SameStrides(view, out);
+  const bool given = value.kind == ValueKind::kSlot && value.space == out.space && view.buffer == key && SameStrides(view, out);
   const bool opaque = out.dtype == PrimitiveType::kOpaque;
   TENON_CHECK(given || !opaque, absl::StrCat("output ", k, " is opaque and in no slot"));
   if (given && (slots_given->insert(value.index).second || opaque)) {

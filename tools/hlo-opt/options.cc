@@ -34,7 +34,8 @@ stages
   --diff                 print the hlo stages as differences, each from the one before
   --dump-to=DIR          write the stages to files in DIR instead of printing them; without --stage: all of them
   --target=NAME          compile for a GPU of this architecture, in whose memory all parameters and results lie, instead: sm_75 ...
-                         sm_120; sm_90,sms=4: with other numbers. Its assembly is PTX (stages ptx, sass: by ptxas, where there is one)
+                         sm_120; sm_90,sms=4: with other numbers; sm_90,libraries: contractions by cuBLASLt and cuDNN. Its
+                         assembly is PTX (stage ptx); stage sass: what ptxas makes of it, and what each kernel needs
   --isa=NAME             CPU instruction set: avx512, avx2, sse4 (default: this machine's best)
   --provider=NAME        who computes dots and convolutions, where it takes them: host.matmul, generated
   --plans=FILE           plans of kernels, as --stage=plans shows them, instead of the compiler's own
@@ -76,12 +77,14 @@ bool ReadList(const std::string& path, std::vector<std::string>* files) {
   return true;
 }
 
-bool AddStages(const std::string& list, uint32_t* stages) {
+bool AddStages(const std::string& list, Options* o) {
   for (const std::string& name : Names(list)) {
-    const std::optional<StageKind> kind = name == "ptx" ? StageKind::kAssembly : FindStage(name);
+    const std::optional<StageKind> kind = name == "ptx" || name == "sass" ? StageKind::kAssembly : FindStage(name);
     if (name != "all" && !kind)
       return std::cerr << "hlo-opt: unknown stage " << name << " (--list-stages lists them)\n", false;
-    *stages |= kind ? 1u << static_cast<int>(*kind) : ~0u;
+    o->stages |= kind ? 1u << static_cast<int>(*kind) : ~0u;
+    o->sass |= name == "sass";
+    o->assembly |= name != "sass" && (!kind || *kind == StageKind::kAssembly);
   }
   return true;
 }
@@ -92,6 +95,7 @@ bool AddTarget(const std::string& name, Options* o) {
     absl::StatusOr<std::shared_ptr<const Target>> target = built_in.make(name, /*compile_only=*/true);
     if (!target.ok()) return std::cerr << "hlo-opt: " << std::string(target.status().message()) << "\n", false;
     o->space = (*target)->facts().space;
+    o->architecture = (*target)->facts().variant;
     o->compile.targets.push_back(*std::move(target));
   }
   return true;
@@ -118,7 +122,7 @@ std::map<std::string, Flag> Flags(Options* o) {
       {"--passes", [o](Value v) { return o->compile.passes = Names(v), o->run_passes = true; }},
       {"--disable", [o](Value v) { return o->compile.disable_passes = Names(v), true; }},
       {"--stop-after", text(&o->compile.stop_after)},
-      {"--stage", [o](Value v) { return AddStages(v, &o->stages); }},
+      {"--stage", [o](Value v) { return AddStages(v, o); }},
       {"--diff", set(&o->diff)},
       {"--dump-to", text(&o->dump_to)},
       {"--isa", text(&o->compile.isa)},
@@ -185,7 +189,8 @@ bool ParseInto(int argc, char** argv, Options* o) {
   }
   if (o->files.empty()) return std::cerr << "hlo-opt: no file (--help tells more)\n", false;
   if (o->diff) o->stages |= 1u << static_cast<int>(StageKind::kHlo);
-  if (!o->dump_to.empty() && o->stages == 0) o->stages = ~0u;
+  if (!o->dump_to.empty() && o->stages == 0) o->stages = ~0u, o->assembly = true;
+  if (o->sass && o->architecture.empty()) return std::cerr << "hlo-opt: the stage sass is of a GPU (--target)\n", false;
   return true;
 }
 

@@ -16,6 +16,8 @@ struct Options {
   bool run_passes = false, plan = false, remarks = false, timing = false, cost = false;
   bool check_roundtrip = false, time = false, split_input = false, json = false, diff = false;
   uint32_t stages = 0;  // bits of StageKind
+  bool assembly = false, sass = false;  // of the stage of the assembly: the text itself, and what ptxas makes of PTX
+  std::string architecture;             // of the GPU, if one is asked for: "sm_90"
   int64_t cost_rows = 20;
   int64_t space = 0;    // memory of the parameters and results: a device's, if one is asked for
   std::string dump_to, html;

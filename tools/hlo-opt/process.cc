@@ -15,6 +15,7 @@
 #include "hlo/verifier.h"
 #include "passes/memory/buffer_plan.h"
 #include "tools/hlo-opt/line_diff.h"
+#include "tools/lab/gpu/ptxas.h"
 #include "tools/lab/spaces.h"
 
 namespace tenon::opt {
@@ -87,7 +88,8 @@ class Processor {
     const StageSink files = ToDirectory(o_.dump_to, input_.number > 0 ? absl::StrCat("case", input_.number, ".") : "");
     std::string before, before_name;
     compile.stages.wanted = o_.stages;
-    compile.stages.take = [&](const Stage& stage) {
+    absl::Status assembled;
+    const auto show = [&](const Stage& stage) {
       std::string shown = stage.text;
       if (o_.diff && stage.kind == StageKind::kHlo) {
         if (!before_name.empty()) shown = LineDiff(before, stage.text, before_name, stage.file);
@@ -101,7 +103,20 @@ class Processor {
       else
         std::cout << "// ---- " << stage.file << "\n" << shown << (shown.empty() || shown.back() == '\n' ? "" : "\n");
     };
-    return CompileStages(module.Clone(), BindingOf(module), compile);
+    compile.stages.take = [&](const Stage& stage) {
+      if (stage.kind != StageKind::kAssembly || o_.assembly) show(stage);
+      if (stage.kind == StageKind::kAssembly && o_.sass && stage.file.ends_with(".ptx")) assembled.Update(ShowSass(stage, show));
+    };
+    TENON_RETURN_IF_ERROR(CompileStages(module.Clone(), BindingOf(module), compile));
+    return assembled;
+  }
+
+  absl::Status ShowSass(const Stage& ptx, const std::function<void(const Stage&)>& show) const {
+    TENON_ASSIGN_OR_RETURN(const gpu::Assembled assembled, gpu::Assemble(ptx.text, o_.architecture, /*disassemble=*/true));
+    const std::string listing = assembled.sass.empty() ? "// no disassembler (nvdisasm, cuobjdump) in PATH\n" : assembled.sass;
+    const std::string file = absl::StrCat(ptx.file.substr(0, ptx.file.size() - 4), ".sass");
+    show({StageKind::kAssembly, file, gpu::ToString(assembled.kernels) + listing});
+    return absl::OkStatus();
   }
 
   static std::string_view StageName(StageKind kind) {

@@ -138,7 +138,7 @@ absl::Status Lowerer::CheckSupported() const {
           absl::StrCat("%", value.name, MakerOf(graph_, static_cast<ValueId>(v)), " is ", what));
     };
     if (value.meta.kind == Meta::Kind::kOther && !CanPass(value.meta)) return refuse(value.meta.other);
-    if (value.meta.kind == Meta::Kind::kTensor && value.meta.device != "cpu")
+    if (value.meta.kind == Meta::Kind::kTensor && value.meta.device != options_.device)
       return refuse("on device " + value.meta.device);
   }
   return absl::OkStatus();
@@ -167,6 +167,7 @@ void Lowerer::AddParameters() {
     const GraphValue& value = graph_.values[graph_.inputs[i]];
     Binding::Input input{.dtype = DtypeOf(value.meta), .sizes = value.meta.sizes, .strides = value.meta.strides,
                          .symint = value.meta.symint, .name = value.name};
+    if (value.meta.kind == Meta::Kind::kTensor) input.space = options_.space;
     if (value.meta.kind == Meta::Kind::kSymInt) input.kind = InputSpec::Kind::kSymInt;
     if (value.meta.kind == Meta::Kind::kNone) input.kind = InputSpec::Kind::kNone;
     if (value.meta.kind == Meta::Kind::kOther) input.kind = InputSpec::Kind::kOther;
@@ -319,6 +320,8 @@ Values Lowerer::FrameworkCall(const Node& node, const OpRow* row, const std::str
     if (!HasValue(meta)) continue;
     present.push_back(static_cast<int64_t>(i));
     shapes.push_back(ShapeOf(meta, StrideOrder(meta)));
+    // Elsewhere operands say so (passes/spaces/assign_spaces.cc).
+    if (operands.empty() && meta.kind == Meta::Kind::kTensor) shapes.back().set_memory_space(options_.space);
     dense = dense && (meta.kind == Meta::Kind::kOther || IsDense(meta));
   }
   site.effect = row != nullptr ? row->effect : EffectOf(node.op);
@@ -414,6 +417,7 @@ void Lowerer::AddOutputs() {
     out.dtype = DtypeOf(meta);
     out.sizes = meta.sizes;
     out.strides = meta.strides;
+    if (meta.kind == Meta::Kind::kTensor) out.space = options_.space;
     const auto constant = std::find(graph_.constants.begin(), graph_.constants.end(), v);
     if (InputNumber(v) >= 0) {
       out.kind = OutputKind::kInput;

@@ -24,6 +24,9 @@ struct LowerOptions {
   bool excess_precision = true;
   // Ops (overload names) to leave as custom-calls; "*" for all. For tests and bisection.
   std::vector<std::string> disable;
+  // Where the graph's tensors lie, all of them, and the memory space that this is (docs/architecture/targets.md).
+  std::string device = "cpu";
+  int32_t space = 0;
 };
 struct Lowered {
   std::unique_ptr<Module> module;

@@ -1,5 +1,6 @@
 #include "backends/gpu/emit/gpu_kernel.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -52,10 +53,23 @@ std::vector<bool> AlignedPointers(const FusedKernel& f) {
   return aligned;
 }
 
+// Of an array that is only picked from: what is picked, at most all of it.
+int64_t BytesRead(const Instruction& parameter) {
+  const int64_t all = Typical(parameter.shape().byte_size());
+  int64_t picked = 0;
+  for (const Instruction* user : parameter.users()) {
+    const Opcode by = user->opcode();
+    const bool picks = user->operand(0) == &parameter && (by == Opcode::kGather || by == Opcode::kDynamicSlice || by == Opcode::kSlice);
+    if (!picks) return all;
+    picked += Typical(user->shape().byte_size());
+  }
+  return std::min(all, picked);
+}
+
 int64_t BytesMoved(const FusedKernel& f) {
   int64_t bytes = 0;
   for (const Instruction* op : f.order) {
-    if (op->opcode() == Opcode::kParameter && op->shape().is_array()) bytes += Typical(op->shape().byte_size());
+    if (op->opcode() == Opcode::kParameter && op->shape().is_array()) bytes += BytesRead(*op);
   }
   for (size_t i = 0; i < f.roots.size(); ++i) bytes += Typical(RootShape(f, i).byte_size());
   return bytes;

@@ -133,6 +133,7 @@ class GpuPlanner : public NestPlanner {
     plan_.split = static_cast<int>(absl::c_count_if(plan_.loops, [](const tenon::PlanLoop& l) { return !l.reduced; }));
     const int64_t n = std::max<int64_t>(Extent(plan_.loops.size() - 1), 1), rows = Iterations(false);
     while (plan_.lanes > 1 && n < 2 * plan_.lanes) plan_.lanes /= 2;
+    if (ReducesParts()) plan_.lanes = std::min(plan_.lanes, 4);
     const int64_t vectors = (n + plan_.lanes - 1) / plan_.lanes;
     int64_t team = std::min<int64_t>(kWarp, PowerAbove(vectors));
     if (vectors > kWarp * kWarpRow) team = std::clamp<int64_t>(PowerAbove(vectors / kBlockVectors), 2 * kWarp, kMaxThreads / 2);
@@ -175,6 +176,14 @@ class GpuPlanner : public NestPlanner {
       gpu_.team /= 2;
       gpu_.threads /= 2;
     }
+  }
+
+  // Of elements smaller than a byte: LLVM halves vectors of more than four of them by way of local memory.
+  bool ReducesParts() const {
+    return absl::c_any_of(f_.reduces, [](const Instruction* r) {
+      const PrimitiveType type = r->operand(0)->shape().element_type();
+      return type != PrimitiveType::kPred && BitWidth(type) < 8;
+    });
   }
 
   // A tile of up to four rows by one vector of columns for each thread.
