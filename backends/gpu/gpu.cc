@@ -35,7 +35,7 @@ constexpr Provider kProviders[] = {
 };
 
 TargetFacts FactsOf(const GpuOptions& o) {
-  TargetFacts facts{.name = o.name, .variant = o.model.name, .key = absl::StrCat(o.name, "|", o.model.Key(), o.bitcode ? "|bitcode" : ""),
+  TargetFacts facts{.name = o.name, .variant = o.model.name, .key = absl::StrCat(o.name, "|", o.model.Key(), o.bitcode ? "|bitcode" : "", o.sabotage ? "|sabotaged" : ""),
                     .space = kSpace, .providers = kProviders};
   facts.info.name = absl::StrCat(o.name, "-", o.model.name);
   facts.info.vector_bytes = 16;
@@ -74,8 +74,9 @@ class Gpu : public Target {
       return ModuleRequest{.target = {"nvptx64-nvidia-cuda", options_.model.name, options_.model.ptx, /*jit=*/false, InitializeNvptx},
                            .name = std::move(name), .as_text = true, .no_code = options_.bitcode};
     };
-    emission.emit = [](llvm::Module& module, const PlannedKernel& planned, const std::string& symbol) {
+    emission.emit = [this](llvm::Module& module, const PlannedKernel& planned, const std::string& symbol) {
       TENON_RETURN_IF_ERROR(KernelOf(planned, symbol).Emit(module, symbol));
+      if (options_.sabotage) options_.sabotage(*module.getFunction(symbol));
       return CheckCalls(module);
     };
     TENON_ASSIGN_OR_RETURN(std::vector<EmittedShare> shares, EmitKernels(request, emission));

@@ -1,12 +1,17 @@
 // The GPU's target: NVPTX code for one architecture (docs/gpu.md).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "backends/contract/target.h"
 #include "backends/gpu/plan/gpu_model.h"
+
+namespace llvm {
+class Function;
+}
 
 namespace tenon::gpu {
 
@@ -18,6 +23,9 @@ struct GpuOptions {
   std::string name = kTargetName;  // TargetFacts::name: whose loader takes the code
   CodeLoader* loader = nullptr;    // null: code is made and never loaded; a program of it is refused when it is bound
   bool bitcode = false;            // the image has LLVM bitcode instead of PTX: for a loader without a GPU
+  // Tests: planted bugs (tools/lab/gpu/plant.h). Makes of each kernel, once it is emitted, what a wrong emission would have made. May be
+  // called by several threads, for kernels of different modules.
+  std::function<void(llvm::Function&)> sabotage;
 };
 std::shared_ptr<const Target> MakeGpu(GpuOptions options);
 
