@@ -362,7 +362,8 @@ TENON_API char* tenon_hlo_report(const TenonHlo*, const TenonOption* options, in
 typedef struct TenonHloResult TenonHloResult;
 TENON_API TenonHloResult* tenon_hlo_evaluate(const TenonHlo*, const TenonTensor* inputs, int64_t num_inputs,
                                              char** error);
-/* Compiles for the CPU on the first call; `options` as in tenon_compile. Dots run as plain loops. */
+/* Compiles on the first call; `options` as in tenon_compile, and "target": "cpu" (default; this library has no other). Dots run as plain
+ * loops. */
 TENON_API int tenon_hlo_compile(TenonHlo*, const TenonOption* options, int64_t num_options, char** error);
 TENON_API TenonHloResult* tenon_hlo_run(TenonHlo*, const TenonTensor* inputs, int64_t num_inputs, char** error);
 /* The leaves, row-major; alive until the result is released. */

@@ -177,6 +177,7 @@ class Compilation {
       if (to != nullptr && main_ == host_) main_ = to;
     }
     for (size_t t = 1; t < targets_.size(); ++t) spaces_.devices.push_back(targets_[t]->facts().space);
+    spaces_.main = main_->facts().space;
     for (const Binding::Parameter& p : binding_.parameters) {
       const bool input = p.kind == Binding::Parameter::Kind::kInput;
       spaces_.parameters.push_back(input ? binding_.inputs[static_cast<size_t>(p.index)].space : 0);

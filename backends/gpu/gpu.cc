@@ -36,7 +36,8 @@ constexpr Provider kProviders[] = {
 };
 
 TargetFacts FactsOf(const GpuOptions& o) {
-  const std::string key = absl::StrCat(o.name, "|", o.model.Key(), o.bitcode ? "|bitcode" : "", o.libraries ? "|libraries" : "");
+  const std::string key = absl::StrCat(o.name, "|", o.model.Key(), o.bitcode ? "|bitcode" : "", o.libraries ? "|libraries" : "",
+                                       o.sabotage ? "|sabotaged" : "");
   TargetFacts facts{.name = o.name, .variant = o.model.name, .key = key, .space = kSpace, .framework = o.libraries};
   facts.providers = o.libraries ? LibraryProviders(o.model) : absl::Span<const Provider>(kProviders);
   facts.info.name = absl::StrCat(o.name, "-", o.model.name);
@@ -79,8 +80,9 @@ class Gpu : public Target {
                            .as_text = true,
                            .no_code = options_.bitcode};
     };
-    emission.emit = [](llvm::Module& module, const PlannedKernel& planned, const std::string& symbol) {
+    emission.emit = [this](llvm::Module& module, const PlannedKernel& planned, const std::string& symbol) {
       TENON_RETURN_IF_ERROR(KernelOf(planned, symbol).Emit(module, symbol));
+      if (options_.sabotage) options_.sabotage(*module.getFunction(symbol));
       return CheckCalls(module);
     };
     TENON_ASSIGN_OR_RETURN(std::vector<EmittedShare> shares, EmitKernels(request, emission));

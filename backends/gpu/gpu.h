@@ -1,12 +1,17 @@
 // The GPU's target: NVPTX code for one architecture (docs/gpu.md).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "backends/contract/target.h"
 #include "backends/gpu/plan/gpu_model.h"
+
+namespace llvm {
+class Function;
+}
 
 namespace tenon::gpu {
 
@@ -21,6 +26,9 @@ struct GpuOptions {
   // cuBLASLt and cuDNN take contractions, and the framework's operators work on its memory: a program as PyTorch would have it on a GPU.
   // Nothing runs such a program yet (Program::Validate refuses it).
   bool libraries = false;
+  // Tests: planted bugs (tools/lab/gpu/plant.h). Makes of each kernel, once it is emitted, what a wrong emission would have made. May be
+  // called by several threads, for kernels of different modules.
+  std::function<void(llvm::Function&)> sabotage;
 };
 std::shared_ptr<const Target> MakeGpu(GpuOptions options);
 

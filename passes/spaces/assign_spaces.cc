@@ -27,6 +27,7 @@ class Assigner : public Placer {
         return SetSpace(&op->mutable_shape(), 0);
       case Opcode::kWhile:
         TakeSpaces(&op->mutable_shape(), op->operand(0)->shape());
+        PlaceFloatingState(op);
         return While(op);
       case Opcode::kConditional:
         SetSpace(&op->mutable_shape(), 0);
@@ -68,11 +69,25 @@ class Assigner : public Placer {
     return floats_.contains(operand) && (space == 0 || spaces_.runs(*operand, space));
   }
 
+  // What a loop begins with and what lies nowhere in particular, zeros say, is the main target's. But whole numbers, counters above all,
+  // stay the host's, which decides whether the loop goes on.
+  void PlaceFloatingState(Instruction* loop) const {
+    const Instruction* start = loop->operand(0);
+    if (start->opcode() != Opcode::kTuple) return;
+    for (int64_t i = 0; i < start->operand_count(); ++i) {
+      const Shape& shape = start->operand(i)->shape();
+      const bool counts = shape.is_array() && shape.rank() == 0 && !IsFloat(shape.element_type());
+      if (shape.is_array() && !counts && floats_.contains(start->operand(i))) SetSpace(&loop->mutable_shape().mutable_element(i), spaces_.main);
+    }
+  }
+
   void Compute(Instruction* op) {
     int64_t space = 0;
     for (const Instruction* o : op->operands()) {
       if (space == 0) space = SpaceOf(o->shape());
     }
+    const bool from_nothing = op->operand_count() > 0 && absl::c_all_of(op->operands(), [&](const Instruction* o) { return floats_.contains(o); });
+    if (from_nothing) space = spaces_.main;
     if (space != 0 && !spaces_.runs(*op, space)) {
       const std::string opcode(OpcodeName(op->opcode()));
       context_.Note("assign-spaces", "host", *op, absl::StrCat("no code for ", opcode, " in memory space ", space));

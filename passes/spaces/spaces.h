@@ -20,6 +20,7 @@ struct Spaces {
   std::vector<int64_t> devices;     // the spaces that there are beside the host's
   // May a kernel of the target that works on `space` (not 0) hold this instruction? Asked of instructions outside of fusions.
   std::function<bool(const Instruction& op, int64_t space)> runs;
+  int64_t main = 0;       // of the compile's main target: what is computed from nothing that lies anywhere
   bool assigned = false;  // shapes say the truth: from the pass assign-spaces on
 };
 

@@ -1,11 +1,11 @@
-"""Planted bugs live in tools/lab: what ships knows one hook for them, and no bug."""
+"""Planted bugs live in tools/lab: what ships knows a hook for them, and one of the GPU for what it emits, and no bug."""
 
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHIPPED = ["hlo", "passes", "backends", "runtime", "torch_plugin"]
-HOOK = {"backends/driver/compile.h", "backends/driver/compile.cc"}
+HOOK = {"backends/driver/compile.h", "backends/driver/compile.cc", "backends/gpu/gpu.h", "backends/gpu/gpu.cc"}
 
 
 def _mentions(word):
@@ -18,10 +18,11 @@ def _mentions(word):
     return found
 
 
-def test_the_compiler_knows_one_hook():
+def test_the_compiler_knows_its_hooks():
     assert set(_mentions(r"sabotage")) == HOOK
     assert len(_mentions(r"sabotage")["backends/driver/compile.cc"]) == 2, "after the passes, and on the program"
+    assert len(_mentions(r"sabotage")["backends/gpu/gpu.cc"]) == 2, "in the key, and behind emission"
 
 
 def test_no_bug_is_planted_in_the_compiler_itself():
-    assert set(_mentions(r"\bplant(s|ed)?\b")) <= {"backends/driver/compile.h", "passes/pipeline.h"}
+    assert set(_mentions(r"\bplant(s|ed)?\b")) <= {"backends/driver/compile.h", "backends/gpu/gpu.h", "passes/pipeline.h"}

@@ -65,19 +65,19 @@ def difference(got, want, entry):
     return f"{off.sum()} of {off.size} off, first at {list(map(int, at))}: got {got[at]!r}, wanted {want[at]!r}"
 
 
-def check(hlo, pack, name, case, on_cpu=False, passes=False):
-    """None, or why the case failed."""
+def check(hlo, pack, name, case, target=None, passes=False):
+    """None, or why the case failed. target: of the compiler; None: the evaluator."""
     read = lambda entry: np.load(io.BytesIO(pack.read(entry["npy"])))  # noqa: E731
     try:
         module = hlo.Module(pack.read(name + ".hlo").decode())
         if passes:
             module.run_passes()  # verifies after each that changes something
         inputs = [read(entry) for entry in case["inputs"]]  # raw bits are taken as such
-        if on_cpu:
-            module.compile(excess_precision=False)
-        got = module.run(inputs) if on_cpu else module.evaluate(inputs)
+        if target:
+            module.compile(target=target, excess_precision=False)
+        got = module.run(inputs, target=target) if target else module.evaluate(inputs)
     except Exception as error:
-        if on_cpu and isinstance(error, NotImplementedError):
+        if target and isinstance(error, NotImplementedError):
             raise
         return f"{type(error).__name__}: {error}"
     if len(got) != len(case["outputs"]):
@@ -171,7 +171,7 @@ def test_cpu_backend(hlo, capsys):
             if not counts(case):
                 continue
             try:
-                why = check(hlo, pack, name, case, on_cpu=True)
+                why = check(hlo, pack, name, case, target="cpu")
             except NotImplementedError:
                 refused += 1
                 continue

@@ -85,7 +85,7 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
 
 // A device that has code for everything but sine, in whose memory lie the parameters that say so.
 Spaces DeviceOf(const Module& module) {
-  Spaces spaces{.devices = {1}, .runs = [](const Instruction& op, int64_t) { return op.opcode() != Opcode::kSine; }};
+  Spaces spaces{.devices = {1}, .runs = [](const Instruction& op, int64_t) { return op.opcode() != Opcode::kSine; }, .main = 1};
   for (const Instruction* p : module.entry()->parameters()) {
     for (const Shape& leaf : FlattenShape(p->shape())) spaces.parameters.push_back(leaf.is_array() ? leaf.memory_space() : 0);
   }

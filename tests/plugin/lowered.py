@@ -1,5 +1,6 @@
 """A call of an ATen overload as the text of a one-node aten::Graph, lowered and evaluated by tools/aten-eval: no backend involved."""
 
+import json
 import os
 import struct
 import subprocess
@@ -111,8 +112,8 @@ def storage(t):
     return torch.tensor([], dtype=torch.uint8).set_(data)[start:size].numpy().tobytes() if size > start else b""
 
 
-def evaluate(tool, cases):
-    """Per case: "ok", or what is wrong, and the bytes of the results."""
+def evaluate(tool, cases, target=None):
+    """Per case: "ok", or what is wrong, and the bytes of the results; with a target where its instructions went, too (aten-eval)."""
     with tempfile.TemporaryDirectory() as folder:
         path, out = os.path.join(folder, "in.bin"), os.path.join(folder, "out.bin")
         with open(path, "wb") as f:
@@ -124,7 +125,7 @@ def evaluate(tool, cases):
                 for logical, flat in case.bytes:
                     put(logical)
                     put(flat)
-        subprocess.run([tool, "--cases", path, out], check=True)
+        subprocess.run([tool, "--cases", path, out, *([f"--target={target}"] if target else [])], check=True)
         data = open(out, "rb").read()
     at = 0
 
@@ -143,7 +144,8 @@ def evaluate(tool, cases):
     answers = []
     for _ in cases:
         status = blob().decode()
-        answers.append((status, [blob() for _ in range(take())]))
+        outputs = [blob() for _ in range(take())]
+        answers.append((status, outputs, json.loads(blob())) if target else (status, outputs))
     return answers
 
 

@@ -2,6 +2,8 @@
 //
 //   aten-eval graph.aten                   the HLO module and what became a framework call
 //   aten-eval --cases in.bin out.bin       for each case of in.bin: lower, verify, evaluate (tools/dev/check_lowering.py)
+//   aten-eval --cases in.bin out.bin --target=gpu-emulated     the same, compiled for the emulated GPU; out.bin has one more text
+//                                          for each case, JSON: how many instructions computed there, which were the host's
 //
 // in.bin: cases, each {text} {n} then n inputs, each {logical bytes, row-major} {storage bytes from the tensor's first
 // element}. out.bin: one answer per case, {status} {n} then n outputs {bytes, row-major, by the output's sizes}; status is
@@ -12,9 +14,14 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "backends/driver/literal_executable.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
+#include "runtime/host/plain_host.h"
+#include "tools/lab/gpu/emulated_target.h"
+#include "tools/lab/gpu/placement.h"
+#include "tools/lab/spaces.h"
 #include "torch_plugin/aten/lower.h"
 
 namespace tenon {
@@ -99,9 +106,27 @@ std::string OutputBytes(const Literal& value, const Binding::Output& output) {
 struct Answer {
   std::string status;
   std::vector<std::string> outputs;
+  gpu::Placement placement;  // with a target
 };
 
-absl::StatusOr<Answer> Run(std::string_view text, const std::vector<InputBytes>& inputs) {
+// The module's result there.
+absl::StatusOr<Literal> RunOn(const std::string& name, const Module& module, const std::vector<Literal>& arguments, Answer* answer) {
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<const Target> target, gpu::MakeEmulatedGpu(name));
+  std::unique_ptr<Module> moved = module.Clone();
+  lab::MoveInside(*moved, target->facts().space);
+  CompileOptions options;
+  options.evaluate = ConstantFolder();
+  options.targets.push_back(std::move(target));
+  std::string last;  // the module behind the last pass
+  options.stages = {.take = [&](const Stage& stage) { last = stage.text; }, .wanted = 1u << static_cast<int>(StageKind::kHlo)};
+  TENON_ASSIGN_OR_RETURN(const auto executable, LiteralExecutable::Compile(*moved, options, gpu::EmulatedHost(PlainHost())));
+  TENON_ASSIGN_OR_RETURN(const std::unique_ptr<Module> compiled, ParseModule(last));
+  answer->placement = gpu::PlacementOf(*compiled);
+  TENON_ASSIGN_OR_RETURN(std::vector<Literal> leaves, executable->Run(arguments));
+  return Literal::Tuple(std::move(leaves));
+}
+
+absl::StatusOr<Answer> Run(std::string_view text, const std::vector<InputBytes>& inputs, const std::string& target) {
   TENON_ASSIGN_OR_RETURN(aten::Graph graph, aten::ParseGraph(text));
   TENON_ASSIGN_OR_RETURN(aten::Lowered lowered, aten::Lower(graph));
   if (!lowered.remarks.empty()) return absl::UnimplementedError(lowered.remarks[0]);
@@ -124,7 +149,8 @@ absl::StatusOr<Answer> Run(std::string_view text, const std::vector<InputBytes>&
     }
     return absl::StatusOr<Literal>(Literal::ScalarInt(PrimitiveType::kPred, bad));
   };
-  TENON_ASSIGN_OR_RETURN(Literal root, Evaluate(*lowered.module, arguments, options));
+  TENON_ASSIGN_OR_RETURN(const Literal root, target.empty() ? Evaluate(*lowered.module, arguments, options)
+                                                            : RunOn(target, *lowered.module, arguments, &answer));
   for (const Binding::Output& output : lowered.binding.outputs) {
     if (output.root_index < 0) {
       answer.outputs.push_back(output.kind == OutputKind::kInput ? std::string(inputs.at(output.index).logical) : "");
@@ -135,16 +161,16 @@ absl::StatusOr<Answer> Run(std::string_view text, const std::vector<InputBytes>&
   return answer;
 }
 
-Answer RunSafely(std::string_view text, const std::vector<InputBytes>& inputs) {
+Answer RunSafely(std::string_view text, const std::vector<InputBytes>& inputs, const std::string& target) {
   try {
-    absl::StatusOr<Answer> answer = Run(text, inputs);
+    absl::StatusOr<Answer> answer = Run(text, inputs, target);
     return answer.ok() ? *answer : Answer{.status = answer.status().ToString()};
   } catch (const std::exception& e) {
     return {.status = absl::StrCat("INTERNAL: ", e.what())};
   }
 }
 
-int RunCases(const char* in, const char* out) {
+int RunCases(const char* in, const char* out, const std::string& target) {
   const std::string data = ReadFile(in);
   std::string answers;
   for (Reader reader(data); !reader.done();) {
@@ -154,10 +180,11 @@ int RunCases(const char* in, const char* out) {
       input.logical = reader.Bytes();
       input.storage = reader.Bytes();
     }
-    const Answer answer = RunSafely(text, inputs);
+    const Answer answer = RunSafely(text, inputs, target);
     Write(&answers, std::string_view(answer.status));
     Write(&answers, static_cast<uint64_t>(answer.outputs.size()));
     for (const std::string& bytes : answer.outputs) Write(&answers, std::string_view(bytes));
+    if (!target.empty()) Write(&answers, std::string_view(answer.placement.ToJson()));
   }
   std::ofstream(out, std::ios::binary) << answers;
   return 0;
@@ -188,12 +215,15 @@ int PrintHlo(const char* path) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc == 4 && std::strcmp(argv[1], "--cases") == 0) return tenon::RunCases(argv[2], argv[3]);
+    if (argc == 4 && std::strcmp(argv[1], "--cases") == 0) return tenon::RunCases(argv[2], argv[3], "");
+    if (argc == 5 && std::strcmp(argv[1], "--cases") == 0 && std::strncmp(argv[4], "--target=", 9) == 0) {
+      return tenon::RunCases(argv[2], argv[3], argv[4] + 9);
+    }
     if (argc == 2 && argv[1][0] != '-') return tenon::PrintHlo(argv[1]);
   } catch (const std::exception& e) {
     std::cerr << "aten-eval: " << e.what() << "\n";
     return 1;
   }
-  std::cerr << "usage: aten-eval graph.aten | aten-eval --cases in.bin out.bin\n";
+  std::cerr << "usage: aten-eval graph.aten | aten-eval --cases in.bin out.bin [--target=gpu-emulated]\n";
   return 2;
 }

@@ -54,6 +54,8 @@ ARROWS = {
     # The GPU's target on an emulator.
     "tools/lab/gpu/": WITHOUT_TORCH + ["backends/gpu/"],
     "tests/": WITHOUT_TORCH + ["tools/"],
+    # libtenon with the emulated GPU.
+    "tests/lab_library/": WITHOUT_TORCH + ["tools/", "torch_plugin/libtenon/hlo_target.h"],
     "tests/gpu/": WITHOUT_TORCH + ["tools/", "tests/", "backends/gpu/"],
     # The CPU's code generator is tested from inside.
     "tests/backends/": WITHOUT_TORCH + ["tools/", "tests/", "backends/cpu/"],

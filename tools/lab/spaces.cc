@@ -52,11 +52,9 @@ void MoveInside(Module& module, int64_t space) {
     }
     if (root == p) root = there;
   }
-  if (root != entry->root()) {
-    // Its space is that of the result: the host's.
-    Instruction* home = entry->Add(Opcode::kCopy, entry->root()->shape(), {root});
-    entry->set_root(home);
-  }
+  // What is computed from nothing: its result is brought there, and home.
+  if (entry->parameters().empty()) root = Brought(root, space);
+  if (root != entry->root()) entry->set_root(Brought(root, 0));  // its space is that of the result: the host's
 }
 
 }  // namespace tenon::lab

@@ -19,6 +19,7 @@
 #include "runtime/host/plain_host.h"
 #include "torch_plugin/libtenon/guarded.h"
 #include "torch_plugin/libtenon/handle.h"
+#include "torch_plugin/libtenon/hlo_target.h"
 #include "torch_plugin/libtenon/options.h"
 
 struct TenonHlo {
@@ -145,6 +146,20 @@ const TenonHost* HloHost() {
   return &host;
 }
 
+// The option "target", which is ReadOptions' no more then; "cpu" if it isn't among them.
+absl::StatusOr<std::string> TakeTarget(std::vector<TenonOption>* options) {
+  std::string target = "cpu";
+  for (const TenonOption& o : *options) {
+    if (o.name == nullptr || std::string_view(o.name) != "target") continue;
+    if (static_cast<FrameworkArg::Kind>(o.value.kind) != FrameworkArg::Kind::kString) {
+      return absl::InvalidArgumentError("options: \"target\": wanted a string");
+    }
+    target = o.value.s;
+  }
+  std::erase_if(*options, [](const TenonOption& o) { return o.name != nullptr && std::string_view(o.name) == "target"; });
+  return target;
+}
+
 // The module's executable, made by the first who asks. Two who ask at once may both make one: no lock is held while compiling, since a
 // forked child must find it free.
 absl::StatusOr<LiteralExecutable*> Compiled(TenonHlo& hlo, const TenonOption* options, int64_t num_options) {
@@ -154,10 +169,15 @@ absl::StatusOr<LiteralExecutable*> Compiled(TenonHlo& hlo, const TenonOption* op
     return hlo.executable.get();
   };
   if (LiteralExecutable* executable = kept()) return executable;
-  TENON_ASSIGN_OR_RETURN(RequestOptions request, ReadOptions(options, num_options));
+  const bool listed = options != nullptr && num_options > 0;
+  std::vector<TenonOption> given(options, listed ? options + num_options : options);
+  TENON_ASSIGN_OR_RETURN(const std::string target, TakeTarget(&given));
+  TENON_ASSIGN_OR_RETURN(RequestOptions request, ReadOptions(listed ? given.data() : options, listed ? static_cast<int64_t>(given.size()) : num_options));
   request.compile.interrupted = [] { return IsInterrupted(nullptr) != 0; };
-  TENON_ASSIGN_OR_RETURN(std::unique_ptr<LiteralExecutable> made,
-                         LiteralExecutable::Compile(*hlo.module, request.compile, HloHost()));
+  const std::unique_ptr<Module> module = hlo.module->Clone();
+  const TenonHost* host = HloHost();
+  if (target != "cpu") TENON_RETURN_IF_ERROR(UseTarget(target, *module, &request.compile, &host));
+  TENON_ASSIGN_OR_RETURN(std::unique_ptr<LiteralExecutable> made, LiteralExecutable::Compile(*module, request.compile, host));
   ForkSection section;
   absl::MutexLock lock(&hlo.mutex);
   if (hlo.executable == nullptr) hlo.executable = std::move(made);

@@ -128,7 +128,7 @@ class EmulatedLoader : public CodeLoader {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Target>> MakeEmulatedGpu(std::string_view name) {
+absl::StatusOr<std::shared_ptr<const Target>> MakeEmulatedGpu(std::string_view name, std::function<void(llvm::Function&)> sabotage) {
   static auto* loader = new EmulatedLoader;
   std::string_view model = "sm_90";
   if (name.starts_with(kEmulatedName))
@@ -140,7 +140,8 @@ absl::StatusOr<std::shared_ptr<const Target>> MakeEmulatedGpu(std::string_view n
   else if (!name.empty())
     return absl::InvalidArgumentError(absl::StrCat("wanted gpu-emulated:MODEL, got \"", kEmulatedName, std::string(name), "\""));
   TENON_ASSIGN_OR_RETURN(GpuModel found, FindGpuModel(model));
-  return MakeGpu({.model = std::move(found), .name = kEmulatedName, .loader = loader, .bitcode = true});
+  return MakeGpu({.model = std::move(found), .name = kEmulatedName, .loader = loader, .bitcode = true,
+                  .sabotage = std::move(sabotage)});
 }
 
 const TenonHost* EmulatedHost(const TenonHost* host) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -12,12 +13,17 @@
 #include "runtime/tenon_c.h"
 #include "tools/lab/gpu/emulator.h"
 
+namespace llvm {
+class Function;
+}
+
 namespace tenon::gpu {
 
 inline constexpr char kEmulatedName[] = "gpu-emulated";
 
 // "gpu-emulated" (sm_90), or "gpu-emulated:MODEL", MODEL as FindGpuModel takes it. InvalidArgument: it is neither.
-absl::StatusOr<std::shared_ptr<const Target>> MakeEmulatedGpu(std::string_view name);
+// `sabotage`: GpuOptions', of planted bugs.
+absl::StatusOr<std::shared_ptr<const Target>> MakeEmulatedGpu(std::string_view name, std::function<void(llvm::Function&)> sabotage = nullptr);
 
 // `host` and the emulated memory as space 1. Never destroyed.
 const TenonHost* EmulatedHost(const TenonHost* host);

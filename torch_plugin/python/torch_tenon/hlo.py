@@ -8,6 +8,9 @@
     m = hlo.Module(text)              # m.verify(), m.run_passes(), m.cost(), m.evaluate(...), str(m)
     hlo.register_custom_call("target", lambda call, x: x + 1)
 
+Another target than the CPU is named: hlo.run(text, [x, y], target="gpu-emulated"), which test builds have: a GPU's code on an
+emulator, thread by thread ("gpu-emulated:sm_80" for another model).
+
 Inputs are the leaves of the parameters, outputs the leaves of the result, flat lists in tuple order. Types that NumPy
 lacks are ml_dtypes' (bfloat16, float8_*, int4, ...); where ml_dtypes lacks one too, or as input at will, the raw bits as
 an unsigned integer of the element's width. Errors are exceptions: ValueError for what the text or an input has wrong
@@ -143,23 +146,42 @@ _SIGNATURES = {
 }
 
 _library_lock = threading.Lock()
-_library: ctypes.CDLL | None = None
+_libraries: dict[str, ctypes.CDLL] = {}  # by target
 
 
-def _lib() -> ctypes.CDLL:
-    global _library
+def _library_path() -> pathlib.Path:
+    return pathlib.Path(os.environ.get("TENON_LIBRARY") or pathlib.Path(__file__).parent / "libtenon.so")
+
+
+def _lab_path() -> pathlib.Path:
+    """libtenon_lab, which has the emulated targets: beside the package in a build with tests, <build>/python/torch_tenon."""
+    return pathlib.Path(os.environ.get("TENON_LAB_LIBRARY") or _library_path().parents[2] / "tests" / "libtenon_lab.so")
+
+
+def _load(path: pathlib.Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    if lapack := _scipy_lapack():
+        library.tenon_hlo_set_lapack(lapack.encode(), None)
+    library.tenon_hlo_set_interrupted(ctypes.cast(_is_interrupted, ctypes.c_void_p))
+    return library
+
+
+def _lib(target: str = "cpu") -> ctypes.CDLL:
+    """The library that runs modules there."""
+    kind = "lab" if target.split(":")[0] == "gpu-emulated" else "cpu"
     with _library_lock:
-        if _library is None:
-            path = os.environ.get("TENON_LIBRARY") or pathlib.Path(__file__).parent / "libtenon.so"
-            library = ctypes.CDLL(str(path))
-            for name, (result, arguments) in _SIGNATURES.items():
-                function = getattr(library, name)
-                function.restype, function.argtypes = result, arguments
-            if lapack := _scipy_lapack():
-                library.tenon_hlo_set_lapack(lapack.encode(), None)
-            library.tenon_hlo_set_interrupted(ctypes.cast(_is_interrupted, ctypes.c_void_p))
-            _library = library
-        return _library
+        if kind not in _libraries:
+            path = _lab_path() if kind == "lab" else _library_path()
+            if kind == "lab" and not path.exists():
+                raise NotImplementedError(
+                    f'target "{target}": the emulated GPU is a part of test builds only (TENON_BUILD_TESTS): there is no {path}, '
+                    "and TENON_LAB_LIBRARY names no other"
+                )
+            _libraries[kind] = _load(path)
+        return _libraries[kind]
 
 
 def _scipy_lapack() -> str | None:
@@ -187,9 +209,11 @@ def _take(pointer: int | None) -> str:
     return text
 
 
-def _call(name: str, *arguments: Any, failed: Callable[[Any], bool] = lambda result: not result) -> Any:
+def _call(
+    name: str, *arguments: Any, failed: Callable[[Any], bool] = lambda result: not result, library: ctypes.CDLL | None = None
+) -> Any:
     error = ctypes.c_void_p()
-    result = getattr(_lib(), name)(*arguments, ctypes.byref(error))
+    result = getattr(library or _lib(), name)(*arguments, ctypes.byref(error))
     if failed(result):
         kind, _, message = _take(error.value).partition(": ")
         raise _EXCEPTIONS.get(kind, RuntimeError)(message)
@@ -307,10 +331,22 @@ class Module:
         """fill_elided: constants that a dump left out, `{...}`, get deterministic values instead of being refused."""
         data = text.encode()
         flags = _FILL_ELIDED * fill_elided | _NO_VERIFY * (not verify)
-        self._handle = _call("tenon_hlo_parse", data, len(data), flags)
-        # Not __del__: when the interpreter ends, this module's names may be gone before the object is.
-        weakref.finalize(self, _lib().tenon_hlo_release, self._handle)
+        self._handle = self._parsed(_lib(), data, flags)
+        self._elsewhere: dict[str, int] = {}  # handles by target, of the library that has it
         self._read_signature()
+
+    def _parsed(self, library: ctypes.CDLL, data: bytes, flags: int) -> int:
+        handle = _call("tenon_hlo_parse", data, len(data), flags, library=library)
+        # Not __del__: when the interpreter ends, this module's names may be gone before the object is.
+        weakref.finalize(self, library.tenon_hlo_release, handle)
+        return handle
+
+    def _handle_for(self, target: str) -> int:
+        if target == "cpu":
+            return self._handle
+        if target not in self._elsewhere:
+            self._elsewhere[target] = self._parsed(_lib(target), self.text().encode(), _NO_VERIFY)
+        return self._elsewhere[target]
 
     def _read_signature(self) -> None:
         signature = json.loads(_take(_lib().tenon_hlo_signature(self._handle)))
@@ -332,6 +368,7 @@ class Module:
 
     def run_passes(self, passes: Sequence[str] = (), disable: Sequence[str] = ()) -> bool:
         """Runs these passes, or the default pipeline; says whether the module changed."""
+        self._elsewhere.clear()
         lists = (",".join(names).encode() for names in (passes, disable))
         return _call("tenon_hlo_run_passes", self._handle, *lists, failed=lambda result: result < 0) == 1
 
@@ -339,10 +376,15 @@ class Module:
         """{"total": {flops, transcendentals, bytes, peak_bytes, ...}, "instructions": [{name, opcode, flops, ...}]}"""
         return json.loads(_take(_call("tenon_hlo_cost", self._handle)))
 
-    def compile(self, **options: Any) -> None:
-        """Compiles for the CPU with options (isa="avx2", passes=[...], ...); run() does it without any."""
-        with _Interruptible():
-            _call("tenon_hlo_compile", self._handle, *_options(options), failed=bool)
+    def compile(self, *, target: str = "cpu", **options: Any) -> None:
+        """Compiles for a target with options (isa="avx2", passes=[...], ...); run() does it without any."""
+        handle = self._handle_for(target)
+        try:
+            with _Interruptible():
+                _call("tenon_hlo_compile", handle, *_options(options | {"target": target}), failed=bool, library=_lib(target))
+        except BaseException:
+            self._elsewhere.pop(target, None)  # a run would compile it for the CPU
+            raise
 
     def to_html(self, path: str | os.PathLike | None = None, **options: Any) -> str:
         """A page of the module compiled for the CPU: graph, buffers, costs, remarks, code. One self-contained text, written to
@@ -359,14 +401,16 @@ class Module:
     def evaluate(self, inputs: Sequence[Any] = ()) -> list[np.ndarray]:
         return self._execute("tenon_hlo_evaluate", inputs)
 
-    def run(self, inputs: Sequence[Any] = ()) -> list[np.ndarray]:
+    def run(self, inputs: Sequence[Any] = (), *, target: str = "cpu") -> list[np.ndarray]:
+        if target not in self._elsewhere and target != "cpu":
+            self.compile(target=target)
         with _Interruptible():
-            return self._execute("tenon_hlo_run", inputs)
+            return self._execute("tenon_hlo_run", inputs, target)
 
-    def _execute(self, function: str, inputs: Sequence[Any]) -> list[np.ndarray]:
+    def _execute(self, function: str, inputs: Sequence[Any], target: str = "cpu") -> list[np.ndarray]:
         if len(inputs) != len(self.inputs):
             raise ValueError(f"wanted {len(self.inputs)} inputs, got {len(inputs)}")
-        lib = _lib()
+        lib = _lib(target)
         tensors, kept = (_Tensor * len(inputs))(), []
         for i, (value, (name, _)) in enumerate(zip(inputs, self.inputs)):
             array = _to_storage(value, name, i)
@@ -374,7 +418,7 @@ class Module:
             kept += [array, sizes]
             dtype = lib.tenon_dtype_from_name(name.encode())
             tensors[i] = _Tensor(None, array.ctypes.data, sizes, None, dtype, array.ndim)
-        result = _call(function, self._handle, tensors, len(inputs))
+        result = _call(function, self._handle_for(target), tensors, len(inputs), library=lib)
         try:
             leaves = lib.tenon_hlo_result_leaves(result)
             views = [_view(leaves[i]) for i in range(lib.tenon_hlo_result_count(result))]
@@ -398,8 +442,8 @@ _compiled: collections.OrderedDict[str, Module] = collections.OrderedDict()
 _compiled_lock = threading.Lock()
 
 
-def run(text: str, inputs: Sequence[Any] = ()) -> list[np.ndarray]:
-    """The same on the CPU backend. The last 128 texts stay compiled."""
+def run(text: str, inputs: Sequence[Any] = (), *, target: str = "cpu") -> list[np.ndarray]:
+    """The same on a target of the compiler: the CPU, or "gpu-emulated" in test builds. The last 128 texts stay compiled."""
     with _compiled_lock:
         module = _compiled.get(text)
         if module is None:
@@ -407,7 +451,7 @@ def run(text: str, inputs: Sequence[Any] = ()) -> list[np.ndarray]:
         _compiled.move_to_end(text)
         while len(_compiled) > _COMPILED_AT_ONCE:
             _compiled.popitem(last=False)
-    return module.run(inputs)
+    return module.run(inputs, target=target)
 
 
 def canonical_text(text: str) -> str:
