@@ -22,9 +22,9 @@ HEAD = """# What the models would do on a GPU
 
 Written by `benchmarks/gpu_graphs.py` and `benchmarks/gpu_roofline.py`; the numbers behind it are in [gpu_roofline.json](gpu_roofline.json).
 
-Commit {commit}, {date}, target {architecture}, compiled on {machine}. **Nothing here was measured on a GPU**: launches and bytes are counted from
-the programs, times are the larger of bytes at {bytes:.1f} TB/s and work at {half:.0f} TFLOP/s (products of bf16 and f16) or {flops:.1f} TFLOP/s
-(f32: kernels, and products without TF32), step by step, added up. What each of the steps costs to launch stands apart, at {launch:.0f} us.
+Commit {commit}, {date}, target {architecture}, compiled on {machine}. **Nothing here was measured on a GPU**: launches and
+bytes are counted from the programs, times are the larger of bytes at {bytes:.1f} TB/s and work at {half:.0f} TFLOP/s (products of bf16
+and f16) or {flops:.1f} TFLOP/s (f32: kernels, and products without TF32), step by step, added up. What each of the steps costs to launch stands apart, at {launch:.0f} us.
 
 * *kernels*: different ones; *launches*: of them; *library*: calls of cuBLASLt and cuDNN; *ATen*: operators of PyTorch that stay (attention,
   random numbers, what has no lowering); *copies*: to and from the host's memory.
@@ -100,8 +100,12 @@ def what_is_left(reports) -> list[str]:
     def listed(counter):
         return ", ".join(f"{name} {count}" for name, count in counter.most_common()) or "none"
 
-    return [f"* ATen's on the device: {listed(aten)}", f"* steps of the host: {listed(host)}",
-            f"* given to the host when spaces were assigned: {listed(left)}", f"* no plan for a kernel, given to the host: {listed(unplanned)}"]
+    return [
+        f"* ATen's on the device: {listed(aten)}",
+        f"* steps of the host: {listed(host)}",
+        f"* given to the host when spaces were assigned: {listed(left)}",
+        f"* no plan for a kernel, given to the host: {listed(unplanned)}",
+    ]
 
 
 def commit() -> str:
@@ -148,7 +152,8 @@ def main():
         bytes=asked.bytes / 1e3, half=asked.half / 1e3, flops=asked.flops / 1e3, launch=asked.launch / 1e3,
     )  # fmt: skip
     text = head + "\n".join(table(rows)) + "\n\n## All together\n\n"
-    text += f"{len(good)} graphs, {sum(len(r['unplanned']) for r in good)} instructions without a plan.\n\n" + "\n".join(what_is_left(good)) + "\n"
+    text += f"{len(good)} graphs, {sum(len(r['unplanned']) for r in good)} instructions without a plan.\n\n"
+    text += "\n".join(what_is_left(good)) + "\n"
     if refused or untraced:
         text += "\n## Not in the table\n\n" + "\n".join(f"* {name}: {why}" for name, why in (refused | untraced).items()) + "\n"
     asked.out.write_text(text)
