@@ -24,7 +24,8 @@ Written by `benchmarks/gpu_graphs.py` and `benchmarks/gpu_roofline.py`; the numb
 
 Commit {commit}, {date}, target {architecture}, compiled on {machine}. **Nothing here was measured on a GPU**: launches and
 bytes are counted from the programs, times are the larger of bytes at {bytes:.1f} TB/s and work at {half:.0f} TFLOP/s (products of bf16
-and f16) or {flops:.1f} TFLOP/s (f32: kernels, and products without TF32), step by step, added up. What each of the steps costs to launch stands apart, at {launch:.0f} us.
+and f16) or {flops:.1f} TFLOP/s (f32: kernels, and products without TF32), step by step, added up. What each of the steps costs to
+launch stands apart, at {launch:.0f} us.
 
 * *kernels*: different ones; *launches*: of them; *library*: calls of cuBLASLt and cuDNN; *ATen*: operators of PyTorch that stay (attention,
   random numbers, what has no lowering); *copies*: to and from the host's memory.

@@ -1,5 +1,5 @@
-// Planted bugs of the GPU's code (tools/lab/gpu/plant.h): each is found, and how: by a detector of the emulator, by a result that is not the
-// evaluator's, by a check of plans. Without its plant the same module is right.
+// Planted bugs of the GPU's code (tools/lab/gpu/plant.h): each is found, and how: by a detector of the emulator, by a result that is not
+// the evaluator's, by a check of plans. Without its plant the same module is right.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,8 @@ std::string Entry(std::string_view entry) { return absl::StrCat("HloModule m\nEN
 
 // A row for each block, whose warps exchange their sums once.
 std::string Rows() {
-  return WithSum("f32", "p = f32[3,2100] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[3] reduce(p, z), dimensions={1}, to_apply=add\n");
+  return WithSum("f32",
+                 "p = f32[3,2100] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[3] reduce(p, z), dimensions={1}, to_apply=add\n");
 }
 // Twice: of the values, and of what is left of them.
 std::string TwoSums() {
@@ -53,10 +54,12 @@ std::string TwoSums() {
 }
 // Rows for parts of a warp.
 std::string ShortRows() {
-  return WithSum("f32", "p = f32[9,128] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[9] reduce(p, z), dimensions={1}, to_apply=add\n");
+  return WithSum("f32",
+                 "p = f32[9,128] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[9] reduce(p, z), dimensions={1}, to_apply=add\n");
 }
 std::string Columns() {
-  return WithSum("f32", "p = f32[200,41] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[41] reduce(p, z), dimensions={0}, to_apply=add\n");
+  return WithSum("f32",
+                 "p = f32[200,41] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[41] reduce(p, z), dimensions={0}, to_apply=add\n");
 }
 std::string Elements() { return Entry("p = f32[1000] parameter(0)\n q = f32[1000] parameter(1)\n ROOT r = f32[1000] add(p, q)\n"); }
 std::string OddRows() {
@@ -69,7 +72,8 @@ CompileOptions OptionsWith(const char* model, const GpuPlant* plant, int* places
   options.verify_passes = true;
   std::function<void(llvm::Function&)> sabotage;
   if (plant != nullptr && plant->kernel != nullptr) sabotage = [plant, places](llvm::Function& f) { *places += plant->kernel(f); };
-  if (plant != nullptr && plant->program != nullptr) options.sabotage.program = [plant, places](Program& p) { *places += plant->program(p); };
+  if (plant != nullptr && plant->program != nullptr)
+    options.sabotage.program = [plant, places](Program& p) { *places += plant->program(p); };
   options.compile_threads = 1;  // `places` is one thread's
   const auto target = MakeEmulatedGpu(model, std::move(sabotage));
   TENON_CHECK(target.ok(), std::string(target.status().message()));
@@ -100,8 +104,12 @@ class OnDevice {
     return l;
   }
   TenonTensor Tensor() const {
-    return {.tensor = nullptr, .data = data_, .sizes = sizes_.data(), .strides = strides_.data(),
-            .dtype = static_cast<int32_t>(shape_.element_type()), .ndim = static_cast<int32_t>(sizes_.size())};
+    return {.tensor = nullptr,
+            .data = data_,
+            .sizes = sizes_.data(),
+            .strides = strides_.data(),
+            .dtype = static_cast<int32_t>(shape_.element_type()),
+            .ndim = static_cast<int32_t>(sizes_.size())};
   }
   size_t bytes() const { return static_cast<size_t>(shape_.byte_size().constant()); }
 
@@ -161,7 +169,7 @@ struct Planting {
   const char* name;  // of the module
   std::string (*module)();
   const char* model;
-  const char* found;  // in what the outcome says
+  const char* found;          // in what the outcome says
   bool uninitialised = true;  // with that detector, which often is the first to see something
 };
 
@@ -233,8 +241,8 @@ TEST(GpuPlants, TreeThatDependsOnTheGridIsFoundByEqualRows) {
 // Element 2^31 + 17 of an operand whose untouched memory costs nothing.
 TEST(GpuPlants, IndexOf32BitsIsFoundBeyondTwoGigabytes) {
   constexpr int64_t kFirst = (int64_t{1} << 31) + 17, kCount = 64;
-  const auto module = Parsed(Entry(absl::StrCat("p = s8[", kFirst + kCount, "] parameter(0)\n s = s8[", kCount, "] slice(p), slice={[", kFirst,
-                                                ":", kFirst + kCount, "]}\n ROOT r = s8[", kCount, "] negate(s)\n")));
+  const auto module = Parsed(Entry(absl::StrCat("p = s8[", kFirst + kCount, "] parameter(0)\n s = s8[", kCount, "] slice(p), slice={[",
+                                                kFirst, ":", kFirst + kCount, "]}\n ROOT r = s8[", kCount, "] negate(s)\n")));
   std::vector<std::unique_ptr<OnDevice>> args;
   args.push_back(std::make_unique<OnDevice>(module->entry()->parameters()[0]->shape()));
   std::vector<int8_t> values;

@@ -1,4 +1,7 @@
-"""Graphs retargeted to CUDA (torch_plugin/aten/retarget.h) against PyTorch's own schemas and meta functions: no GPU is needed for either."""
+"""Graphs retargeted to CUDA (torch_plugin/aten/retarget.h) against PyTorch's own schemas and meta functions.
+
+No GPU is needed for either.
+"""
 
 import os
 import pathlib
@@ -61,7 +64,8 @@ def attention_graph(q, k, mask, wants_sums):
     given = f"  %m = input {meta_text(mask)}\n" if mask is not None else ""
     name = "%m" if mask is not None else "none"
     backward = (
-        f"  %a, %b, %c = aten._scaled_dot_product_flash_attention_for_cpu_backward.default(%q, %q, %k, %k, %out, %sums, 0.0, false, {name}, none)"
+        "  %a, %b, %c = aten._scaled_dot_product_flash_attention_for_cpu_backward.default("
+        f"%q, %q, %k, %k, %out, %sums, 0.0, false, {name}, none)"
         f" -> {', '.join(map(meta_text, grads))}\n"
     )
     return (
