@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import concurrent.futures
 import datetime
 import json
 import pathlib
@@ -131,12 +132,15 @@ def main():
     parser.add_argument("--half", type=float, default=790000, help="GFLOP/s of products of bf16 and f16")
     parser.add_argument("--flops", type=float, default=66900, help="GFLOP/s of f32")
     parser.add_argument("--launch", type=float, default=2000, help="ns of a step")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once; compile times want 1")
     parser.add_argument("--no-ptxas", dest="ptxas", action="store_false")
     asked = parser.parse_args()
     rows, good, refused = [], [], {}
     by_graph = {}
-    for (model, kind), files in graphs_of(asked.graphs).items():
-        reports = report_of(files, asked)
+    found = graphs_of(asked.graphs)
+    with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
+        told = list(pool.map(lambda files: report_of(files, asked), found.values()))
+    for (model, kind), reports in zip(found, told):
         bad = [r["error"] for r in reports if "error" in r]
         by_graph[f"{model}.{kind}"] = reports
         if bad:

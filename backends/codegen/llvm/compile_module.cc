@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "backends/codegen/llvm/llvm_threads.h"
 #include "hlo/check.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
@@ -29,6 +30,9 @@
 namespace tenon {
 namespace {
 
+// LLVM's list of targets has no lock of its own: two threads that register the same one leave it there twice, and no lookup is good again.
+ABSL_CONST_INIT absl::Mutex registry_mutex(absl::kConstInit);
+
 void InitializeLlvmOnce(const LlvmTarget& target) {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -38,13 +42,18 @@ void InitializeLlvmOnce(const LlvmTarget& target) {
       static_cast<llvm::cl::opt<bool>*>(it->second)->setValue(true);
     }
   });
+  absl::MutexLock lock(&registry_mutex);
   target.initialize();
 }
 
 absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeTargetMachine(const LlvmTarget& target) {
   std::string error;
   const llvm::Triple triple(target.triple);
-  const llvm::Target* t = llvm::TargetRegistry::lookupTarget(triple, error);
+  const llvm::Target* t = nullptr;
+  {
+    absl::MutexLock lock(&registry_mutex);
+    t = llvm::TargetRegistry::lookupTarget(triple, error);
+  }
   if (t == nullptr) return absl::InternalError(absl::StrCat("LLVM has no target for ", target.triple, ": ", error));
   llvm::TargetOptions options;
   options.FunctionSections = true;  // an undefined symbol is traced back to its kernel by section
