@@ -8,7 +8,7 @@ namespace tenon {
 KernelRequest RequestOf(const Instruction& fusion, const ValueViews& views) {
   auto layout = [&](BufferKey key) {
     const StridedView& view = views.at(key);
-    return OperandLayout{.strides = {view.strides.begin(), view.strides.end()}};
+    return OperandLayout{.strides = {view.strides.begin(), view.strides.end()}, .offset = view.offset};
   };
   KernelRequest request{.fusion = &fusion};
   for (const Instruction* operand : fusion.operands()) request.operands.push_back(layout({operand, 0}));

@@ -16,6 +16,7 @@ namespace tenon {
 // Constant strides are baked into the code; symbolic ones become arguments.
 struct OperandLayout {
   std::vector<Dim> strides;
+  Dim offset = 0;  // elements from where its buffer begins
 };
 
 struct KernelRequest {

@@ -57,8 +57,8 @@ struct CompileOptions {
 };
 
 // Module -> Program with its object code. The module is consumed. What fails is a Status that names the stage; an LLVM fatal error
-// parks the thread that it happened on (backends/codegen/llvm/llvm_threads.h) and is reported as kInternal. Forks of other threads wait for the
-// end of a phase.
+// parks the thread that it happened on (backends/codegen/llvm/llvm_threads.h) and is reported as kInternal. Forks of other threads wait
+// for the end of a phase.
 absl::StatusOr<Program> CompileToProgram(std::unique_ptr<Module> module, Binding binding, const CompileOptions& options);
 
 // As far as the last stage that options.stages wants, and no further: shows modules that cannot be compiled to the end.

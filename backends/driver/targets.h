@@ -1,4 +1,5 @@
-// The targets that are built in, and those of a compile. targets.cc is the one place outside of backends/cpu and backends/gpu that knows their headers.
+// The targets that are built in, and those of a compile. targets.cc is the one place outside of backends/cpu and backends/gpu that knows
+// their headers.
 #pragma once
 
 #include <memory>

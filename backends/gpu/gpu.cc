@@ -35,8 +35,11 @@ constexpr Provider kProviders[] = {
 };
 
 TargetFacts FactsOf(const GpuOptions& o) {
-  TargetFacts facts{.name = o.name, .variant = o.model.name, .key = absl::StrCat(o.name, "|", o.model.Key(), o.bitcode ? "|bitcode" : "", o.sabotage ? "|sabotaged" : ""),
-                    .space = kSpace, .providers = kProviders};
+  TargetFacts facts{.name = o.name,
+                    .variant = o.model.name,
+                    .key = absl::StrCat(o.name, "|", o.model.Key(), o.bitcode ? "|bitcode" : "", o.sabotage ? "|sabotaged" : ""),
+                    .space = kSpace,
+                    .providers = kProviders};
   facts.info.name = absl::StrCat(o.name, "-", o.model.name);
   facts.info.vector_bytes = 16;
   facts.info.bytes_per_ns = o.model.bytes_per_ns;
@@ -48,7 +51,8 @@ TargetFacts FactsOf(const GpuOptions& o) {
 absl::Status CheckCalls(const llvm::Module& module) {
   for (const llvm::Function& f : module) {
     if (!f.isDeclaration() || f.isIntrinsic() || f.use_empty()) continue;
-    return absl::InternalError(absl::StrCat("GPU code of ", module.getName().str(), " calls \"", f.getName().str(), "\", which no GPU has"));
+    return absl::InternalError(
+        absl::StrCat("GPU code of ", module.getName().str(), " calls \"", f.getName().str(), "\", which no GPU has"));
   }
   return absl::OkStatus();
 }
@@ -72,7 +76,9 @@ class Gpu : public Target {
     KernelEmission emission{.keep_bitcode = options_.bitcode};
     emission.module = [this](std::string name) {
       return ModuleRequest{.target = {"nvptx64-nvidia-cuda", options_.model.name, options_.model.ptx, /*jit=*/false, InitializeNvptx},
-                           .name = std::move(name), .as_text = true, .no_code = options_.bitcode};
+                           .name = std::move(name),
+                           .as_text = true,
+                           .no_code = options_.bitcode};
     };
     emission.emit = [this](llvm::Module& module, const PlannedKernel& planned, const std::string& symbol) {
       TENON_RETURN_IF_ERROR(KernelOf(planned, symbol).Emit(module, symbol));
@@ -102,12 +108,17 @@ class Gpu : public Target {
   }
 
   absl::StatusOr<LaunchPlan> PlanAs(const Instruction& op, const ValueViews& views, bool excess_precision, const GpuPlan* given) const {
-    if (op.opcode() != Opcode::kFusion) return absl::UnimplementedError(absl::StrCat("no GPU code for ", op.ToString(), " outside of a kernel"));
+    if (op.opcode() != Opcode::kFusion)
+      return absl::UnimplementedError(absl::StrCat("no GPU code for ", op.ToString(), " outside of a kernel"));
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<const PlannedKernel> kernel,
                            PlanGpuKernel(RequestOf(op, views), options_.model, excess_precision, given));
     const KernelInfo& info = kernel->info();
-    return LaunchPlan{.may_overwrite = info.may_overwrite, .copies = info.copies, .nanoseconds = info.estimated_ns, .bytes = info.bytes,
-                      .flops = info.flops, .target = std::move(kernel)};
+    return LaunchPlan{.may_overwrite = info.may_overwrite,
+                      .copies = info.copies,
+                      .nanoseconds = info.estimated_ns,
+                      .bytes = info.bytes,
+                      .flops = info.flops,
+                      .target = std::move(kernel)};
   }
 
   const GpuOptions options_;

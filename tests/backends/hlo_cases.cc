@@ -128,4 +128,45 @@ std::vector<Literal> Leaves(const Literal& l) {
   return leaves;
 }
 
+std::vector<HloCase> DeviceCases() {
+  std::vector<HloCase> cases = LoadCases(std::string(TENON_SOURCE_DIR) + "/tests/backends");
+  for (HloCase& c : LoadCases(std::string(TENON_SOURCE_DIR) + "/tests/backends/control")) cases.push_back(std::move(c));
+  return cases;
+}
+
+std::string TestName(const HloCase& c) {
+  std::string name = c.file + "_" + c.name;
+  for (char& ch : name) {
+    if (!isalnum(static_cast<unsigned char>(ch))) ch = '_';
+  }
+  return name;
+}
+
+namespace {
+
+Literal Argument(const Shape& shape, const HloCase& c, uint64_t* seed) {
+  if (shape.is_array()) return RandomLiteral(shape, c, ++*seed);
+  std::vector<Literal> elements;
+  for (const Shape& e : shape.elements()) elements.push_back(Argument(e, c, seed));
+  return Literal::Tuple(std::move(elements));
+}
+
+}  // namespace
+
+std::vector<Literal> ArgumentsOf(const Module& module, const HloCase& c, uint64_t seed) {
+  std::vector<Literal> args;
+  for (const Instruction* p : module.entry()->parameters()) {
+    args.push_back(p->shape().element_type() == PrimitiveType::kToken ? Literal(p->shape()) : Argument(p->shape(), c, &seed));
+  }
+  return args;
+}
+
+EvalOptions ChecksPass() {
+  EvalOptions options;
+  options.custom_calls["tenon.check"] = [](const Instruction&, absl::Span<const Literal>) -> absl::StatusOr<Literal> {
+    return Literal::ScalarInt(PrimitiveType::kPred, 0);
+  };
+  return options;
+}
+
 }  // namespace tenon

@@ -14,7 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "hlo/eval/evaluator.h"
 #include "hlo/literal.h"
+#include "hlo/module.h"
 #include "hlo/tolerance.h"
 
 namespace tenon {
@@ -32,5 +34,15 @@ std::vector<HloCase> LoadCases(const std::string& directory);
 // The arrays of a result, in tuple order.
 std::vector<Literal> Leaves(const Literal& l);
 Literal RandomLiteral(const Shape& shape, const HloCase& c, uint64_t seed);
+
+// ---- for targets other than the host's ----
+// The modules of tests/backends and its control flow.
+std::vector<HloCase> DeviceCases();
+// A name that a test may have.
+std::string TestName(const HloCase& c);
+// One literal for each parameter, tuples included.
+std::vector<Literal> ArgumentsOf(const Module& module, const HloCase& c, uint64_t seed);
+// The evaluator with checks of which none fails.
+EvalOptions ChecksPass();
 
 }  // namespace tenon

@@ -26,35 +26,6 @@ namespace {
 // The second one's plans think that a few elements keep it busy.
 constexpr const char* kModels[] = {"gpu-emulated", "gpu-emulated:sm_80,sms=1,threads_per_sm=8"};
 
-std::vector<HloCase> AllCases() {
-  std::vector<HloCase> cases = LoadCases(std::string(TENON_SOURCE_DIR) + "/tests/backends");
-  for (HloCase& c : LoadCases(std::string(TENON_SOURCE_DIR) + "/tests/backends/control")) cases.push_back(std::move(c));
-  return cases;
-}
-
-EvalOptions WithChecks() {
-  EvalOptions options;
-  options.custom_calls["tenon.check"] = [](const Instruction&, absl::Span<const Literal>) -> absl::StatusOr<Literal> {
-    return Literal::ScalarInt(PrimitiveType::kPred, 0);
-  };
-  return options;
-}
-
-Literal Argument(const Shape& shape, const HloCase& c, uint64_t* seed) {
-  if (shape.is_array()) return RandomLiteral(shape, c, ++*seed);
-  std::vector<Literal> elements;
-  for (const Shape& e : shape.elements()) elements.push_back(Argument(e, c, seed));
-  return Literal::Tuple(std::move(elements));
-}
-std::vector<Literal> Arguments(const Module& module, const HloCase& c) {
-  uint64_t seed = 9000;
-  std::vector<Literal> args;
-  for (const Instruction* p : module.entry()->parameters()) {
-    args.push_back(p->shape().element_type() == PrimitiveType::kToken ? Literal(p->shape()) : Argument(p->shape(), c, &seed));
-  }
-  return args;
-}
-
 CompileOptions OptionsFor(const HloCase& c, const char* model) {
   CompileOptions options{.excess_precision = !c.strict};
   options.verify_passes = true;
@@ -70,8 +41,8 @@ TEST_P(GpuCases, EqualTheEvaluator) {
   const HloCase& c = GetParam();
   const auto module = ParseModule(c.text);
   ASSERT_TRUE(module.ok()) << module.status();
-  const std::vector<Literal> args = Arguments(**module, c);
-  const absl::StatusOr<Literal> want = Evaluate(**module, args, WithChecks());
+  const std::vector<Literal> args = ArgumentsOf(**module, c, 9000);
+  const absl::StatusOr<Literal> want = Evaluate(**module, args, ChecksPass());
   ASSERT_TRUE(want.ok()) << want.status();
   const std::vector<Literal> leaves = Leaves(*want);
   lab::MoveInside(**module, 1);
@@ -99,20 +70,13 @@ TEST_P(GpuCases, EqualTheEvaluator) {
   EXPECT_EQ(TheEmulatedMemory().live_bytes(), bytes);
 }
 
-std::string CaseName(const testing::TestParamInfo<HloCase>& info) {
-  std::string name = absl::StrCat(info.param.file, "_", info.param.name);
-  for (char& ch : name) {
-    if (!isalnum(static_cast<unsigned char>(ch))) ch = '_';
-  }
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(Hlo, GpuCases, testing::ValuesIn(AllCases()), CaseName);
+INSTANTIATE_TEST_SUITE_P(Hlo, GpuCases, testing::ValuesIn(DeviceCases()), [](const auto& info) { return TestName(info.param); });
 
 // What it leaves to the host, by opcode: sorts, functions of f64 and of complex numbers that are the C library's, checks.
 TEST(Gpu, RunsMostOfThem) {
   int launched = 0, all = 0;
   std::set<std::string> reasons;
-  for (const HloCase& c : AllCases()) {
+  for (const HloCase& c : DeviceCases()) {
     const auto module = ParseModule(c.text);
     lab::MoveSignature(**module, 1);
     const absl::StatusOr<Program> program = CompileToProgram((*module)->Clone(), BindingOf(**module), OptionsFor(c, kModels[0]));

@@ -12,7 +12,9 @@ using absl::StatusCode;
 using testing::ElementsAreArray;
 
 // Texts with a hole, @@, that is filled in two ways.
-std::shared_ptr<EmulatedModule> Filled(const char* text, const std::string& with) { return MustLoad(absl::StrReplaceAll(text, {{"@@", with}})); }
+std::shared_ptr<EmulatedModule> Filled(const char* text, const std::string& with) {
+  return MustLoad(absl::StrReplaceAll(text, {{"@@", with}}));
+}
 
 constexpr LaunchConfig kWarp = {.block = {32, 1, 1}}, kBlock = {.block = {128, 1, 1}};
 
@@ -55,21 +57,24 @@ TEST(Detects, MissingBarrier) {
                 Fails(StatusCode::kAborted, {"race: "}));
     ASSERT_THAT(LaunchKernel(*Filled(kNeighbour, kBarrier), "neighbour", kBlock, {.order_seed = seed}, nullptr, out.data()), Ok());
     EXPECT_THAT(out.Get(), ElementsAreArray(want));
-    EXPECT_THAT(LaunchKernel(*missing, "neighbour", kBlock, {.order_seed = seed, .races = false, .uninitialised = false}, nullptr, out.data()),
-                Ok());
+    EXPECT_THAT(
+        LaunchKernel(*missing, "neighbour", kBlock, {.order_seed = seed, .races = false, .uninitialised = false}, nullptr, out.data()),
+        Ok());
   }
 }
 
-// Lane l reads what lane l + 1 wrote.
+// Each lane reads what the next one of its warp wrote, in a block of four warps.
 constexpr char kNextLane[] = R"(
-@s = internal addrspace(3) global [32 x i32] undef, align 4
+@s = internal addrspace(3) global [128 x i32] undef, align 4
 define ptx_kernel void @next(ptr addrspace(1) %out) {
   %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
   %p = getelementptr i32, ptr addrspace(3) @s, i32 %t
   store i32 %t, ptr addrspace(3) %p
   @@
   %n = add i32 %t, 1
-  %m = and i32 %n, 31
+  %l = and i32 %n, 31
+  %w = and i32 %t, -32
+  %m = or i32 %l, %w
   %q = getelementptr i32, ptr addrspace(3) @s, i32 %m
   %v = load i32, ptr addrspace(3) %q
   %o = getelementptr i32, ptr addrspace(1) %out, i32 %t
@@ -80,15 +85,16 @@ define ptx_kernel void @next(ptr addrspace(1) %out) {
 
 TEST(Detects, MissingBarrierOfAWarp) {
   for (uint64_t seed : kSeeds) {
-    Array<int32_t> out(32);
+    Array<int32_t> out(128);
     const EmulatorOptions races{.order_seed = seed, .uninitialised = false};
-    EXPECT_THAT(LaunchKernel(*Filled(kNextLane, ""), "next", kWarp, races, nullptr, out.data()), Fails(StatusCode::kAborted, {"race: "}));
+    EXPECT_THAT(LaunchKernel(*Filled(kNextLane, ""), "next", kBlock, races, nullptr, out.data()), Fails(StatusCode::kAborted, {"race: "}));
     // A shuffle makes lanes meet, and orders no memory (PTX ISA, shfl.sync).
-    EXPECT_THAT(LaunchKernel(*Filled(kNextLane, "%x = call i32 @llvm.nvvm.shfl.sync.idx.i32(i32 -1, i32 %t, i32 0, i32 31)"), "next", kWarp,
-                             races, nullptr, out.data()),
+    EXPECT_THAT(LaunchKernel(*Filled(kNextLane, "%x = call i32 @llvm.nvvm.shfl.sync.idx.i32(i32 -1, i32 %t, i32 0, i32 31)"), "next",
+                             kBlock, races, nullptr, out.data()),
                 Fails(StatusCode::kAborted, {"race: "}));
-    ASSERT_THAT(LaunchKernel(*Filled(kNextLane, kWarpBarrier), "next", kWarp, {.order_seed = seed}, nullptr, out.data()), Ok());
-    EXPECT_EQ(out.Get()[30], 31);
+    ASSERT_THAT(LaunchKernel(*Filled(kNextLane, kWarpBarrier), "next", kBlock, {.order_seed = seed}, nullptr, out.data()), Ok());
+    EXPECT_EQ(out.Get()[62], 63);
+    EXPECT_EQ(out.Get()[63], 32);
   }
 }
 
@@ -142,7 +148,8 @@ define ptx_kernel void @groups(ptr addrspace(1) %out) {
   for (uint64_t seed : kSeeds) {
     Array<int32_t> out(128);
     const EmulatorOptions races{.order_seed = seed, .uninitialised = false};
-    EXPECT_THAT(LaunchKernel(*Filled(kGroups, "64"), "groups", kBlock, races, nullptr, out.data()), Fails(StatusCode::kAborted, {"race: "}));
+    EXPECT_THAT(LaunchKernel(*Filled(kGroups, "64"), "groups", kBlock, races, nullptr, out.data()),
+                Fails(StatusCode::kAborted, {"race: "}));
     ASSERT_THAT(LaunchKernel(*Filled(kGroups, "32"), "groups", kBlock, races, nullptr, out.data()), Ok());
     EXPECT_EQ(out.Get()[70], 102);
   }
@@ -194,7 +201,8 @@ done:
 }
 )";
   for (uint64_t seed : kSeeds) {
-    EXPECT_THAT(LaunchKernel(*Filled(kReaders, ""), "readers", kBlock, {.order_seed = seed}, nullptr), Fails(StatusCode::kAborted, {"race: "}));
+    EXPECT_THAT(LaunchKernel(*Filled(kReaders, ""), "readers", kBlock, {.order_seed = seed}, nullptr),
+                Fails(StatusCode::kAborted, {"race: "}));
     EXPECT_THAT(LaunchKernel(*Filled(kReaders, kBarrier), "readers", kBlock, {.order_seed = seed}, nullptr), Ok());
   }
 }
@@ -213,8 +221,9 @@ define ptx_kernel void @blocks(ptr addrspace(1) %out) {
   for (uint64_t seed : kSeeds) {
     Array<int32_t> out(16);
     const LaunchConfig config{.grid = {16, 1, 1}};
-    EXPECT_THAT(LaunchKernel(*Filled(kBlocks, "7"), "blocks", config, {.order_seed = seed}, nullptr, out.data()),
-                Fails(StatusCode::kAborted, {"race: write of 4 bytes", "of an allocation of 64 bytes", "the write by thread (0,0,0) of block ("}));
+    EXPECT_THAT(
+        LaunchKernel(*Filled(kBlocks, "7"), "blocks", config, {.order_seed = seed}, nullptr, out.data()),
+        Fails(StatusCode::kAborted, {"race: write of 4 bytes", "of an allocation of 64 bytes", "the write by thread (0,0,0) of block ("}));
     for (int launch = 0; launch < 2; ++launch) {  // launches are ordered
       ASSERT_THAT(LaunchKernel(*Filled(kBlocks, "15"), "blocks", config, {.order_seed = seed}, nullptr, out.data()), Ok());
     }
@@ -239,7 +248,8 @@ define ptx_kernel void @shift(ptr addrspace(1) %in, ptr addrspace(1) %out) {
   for (uint64_t seed : kSeeds) {
     Array<int32_t> x(std::vector<int32_t>(9, 7)), y(9);
     const LaunchConfig config{.grid = {8, 1, 1}};
-    EXPECT_THAT(LaunchKernel(*module, "shift", config, {.order_seed = seed}, nullptr, x.data(), x.data()), Fails(StatusCode::kAborted, {"race: "}));
+    EXPECT_THAT(LaunchKernel(*module, "shift", config, {.order_seed = seed}, nullptr, x.data(), x.data()),
+                Fails(StatusCode::kAborted, {"race: "}));
     EXPECT_THAT(LaunchKernel(*module, "shift", config, {.order_seed = seed}, nullptr, x.data(), y.data()), Ok());
   }
 }
@@ -257,7 +267,30 @@ TEST(Detects, PlainAddWhereAnAtomicOneIsNeeded) {
   EXPECT_THAT(LaunchKernel(*plain, "count", config, {}, nullptr, x.data()), Fails(StatusCode::kAborted, {"race: "}));
 }
 
-// An i x 4 vector at an address that is aligned to 4.
+// Atomics are none to who doesn't use them.
+TEST(Detects, PlainAccessBesideAtomicOnes) {
+  constexpr char kMixed[] = R"(
+define ptx_kernel void @mixed(ptr addrspace(1) %x) {
+  %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %mine = icmp eq i32 %t, @@
+  br i1 %mine, label %plain, label %atomic
+atomic:
+  %o = atomicrmw add ptr addrspace(1) %x, i32 1 monotonic
+  ret void
+plain:
+  %v = load i32, ptr addrspace(1) %x
+  ret void
+}
+)";
+  Array<int32_t> x(std::vector<int32_t>{0});
+  for (const char* plain : {"0", "5", "63"}) {
+    EXPECT_THAT(LaunchKernel(*Filled(kMixed, plain), "mixed", {.block = {64, 1, 1}}, {}, nullptr, x.data()),
+                Fails(StatusCode::kAborted, {"race: "}));
+  }
+  EXPECT_THAT(LaunchKernel(*Filled(kMixed, "64"), "mixed", {.block = {64, 1, 1}}, {}, nullptr, x.data()), Ok());
+}
+
+// A vector of 16 bytes, at an address that is aligned to 4.
 TEST(Detects, MisalignedVector) {
   constexpr char kVector[] = R"(
 define ptx_kernel void @vector(ptr addrspace(1) %x, ptr addrspace(1) %y) {
@@ -271,8 +304,9 @@ define ptx_kernel void @vector(ptr addrspace(1) %x, ptr addrspace(1) %y) {
   Array<float> x(values);
   void* off = memory.AllocateMisaligned(16, 4);
   ASSERT_EQ(reinterpret_cast<uintptr_t>(off) % 256, 4u);
-  EXPECT_THAT(LaunchKernel(*Filled(kVector, "16"), "vector", {}, {}, nullptr, x.data(), off),
-              Fails(StatusCode::kFailedPrecondition, {"misaligned: write of 16 bytes", "byte 0 of an allocation of 16 bytes", "aligned to 16"}));
+  EXPECT_THAT(
+      LaunchKernel(*Filled(kVector, "16"), "vector", {}, {}, nullptr, x.data(), off),
+      Fails(StatusCode::kFailedPrecondition, {"misaligned: write of 16 bytes", "byte 0 of an allocation of 16 bytes", "aligned to 16"}));
   ASSERT_THAT(LaunchKernel(*Filled(kVector, "4"), "vector", {}, {}, nullptr, x.data(), off), Ok());
   EXPECT_THAT(LaunchKernel(*Filled(kVector, "16"), "vector", {}, {}, nullptr, off, x.data()),
               Fails(StatusCode::kFailedPrecondition, {"misaligned: read of 16 bytes"}));
@@ -291,7 +325,8 @@ define ptx_kernel void @vector() {
   ret void
 }
 )";
-  EXPECT_THAT(LaunchKernel(*Filled(kVector, "4"), "vector", {}, {}, nullptr), Fails(StatusCode::kFailedPrecondition, {"misaligned: ", "@s"}));
+  EXPECT_THAT(LaunchKernel(*Filled(kVector, "4"), "vector", {}, {}, nullptr),
+              Fails(StatusCode::kFailedPrecondition, {"misaligned: ", "@s"}));
   EXPECT_THAT(LaunchKernel(*Filled(kVector, "16"), "vector", {}, {}, nullptr), Ok());
 }
 
@@ -457,7 +492,8 @@ define ptx_kernel void @local(i32 %i) {
 }
 )";
   const auto module = MustLoad(kLocal);
-  EXPECT_THAT(LaunchKernel(*module, "local", {}, {}, nullptr, 4), Fails(StatusCode::kOutOfRange, {"out of bounds: ", "of a local array of 16 bytes"}));
+  EXPECT_THAT(LaunchKernel(*module, "local", {}, {}, nullptr, 4),
+              Fails(StatusCode::kOutOfRange, {"out of bounds: ", "of a local array of 16 bytes"}));
   LaunchCounts counts;
   EXPECT_THAT(LaunchKernel(*module, "local", {}, {}, &counts, 3), Ok());
   EXPECT_EQ(counts.local_bytes, 8);
@@ -479,7 +515,8 @@ define ptx_kernel void @constant() {
   ret void
 }
 )";
-  EXPECT_THAT(LaunchKernel(*Filled(kSpace, "1"), "shared", {}, {}, nullptr), Fails(StatusCode::kFailedPrecondition, {"wrong space: ", ": shared memory"}));
+  EXPECT_THAT(LaunchKernel(*Filled(kSpace, "1"), "shared", {}, {}, nullptr),
+              Fails(StatusCode::kFailedPrecondition, {"wrong space: ", ": shared memory"}));
   EXPECT_THAT(LaunchKernel(*Filled(kSpace, "3"), "shared", {}, {}, nullptr), Ok());
   EXPECT_THAT(LaunchKernel(*Filled(kSpace, "3"), "constant", {}, {}, nullptr),
               Fails(StatusCode::kFailedPrecondition, {"wrong space: write of 4 bytes", ": constant memory", "@c"}));
@@ -541,8 +578,58 @@ define ptx_kernel void @names() {
   ret void
 }
 )";
-  EXPECT_THAT(LaunchKernel(*Filled(kNames, "1"), "names", kBlock, {}, nullptr), Fails(StatusCode::kFailedPrecondition, {"divergent barrier: "}));
+  EXPECT_THAT(LaunchKernel(*Filled(kNames, "1"), "names", kBlock, {}, nullptr),
+              Fails(StatusCode::kFailedPrecondition, {"divergent barrier: "}));
   EXPECT_THAT(LaunchKernel(*Filled(kNames, "0"), "names", kBlock, {}, nullptr), Ok());
+}
+
+// Copies that run beside the program, read before they have arrived: without a wait, or with a wait for the wrong group.
+TEST(Detects, AsynchronousCopyReadTooEarly) {
+  constexpr char kCopy[] = R"(
+@s = internal addrspace(3) global [256 x i32] undef, align 16
+define ptx_kernel void @copy(ptr addrspace(1) %x, ptr addrspace(1) %y) {
+  %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %p = getelementptr i32, ptr addrspace(1) %x, i32 %t
+  %q = getelementptr i32, ptr addrspace(3) @s, i32 %t
+  %p2 = getelementptr i32, ptr addrspace(1) %p, i32 128
+  %q2 = getelementptr i32, ptr addrspace(3) %q, i32 128
+  call void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3) %q, ptr addrspace(1) %p)
+  call void @llvm.nvvm.cp.async.commit.group()
+  call void @llvm.nvvm.cp.async.ca.shared.global.4.s(ptr addrspace(3) %q2, ptr addrspace(1) %p2, i32 2)
+  call void @llvm.nvvm.cp.async.commit.group()
+  @@
+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  %n = xor i32 %t, 64
+  %r = getelementptr i32, ptr addrspace(3) @s, i32 %n
+  %v = load i32, ptr addrspace(3) %r
+  call void @llvm.nvvm.cp.async.wait.all()
+  %w = load i32, ptr addrspace(3) %q2
+  %z = mul i32 %w, 1000
+  %sum = add i32 %v, %z
+  %o = getelementptr i32, ptr addrspace(1) %y, i32 %t
+  store i32 %sum, ptr addrspace(1) %o
+  ret void
+}
+declare void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3), ptr addrspace(1))
+declare void @llvm.nvvm.cp.async.ca.shared.global.4.s(ptr addrspace(3), ptr addrspace(1), i32)
+declare void @llvm.nvvm.cp.async.commit.group()
+declare void @llvm.nvvm.cp.async.wait.group(i32)
+declare void @llvm.nvvm.cp.async.wait.all()
+)";
+  std::vector<int32_t> values(256), want(128);
+  for (int i = 0; i < 256; ++i) values[i] = i < 128 ? i : (i | 7 << 16);
+  for (int i = 0; i < 128; ++i) want[i] = (i ^ 64) + 1000 * (i + 128);  // of the second copy two bytes are read, zeros follow
+  Array<int32_t> x(values), y(128);
+  for (const char* wait : {"", "call void @llvm.nvvm.cp.async.wait.group(i32 2)"}) {
+    EXPECT_THAT(LaunchKernel(*Filled(kCopy, wait), "copy", kBlock, {}, nullptr, x.data(), y.data()),
+                Fails(StatusCode::kFailedPrecondition, {"uninitialised: read of 4 bytes", "of @s", "%v = load i32"}));
+  }
+  for (uint64_t seed : kSeeds) {
+    ASSERT_THAT(LaunchKernel(*Filled(kCopy, "call void @llvm.nvvm.cp.async.wait.group(i32 1)"), "copy", kBlock, {.order_seed = seed},
+                             nullptr, x.data(), y.data()),
+                Ok());
+    EXPECT_THAT(y.Get(), ElementsAreArray(want));
+  }
 }
 
 // A shuffle of the lower half of a warp by the mask MASK.
@@ -596,10 +683,31 @@ done:
 }
 )";
   for (uint64_t seed : kSeeds) {
-    EXPECT_THAT(LaunchKernel(*Filled(kElsewhere, "16"), "elsewhere", kBlock, {.order_seed = seed}, nullptr),
-                Fails(StatusCode::kFailedPrecondition, {"divergent warp: shuffle bfly of lane ", "which waits at `call void @llvm.nvvm.barrier"}));
+    EXPECT_THAT(
+        LaunchKernel(*Filled(kElsewhere, "16"), "elsewhere", kBlock, {.order_seed = seed}, nullptr),
+        Fails(StatusCode::kFailedPrecondition, {"divergent warp: shuffle bfly of lane ", "which waits at `call void @llvm.nvvm.barrier"}));
     EXPECT_THAT(LaunchKernel(*Filled(kElsewhere, "32"), "elsewhere", kBlock, {.order_seed = seed}, nullptr), Ok());
   }
+}
+
+// The same shuffle twice, in two branches: lanes of one mask wait at two instructions.
+TEST(Detects, ShufflesInTwoBranches) {
+  constexpr char kBranches[] = R"(
+define ptx_kernel void @branches() {
+  %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %low = icmp slt i32 %t, @@
+  br i1 %low, label %a, label %b
+a:
+  %v = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 %t, i32 8, i32 31)
+  ret void
+b:
+  %w = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 %t, i32 8, i32 31)
+  ret void
+}
+)";
+  EXPECT_THAT(LaunchKernel(*Filled(kBranches, "16"), "branches", kBlock, {}, nullptr),
+              Fails(StatusCode::kFailedPrecondition, {"divergent warp: shuffle bfly of lane ", "%v = call", "%w = call"}));
+  EXPECT_THAT(LaunchKernel(*Filled(kBranches, "32"), "branches", kBlock, {}, nullptr), Ok());
 }
 
 TEST(Detects, SourceLaneOutsideOfTheMask) {
@@ -705,7 +813,8 @@ define ptx_kernel void @divide(i32 %a, i32 %b) {
   ret void
 })");
   EXPECT_THAT(LaunchKernel(*module, "divide", {}, {}, nullptr, 1, 0), Fails(StatusCode::kFailedPrecondition, {"undefined division"}));
-  EXPECT_THAT(LaunchKernel(*module, "divide", {}, {}, nullptr, INT32_MIN, -1), Fails(StatusCode::kFailedPrecondition, {"undefined division"}));
+  EXPECT_THAT(LaunchKernel(*module, "divide", {}, {}, nullptr, INT32_MIN, -1),
+              Fails(StatusCode::kFailedPrecondition, {"undefined division"}));
   EXPECT_THAT(LaunchKernel(*module, "divide", {}, {}, nullptr, INT32_MIN, 1), Ok());
 }
 
@@ -728,7 +837,9 @@ declare void @llvm.trap()
 // What is refused when it is loaded, by name.
 TEST(Refuses, WhatNoGpuHas) {
   const auto load = [](const std::string& body, const std::string& outside) {
-    return EmulatedModule::Load(ModuleOf("define ptx_kernel void @k(ptr addrspace(1) %p, float %x) {\n" + body + "\n ret void\n}\n" + outside)).status();
+    return EmulatedModule::Load(
+               ModuleOf("define ptx_kernel void @k(ptr addrspace(1) %p, float %x) {\n" + body + "\n ret void\n}\n" + outside))
+        .status();
   };
   EXPECT_THAT(load("%y = call float @llvm.exp2.f32(float %x)", "declare float @llvm.exp2.f32(float)"),
               Fails(StatusCode::kUnimplemented, {"k: call of llvm.exp2.f32, which NVPTX has no instruction for"}));
@@ -742,7 +853,8 @@ TEST(Refuses, WhatNoGpuHas) {
   EXPECT_THAT(load("store i32 1, ptr addrspace(1) @g", "@g = internal addrspace(1) global i32 0"),
               Fails(StatusCode::kUnimplemented, {"@g: a global that kernels may write"}));
   EXPECT_THAT(load("%y = call float @llvm.sqrt.f32(float %x)", "declare float @llvm.sqrt.f32(float)"), Ok());
-  EXPECT_THAT(EmulatedModule::Load("target triple = \"x86_64-pc-linux-gnu\"").status(), Fails(StatusCode::kInvalidArgument, {"not for nvptx64"}));
+  EXPECT_THAT(EmulatedModule::Load("target triple = \"x86_64-pc-linux-gnu\"").status(),
+              Fails(StatusCode::kInvalidArgument, {"not for nvptx64"}));
   EXPECT_THAT(EmulatedModule::Load("define void @f() { ret i32 1 }").status(), Fails(StatusCode::kInvalidArgument, {"no LLVM module"}));
 }
 
@@ -754,7 +866,8 @@ define ptx_kernel void @k(ptr addrspace(1) align 16 %p) "nvvm.maxntid"="64" {
   Array<int32_t> x(4);
   const auto launch = [&](const LaunchConfig& config, void* p) { return LaunchKernel(*module, "k", config, {}, nullptr, p); };
   EXPECT_THAT(launch({.block = {64, 1, 1}}, x.data()), Ok());
-  EXPECT_THAT(launch({.block = {65, 1, 1}}, x.data()), Fails(StatusCode::kInvalidArgument, {"a block of 65 threads; the kernel is for at most 64"}));
+  EXPECT_THAT(launch({.block = {65, 1, 1}}, x.data()),
+              Fails(StatusCode::kInvalidArgument, {"a block of 65 threads; the kernel is for at most 64"}));
   EXPECT_THAT(launch({.block = {0, 1, 1}}, x.data()), Fails(StatusCode::kInvalidArgument, {"a block of 0 in dim 0"}));
   EXPECT_THAT(launch({.grid = {1, 65536, 1}}, x.data()), Fails(StatusCode::kInvalidArgument, {"a grid of 65536 blocks in dim 1"}));
   EXPECT_THAT(launch({}, static_cast<char*>(x.data()) + 4), Fails(StatusCode::kInvalidArgument, {"parameter 0", "aligned to 16"}));

@@ -76,8 +76,8 @@ class Params {
 };
 
 template <typename... T>
-absl::Status LaunchKernel(const EmulatedModule& module, const std::string& kernel, const LaunchConfig& config, const EmulatorOptions& options,
-                          LaunchCounts* counts, T... values) {
+absl::Status LaunchKernel(const EmulatedModule& module, const std::string& kernel, const LaunchConfig& config,
+                          const EmulatorOptions& options, LaunchCounts* counts, T... values) {
   Params params(values...);
   return module.Launch(kernel, config, params.pointers(), options, counts);
 }

@@ -55,7 +55,8 @@ TEST(EmulatedMemory, ReadsAndWrites) {
   EXPECT_TRUE(*memory.Initialised(static_cast<char*>(b.data()) + 4, 8));
   EXPECT_FALSE(*memory.Initialised(b.data(), 4));
   EXPECT_EQ(b.Get()[2], 2);
-  EXPECT_THAT(memory.Write(second, two, 16), Fails(absl::StatusCode::kOutOfRange, {"16 bytes at 0x", "byte 4 of an allocation of 16 bytes"}));
+  EXPECT_THAT(memory.Write(second, two, 16),
+              Fails(absl::StatusCode::kOutOfRange, {"16 bytes at 0x", "byte 4 of an allocation of 16 bytes"}));
   EXPECT_THAT(memory.Read(got.data(), second + 12, 4), Fails(absl::StatusCode::kOutOfRange, {"0 bytes behind the end"}));
   EXPECT_THAT(memory.Read(got.data(), got.data(), 4), Fails(absl::StatusCode::kOutOfRange, {"in no memory of the device"}));
   EXPECT_THAT(memory.Read(got.data(), second + 12, 0), Ok());
@@ -89,7 +90,8 @@ define ptx_kernel void @reverse(ptr addrspace(1) %x) {
       Array<int32_t> x(values);
       bool ok = true;
       for (int launch = 0; launch < 21; ++launch) {
-        ok &= LaunchKernel(*module, "reverse", {.block = {64, 1, 1}}, {.order_seed = static_cast<uint64_t>(launch)}, nullptr, x.data()).ok();
+        ok &=
+            LaunchKernel(*module, "reverse", {.block = {64, 1, 1}}, {.order_seed = static_cast<uint64_t>(launch)}, nullptr, x.data()).ok();
       }
       std::reverse(values.begin(), values.end());
       right[k] = ok && x.Get() == values ? 1 : 0;

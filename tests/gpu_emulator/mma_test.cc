@@ -31,8 +31,8 @@ define ptx_kernel void @mma(ptr addrspace(1) %a, ptr addrspace(1) %b, ptr addrsp
   std::vector<std::string> args, types;
   const auto load = [&](const std::string& name, const char* type, const char* array, int row_bytes, int row, int column) {
     absl::StrAppendFormat(&text, "  %%%s.r = add i32 %%g, %d\n  %%%s.o = mul i32 %%%s.r, %d\n", name, row, name, name, row_bytes);
-    absl::StrAppendFormat(&text, "  %%%s.t = mul i32 %%t, 4\n  %%%s.x = add i32 %%%s.o, %%%s.t\n  %%%s.y = add i32 %%%s.x, %d\n", name, name, name,
-                          name, name, name, column);
+    absl::StrAppendFormat(&text, "  %%%s.t = mul i32 %%t, 4\n  %%%s.x = add i32 %%%s.o, %%%s.t\n  %%%s.y = add i32 %%%s.x, %d\n", name,
+                          name, name, name, name, name, column);
     absl::StrAppendFormat(&text, "  %%%s.p = getelementptr i8, ptr addrspace(1) %%%s, i32 %%%s.y\n", name, array, name);
     absl::StrAppendFormat(&text, "  %%%s = load %s, ptr addrspace(1) %%%s.p, align 4\n", name, type, name);
     args.push_back(absl::StrCat(type, " %", name));
@@ -45,10 +45,10 @@ define ptx_kernel void @mma(ptr addrspace(1) %a, ptr addrspace(1) %b, ptr addrsp
   }
   for (int r = 0; r < b_registers; ++r) load(absl::StrCat("b", r), p.a_type, "b", p.k * p.element_bytes, 0, 16 * r);
   const auto c_address = [&](const std::string& name, const char* array, int r, int size, int in_row) {
-    absl::StrAppendFormat(&text, "  %%%s.r = add i32 %%g, %d\n  %%%s.o = mul i32 %%%s.r, 8\n  %%%s.x = add i32 %%%s.o, %%t2\n", name, 8 * r, name, name,
-                          name, name);
-    absl::StrAppendFormat(&text, "  %%%s.y = add i32 %%%s.x, %d\n  %%%s.p = getelementptr [%d x i8], ptr addrspace(1) %%%s, i32 %%%s.y\n", name, name,
-                          in_row, name, size, array, name);
+    absl::StrAppendFormat(&text, "  %%%s.r = add i32 %%g, %d\n  %%%s.o = mul i32 %%%s.r, 8\n  %%%s.x = add i32 %%%s.o, %%t2\n", name, 8 * r,
+                          name, name, name, name);
+    absl::StrAppendFormat(&text, "  %%%s.y = add i32 %%%s.x, %d\n  %%%s.p = getelementptr [%d x i8], ptr addrspace(1) %%%s, i32 %%%s.y\n",
+                          name, name, in_row, name, size, array, name);
   };
   const char* c_type = p.f16_result ? "<2 x half>" : "float";
   const int c_registers = p.f16_result ? 2 : 4;
@@ -64,8 +64,8 @@ define ptx_kernel void @mma(ptr addrspace(1) %a, ptr addrspace(1) %b, ptr addrsp
   for (int r = 0; r < c_registers; ++r) {
     const std::string name = absl::StrCat("d", r);
     c_address(name, "d", p.f16_result ? r : r / 2, p.f16_result ? 2 : 4, p.f16_result ? 0 : r % 2);
-    absl::StrAppendFormat(&text, "  %%%s = extractvalue %s %%d.all, %d\n  store %s %%%s, ptr addrspace(1) %%%s.p, align 4\n", name, result, r, c_type,
-                          name, name);
+    absl::StrAppendFormat(&text, "  %%%s = extractvalue %s %%d.all, %d\n  store %s %%%s, ptr addrspace(1) %%%s.p, align 4\n", name, result,
+                          r, c_type, name, name);
   }
   return absl::StrCat(text, "  ret void\n}\ndeclare ", result, " @llvm.nvvm.", p.intrinsic, "(", absl::StrJoin(types, ", "), ")\n");
 }
@@ -103,7 +103,8 @@ std::vector<float> Multiplied(const Product& p, const Case& m, const std::string
   Array<uint8_t> a(Bytes(m.a, p)), b(Bytes(m.b_transposed, p));
   const Product c_like{"", 0, p.f16_result ? 2 : 4, ""};
   Array<uint8_t> c(Bytes(m.c, c_like)), d(m.c.size() * c_like.element_bytes);
-  EXPECT_THAT(LaunchKernel(*module, "mma", {.block = {32, 1, 1}}, {.order_seed = seed}, nullptr, a.data(), b.data(), c.data(), d.data()), Ok());
+  EXPECT_THAT(LaunchKernel(*module, "mma", {.block = {32, 1, 1}}, {.order_seed = seed}, nullptr, a.data(), b.data(), c.data(), d.data()),
+              Ok());
   const std::vector<uint8_t> bytes = d.Get();
   std::vector<float> got(m.c.size());
   for (size_t i = 0; i < got.size(); ++i) {
@@ -180,7 +181,8 @@ declare i32 @llvm.nvvm.ldmatrix.sync.aligned.m8n8.x1@@.b16.p3(ptr addrspace(3))
     std::vector<uint32_t> want;
     for (uint32_t lane = 0; lane < 32; ++lane) {
       const uint32_t across = lane / 4, along = lane % 4 * 2;
-      want.push_back(transposed ? (along * 8 + across) | ((along + 1) * 8 + across) << 16 : (across * 8 + along) | (across * 8 + along + 1) << 16);
+      want.push_back(transposed ? (along * 8 + across) | ((along + 1) * 8 + across) << 16
+                                : (across * 8 + along) | (across * 8 + along + 1) << 16);
     }
     EXPECT_THAT(out.Get(), testing::ElementsAreArray(want));
   }

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "tests/gpu_emulator/launcher.h"
@@ -297,9 +298,9 @@ LaunchCounts RunTranspose(int width, uint64_t seed) {
   for (int i = 0; i < 1024; ++i) want[i % 32 * 32 + i / 32] = x[i];
   Array<float> dx(x), dy(1024);
   LaunchCounts counts;
-  EXPECT_THAT(LaunchKernel(*module, "transpose", {.block = {32, 8, 1}}, {.order_seed = seed, .count_memory = true}, &counts, dx.data(),
-                           dy.data()),
-              Ok());
+  EXPECT_THAT(
+      LaunchKernel(*module, "transpose", {.block = {32, 8, 1}}, {.order_seed = seed, .count_memory = true}, &counts, dx.data(), dy.data()),
+      Ok());
   EXPECT_THAT(dy.Get(), ElementsAreArray(want));
   return counts;
 }
@@ -442,7 +443,8 @@ define ptx_kernel void @narrow(ptr addrspace(1) %x, i64 %i) {
   int32_t got = 0;
   ASSERT_THAT(memory.Read(&got, static_cast<int32_t*>(x) + i, 4), Ok());
   EXPECT_EQ(got, 42);
-  EXPECT_THAT(LaunchKernel(*module, "narrow", {}, {}, nullptr, x, i), Fails(absl::StatusCode::kOutOfRange, {"out of bounds: write of 4 bytes"}));
+  EXPECT_THAT(LaunchKernel(*module, "narrow", {}, {}, nullptr, x, i),
+              Fails(absl::StatusCode::kOutOfRange, {"out of bounds: write of 4 bytes"}));
   memory.Free(x);
 }
 
@@ -464,8 +466,9 @@ declare void @llvm.masked.store.v8f32.p1(<8 x float>, ptr addrspace(1), <8 x i1>
   Array<float> x(std::vector<float>{1, 2, 3, 4, 5}), y(5);
   ASSERT_THAT(LaunchKernel(*module, "f", {}, {}, nullptr, x.data(), y.data(), 5), Ok());
   EXPECT_THAT(y.Get(), ElementsAreArray({2.0f, 3.0f, 4.0f, 5.0f, 6.0f}));
-  EXPECT_THAT(LaunchKernel(*module, "f", {}, {}, nullptr, x.data(), y.data(), 6),
-              Fails(absl::StatusCode::kOutOfRange, {"out of bounds: read of 4 bytes", "0 bytes behind the end of an allocation of 20 bytes"}));
+  EXPECT_THAT(
+      LaunchKernel(*module, "f", {}, {}, nullptr, x.data(), y.data(), 6),
+      Fails(absl::StatusCode::kOutOfRange, {"out of bounds: read of 4 bytes", "0 bytes behind the end of an allocation of 20 bytes"}));
 }
 
 // A table in constant memory, a local array, memcpy, 16-bit arithmetic, atomics from all blocks.
@@ -499,8 +502,8 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
   for (uint64_t seed : kSeeds) {
     Array<int32_t> out(4), count(std::vector<int32_t>{0});
     LaunchCounts counts;
-    ASSERT_THAT(LaunchKernel(*module, "f", {.grid = {5, 1, 1}, .block = {4, 1, 1}}, {.order_seed = seed}, &counts, out.data(), count.data()),
-                Ok());
+    ASSERT_THAT(
+        LaunchKernel(*module, "f", {.grid = {5, 1, 1}, .block = {4, 1, 1}}, {.order_seed = seed}, &counts, out.data(), count.data()), Ok());
     EXPECT_THAT(out.Get(), ElementsAreArray({7, 2, 10, 2}));
     EXPECT_THAT(count.Get(), ElementsAreArray({20}));
     EXPECT_EQ(counts.atomics, 20);
@@ -508,24 +511,30 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
   }
 }
 
-// A permutation of blocks that overwrite one word (by atomics): the last one differs with the seed, and not between equal seeds.
-TEST(Results, OrdersDependOnTheSeedAlone) {
-  const auto module = MustLoad(R"(
+// Blocks, or threads, that overwrite one word (by atomics): the last one differs with the seed, and not between equal seeds.
+class Orders : public testing::TestWithParam<std::string> {};
+
+TEST_P(Orders, DependOnTheSeedAlone) {
+  const bool threads = GetParam() == "tid";
+  const LaunchConfig config{.grid = {threads ? 1 : 100, 1, 1}, .block = {threads ? 100 : 1, 1, 1}};
+  const auto module = MustLoad(Replace(R"(
 define ptx_kernel void @f(ptr addrspace(1) %out) {
-  %b = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %b = call i32 @llvm.nvvm.read.ptx.sreg.REGISTER.x()
   %old = atomicrmw xchg ptr addrspace(1) %out, i32 %b monotonic
   ret void
-})");
+})",
+                                       "REGISTER", GetParam()));
   std::vector<int32_t> last;
   for (uint64_t seed : {0, 1, 2, 3, 4, 5, 1}) {
     Array<int32_t> out(std::vector<int32_t>{-1});
-    ASSERT_THAT(LaunchKernel(*module, "f", {.grid = {100, 1, 1}}, {.order_seed = seed}, nullptr, out.data()), Ok());
+    ASSERT_THAT(LaunchKernel(*module, "f", config, {.order_seed = seed}, nullptr, out.data()), Ok());
     last.push_back(out.Get()[0]);
   }
   EXPECT_EQ(last[0], 99);
   EXPECT_EQ(last[1], last[6]);
   EXPECT_GT(std::set<int32_t>(last.begin(), last.end()).size(), 3u);
 }
+INSTANTIATE_TEST_SUITE_P(Of, Orders, testing::Values("ctaid", "tid"), [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace tenon::gpu

@@ -1,4 +1,7 @@
-"""Training calls of dynamic sizes by tenon's node of autograd and by AOTAutograd's wrapper (docs/architecture/autograd.md, "Dynamic sizes")."""
+"""Training calls of dynamic sizes by tenon's node of autograd and by AOTAutograd's wrapper.
+
+docs/architecture/autograd.md, "Dynamic sizes".
+"""
 
 import copy
 

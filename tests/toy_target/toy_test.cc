@@ -25,34 +25,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::vector<HloCase> AllCases() {
-  std::vector<HloCase> cases = LoadCases(std::string(TENON_SOURCE_DIR) + "/tests/backends");
-  for (HloCase& c : LoadCases(std::string(TENON_SOURCE_DIR) + "/tests/backends/control")) cases.push_back(std::move(c));
-  return cases;
-}
-
-EvalOptions WithChecks() {
-  EvalOptions options;
-  options.custom_calls["tenon.check"] = [](const Instruction&, absl::Span<const Literal>) -> absl::StatusOr<Literal> {
-    return Literal::ScalarInt(PrimitiveType::kPred, 0);
-  };
-  return options;
-}
-
-Literal Argument(const Shape& shape, const HloCase& c, uint64_t* seed) {
-  if (shape.is_array()) return RandomLiteral(shape, c, ++*seed);
-  std::vector<Literal> elements;
-  for (const Shape& e : shape.elements()) elements.push_back(Argument(e, c, seed));
-  return Literal::Tuple(std::move(elements));
-}
-std::vector<Literal> Arguments(const Module& module, const HloCase& c) {
-  uint64_t seed = 7000;
-  std::vector<Literal> args;
-  for (const Instruction* p : module.entry()->parameters()) {
-    args.push_back(p->shape().element_type() == PrimitiveType::kToken ? Literal(p->shape()) : Argument(p->shape(), c, &seed));
-  }
-  return args;
-}
 std::vector<Literal> LeavesOf(const std::vector<Literal>& all) {
   std::vector<Literal> leaves;
   for (const Literal& l : all) {
@@ -88,8 +60,8 @@ class ToyCases : public testing::TestWithParam<HloCase> {};
 TEST_P(ToyCases, EqualTheEvaluator) {
   const HloCase& c = GetParam();
   const std::unique_ptr<Module> module = Parse(c.text);
-  const std::vector<Literal> args = Arguments(*module, c);
-  const absl::StatusOr<Literal> want = Evaluate(*module, args, WithChecks());
+  const std::vector<Literal> args = ArgumentsOf(*module, c, 7000);
+  const absl::StatusOr<Literal> want = Evaluate(*module, args, ChecksPass());
   ASSERT_TRUE(want.ok()) << want.status();
   MoveSignature(*module, kSpace);
   const int64_t bytes = TheMemory().live_bytes(), events = LiveEvents();
@@ -119,14 +91,7 @@ TEST_P(ToyCases, EqualTheEvaluator) {
   EXPECT_EQ(LiveEvents(), events);
 }
 
-std::string CaseName(const testing::TestParamInfo<HloCase>& info) {
-  std::string name = absl::StrCat(info.param.file, "_", info.param.name);
-  for (char& ch : name) {
-    if (!isalnum(static_cast<unsigned char>(ch))) ch = '_';
-  }
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(Hlo, ToyCases, testing::ValuesIn(AllCases()), CaseName);
+INSTANTIATE_TEST_SUITE_P(Hlo, ToyCases, testing::ValuesIn(DeviceCases()), [](const auto& info) { return TestName(info.param); });
 
 // What it leaves to the host: walks of regions, contractions without a provider, indices that are data, elements below a byte.
 constexpr char kHostsOpcodes[] =
@@ -137,7 +102,7 @@ constexpr char kHostsOpcodes[] =
 TEST(Toy, RunsMostOfThem) {
   int launched = 0, all = 0;
   std::set<std::string> reasons;
-  for (const HloCase& c : AllCases()) {
+  for (const HloCase& c : DeviceCases()) {
     const std::unique_ptr<Module> module = Parse(c.text);
     MoveSignature(*module, kSpace);
     const absl::StatusOr<Program> program = CompileForToy(*module, {.excess_precision = !c.strict});
@@ -175,7 +140,7 @@ ENTRY e {
   ROOT t = (f32[30,10]{1,0:S(1)}, f32[30], f32[30,10]) tuple(m, s, h)
 })";
 
-std::vector<Literal> MixedArguments() { return Arguments(*Parse(kMixed), {}); }
+std::vector<Literal> MixedArguments() { return ArgumentsOf(*Parse(kMixed), {}, 7000); }
 std::vector<Literal> MixedResults() { return Leaves(*Evaluate(*Parse(kMixed), MixedArguments())); }
 
 void ExpectMixed(const std::vector<Literal>& got) {
@@ -258,7 +223,7 @@ ENTRY e {
   ASSERT_TRUE(program.ok()) << program.status();
   const auto runner = ToyRunner::Make(*std::move(program));
   ASSERT_TRUE(runner.ok()) << runner.status();
-  const std::vector<Literal> args = Arguments(*module, {});
+  const std::vector<Literal> args = ArgumentsOf(*module, {}, 7000);
   std::vector<Literal> after;
   const auto got = runner->Run(args, &after);
   ASSERT_TRUE(got.ok()) << got.status();

@@ -14,7 +14,7 @@ class Tracer {
     if (!seen_.insert({op, std::vector<Index>(index.begin(), index.end())}).second) return;
     switch (op->opcode()) {
       case Opcode::kParameter:
-        Note({.op = op, .offset = space_.Linear(index, fused_.operands[op->parameter_number()].strides)});
+        NoteLoad(op, index);
         return;
       case Opcode::kConstant:
         return;
@@ -51,6 +51,14 @@ class Tracer {
   void Note(MemoryUse use) {
     CountDivisions(use.offset);
     trace.uses.push_back(use);
+  }
+
+  void NoteLoad(const Instruction* op, const IndexTuple& index) {
+    MemoryUse use{.op = op, .offset = space_.Linear(index, fused_.operands[op->parameter_number()].strides), .inside = true};
+    for (size_t d = 0; d < index.size(); ++d) {
+      use.inside = use.inside && !ReadsMemory(index[d]) && Decide({index[d], op->shape().dim(static_cast<int64_t>(d))}) == true;
+    }
+    Note(use);
   }
 
   // All that `op` is computed of is read at places that nobody looks at.

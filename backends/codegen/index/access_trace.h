@@ -12,6 +12,7 @@ struct MemoryUse {
   const Instruction* op = nullptr;  // parameter or root
   Index offset = nullptr;           // linear, in elements
   bool store = false;
+  bool inside = false;  // of a load: in the operand at every iteration, whatever the bounds of the ops between, by the loops alone
   size_t root = 0;                  // of a store: position in FusedKernel::roots
 };
 struct AccessTrace {

@@ -422,4 +422,19 @@ std::string ToString(absl::Span<const Index> index) {
       ")");
 }
 
+bool ReadsMemory(Index e) {
+  switch (e->kind) {
+    case IndexNode::Kind::kVar:
+      return false;
+    case IndexNode::Kind::kRuntime:
+      return true;
+    case IndexNode::Kind::kSum:
+      return std::any_of(e->terms.begin(), e->terms.end(), [](const IndexNode::Term& t) { return ReadsMemory(t.node); });
+    case IndexNode::Kind::kFloorDiv:
+    case IndexNode::Kind::kMod:
+      return ReadsMemory(e->inner);
+  }
+  return true;
+}
+
 }  // namespace tenon

@@ -122,6 +122,8 @@ OperandIndex MapWindow(IndexSpace& space, const Instruction& reduce_window, absl
 // True if the bound holds for all values of the variables / false if it never does; nullopt:
 // depends or unknown.
 std::optional<bool> Decide(const IndexBound& bound);
+// Does the index hang on values that the kernel reads?
+bool ReadsMemory(Index e);
 
 // How `offset` moves along variable `var`.
 Access AccessAlong(Index offset, int var);

@@ -31,6 +31,7 @@ KernelEmitter::KernelEmitter(const FusedKernel& fused, const KernelSpecs& specs,
     Value* pointer = b.CreateLoad(b.getPtrTy(entry_.address_space), slot);
     if (entry_.address_space != 0) pointer = b.CreateAddrSpaceCast(pointer, b.getPtrTy());
     pointers_.push_back(pointer);
+    if (i < entry_.aligned.size() && entry_.aligned[i]) aligned_.insert(pointer);
   }
 }
 

@@ -17,6 +17,7 @@
 #include <span>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "backends/codegen/emit/emit_types.h"
 #include "backends/codegen/fused/fused_kernel.h"
 #include "backends/codegen/index/index_map.h"
@@ -71,7 +72,6 @@ struct KernelSpecs {
   EmitOptions types;
   bool has_fma = false;
   bool prefetches = true;  // the code may ask the first cache for what comes next
-  bool aligned = false;    // operands, results and scratch begin where any vector may: loads and stores are told how they lie
 };
 
 // What a kernel's function finds when it is called: how the target hands over memory and work. Values of its entry block.
@@ -83,6 +83,9 @@ struct KernelEntry {
   llvm::Value* scratch = nullptr;   // of this call, or of this team; null: the plan has none
   bool one_unit = false;            // the range has one unit: no loop goes over it
   unsigned address_space = 0;       // LLVM's, of what the pointers point to
+  // By pointer: it begins where any vector may, so that whole vectors' loads and stores are told how they lie. Scratch does, too, if it is
+  // not empty.
+  std::vector<bool> aligned;
 };
 
 // Threads that compute a unit together: each has all of the kernel's scalars, and its own share of the vectors. One alone has no team.
@@ -364,7 +367,7 @@ class KernelEmitter {
   // Pointer to element `offset` (lane 0) for each copy.
   Val ElementPointer(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
                      const Guard* guard);
-  llvm::Align AlignOfVectors(llvm::Type* element, Index offset) const;
+  llvm::Align AlignOfVectors(llvm::Value* base, llvm::Type* element, Index offset) const;
   llvm::Value* Dummy();  // memory that may always be read
   llvm::Value* Never();  // false, which LLVM does not know
   llvm::Value* And(llvm::IRBuilder<>& b, llvm::Value* a, llvm::Value* c);
@@ -384,6 +387,7 @@ class KernelEmitter {
   LaneMode mode_;
   TileStarts tile_starts_;
   std::vector<llvm::Value*> pointers_;
+  absl::flat_hash_set<llvm::Value*> aligned_;  // bases at which any vector may begin
   std::vector<llvm::AllocaInst*> allocas_;
   std::deque<Guard> guards_;
   absl::flat_hash_map<Key, InMemory> in_memory_;

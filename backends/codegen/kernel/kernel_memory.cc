@@ -115,8 +115,10 @@ Value* PerPartPointer(llvm::IRBuilder<>& b, llvm::Type* element, Value* pointers
 }  // namespace
 
 Value* KernelEmitter::ScratchPointer(int64_t byte_offset) {
-  return At(0).CreateConstInBoundsGEP1_64(At(0).getInt8Ty(), entry_.scratch,
+  Value* pointer = At(0).CreateConstInBoundsGEP1_64(At(0).getInt8Ty(), entry_.scratch,
                                           static_cast<uint64_t>(byte_offset));
+  if (!entry_.aligned.empty() && byte_offset % 16 == 0) aligned_.insert(pointer);
+  return pointer;
 }
 
 Val KernelEmitter::ElementPointer(Value* base, int base_level, llvm::Type* element, Index offset,
@@ -194,10 +196,10 @@ Val KernelEmitter::ElementPointer(Value* base, int base_level, llvm::Type* eleme
 }
 
 // Of vectors side by side from `offset` on: that of an element, unless bases are aligned and all copies begin at whole vectors.
-llvm::Align KernelEmitter::AlignOfVectors(llvm::Type* element, Index offset) const {
+llvm::Align KernelEmitter::AlignOfVectors(Value* base, llvm::Type* element, Index offset) const {
   constexpr int64_t kWidest = 16;  // bytes
   const llvm::Align one = AlignOf(element);
-  if (!specs_.aligned || mode_.lanes == 1) return one;
+  if (mode_.lanes == 1 || !aligned_.contains(base)) return one;
   const int64_t lanes = mode_.lanes;
   auto whole = [&](Dim elements) { return elements.is_constant() && elements.constant() % lanes == 0; };
   auto moves_by_vectors = [&](Index node, int64_t coefficient) {
@@ -263,7 +265,7 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
       if (reversed)
         first = b.CreateConstGEP1_64(element, first, static_cast<uint64_t>(1 - mode_.lanes));
       if (dummy != nullptr) first = b.CreateSelect(condition->at(c), first, dummy);
-      r.v.push_back(LoadVector(b, element, mode_.lanes, first, reversed ? align : AlignOfVectors(element, offset), mask, reversed));
+      r.v.push_back(LoadVector(b, element, mode_.lanes, first, reversed ? align : AlignOfVectors(base, element, offset), mask, reversed));
     }
     return r;
   }
@@ -349,7 +351,7 @@ void KernelEmitter::StoreElements(Value* base, int base_level, llvm::Type* eleme
       TENON_CHECK(!IsVectorType(v->getType()), "a vector stored to one element");
       b.CreateAlignedStore(v, where.at(c), align);
     } else if (contiguous) {
-      StoreVector(b, element, mode_.lanes, v, where.at(c), AlignOfVectors(element, offset), mask);
+      StoreVector(b, element, mode_.lanes, v, where.at(c), AlignOfVectors(base, element, offset), mask);
     } else {
       Value* pointers = b.CreateGEP(element, base, where.at(c));
       PerPartPointer(b, element, pointers, [&](unsigned k, llvm::Type*, Value* at) {

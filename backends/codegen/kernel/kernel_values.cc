@@ -58,22 +58,6 @@ namespace {
 
 constexpr int64_t kUnrolledTaps = 9;  // of a window, straight on: their addresses and bounds are known outside of the loop
 
-// Does the index hang on values that the kernel reads?
-bool ReadsMemory(Index e) {
-  switch (e->kind) {
-    case IndexNode::Kind::kVar:
-      return false;
-    case IndexNode::Kind::kRuntime:
-      return true;
-    case IndexNode::Kind::kSum:
-      return std::any_of(e->terms.begin(), e->terms.end(), [](const IndexNode::Term& t) { return ReadsMemory(t.node); });
-    case IndexNode::Kind::kFloorDiv:
-    case IndexNode::Kind::kMod:
-      return ReadsMemory(e->inner);
-  }
-  return true;
-}
-
 }  // namespace
 
 Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, const Guard* guard,

@@ -7,9 +7,7 @@ namespace tenon {
 using llvm::Value;
 
 // In all lanes.
-Value* Reductions::Wide(Value* scalar) {
-  return plan_.lanes > 1 ? SplatValue(b(), static_cast<unsigned>(plan_.lanes), scalar) : scalar;
-}
+Value* Reductions::Wide(Value* scalar) { return plan_.lanes > 1 ? SplatValue(b(), static_cast<unsigned>(plan_.lanes), scalar) : scalar; }
 Value* Reductions::Load(llvm::AllocaInst* slot) { return b().CreateLoad(slot->getAllocatedType(), slot); }
 
 void Reductions::AddTo(llvm::AllocaInst* total, Value* partial) {
@@ -67,8 +65,10 @@ Value* Reductions::TotalOf(const Partials& p) {
     total = lanes == 2 ? b().CreateFAdd(ExtractLane(b(), total, 0), ExtractLane(b(), total, 1))
                        : b().CreateFAdd(ShuffleValues(b(), total, total, low), ShuffleValues(b(), total, total, high));
   }
-  if (p.wide_scalar != nullptr) total = b().CreateFAdd(total, Load(p.wide_scalar));
-  else if (p.wide == nullptr && !p.scalars.empty()) total = b().CreateFAdd(total, widened(Load(p.scalars[0])));
+  if (p.wide_scalar != nullptr)
+    total = b().CreateFAdd(total, Load(p.wide_scalar));
+  else if (p.wide == nullptr && !p.scalars.empty())
+    total = b().CreateFAdd(total, widened(Load(p.scalars[0])));
   if (e_.team().size == 1) return total;
   auto add = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) { return std::vector<Value*>{b().CreateFAdd(x[0], y[0])}; };
   return e_.team().all_merge({total}, add)[0];
@@ -136,9 +136,7 @@ std::vector<Value*> Reductions::Merged(const Partials& p) {
   std::vector<std::vector<Value*>> parts;  // [copy][component]
   for (int c = 0; c < plan_.unroll; ++c) {
     parts.emplace_back();
-    for (size_t k = 0; k < n; ++k)
-      parts.back().push_back(
-          b().CreateLoad(p.vectors[k][c]->getAllocatedType(), p.vectors[k][c]));
+    for (size_t k = 0; k < n; ++k) parts.back().push_back(b().CreateLoad(p.vectors[k][c]->getAllocatedType(), p.vectors[k][c]));
   }
   auto merge = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) { return Merge(reduce, x, y); };
   for (size_t width = parts.size(); width > 1; width /= 2) {
@@ -160,8 +158,7 @@ std::vector<Value*> Reductions::Merged(const Partials& p) {
   }
   if (!p.scalars.empty()) {
     std::vector<Value*> tail;
-    for (llvm::AllocaInst* s : p.scalars)
-      tail.push_back(b().CreateLoad(s->getAllocatedType(), s));
+    for (llvm::AllocaInst* s : p.scalars) tail.push_back(b().CreateLoad(s->getAllocatedType(), s));
     total = merge(total, tail);
   }
   return e_.team().size == 1 ? total : e_.team().all_merge(total, merge);
@@ -187,14 +184,12 @@ void Reductions::FinishReduce(Partials& p) {
   std::vector<Value*> total = Merged(p);
   if (CombineOf(reduce) == Combine::kIdentity) {
     std::vector<Value*> init;
-    for (size_t k = 0; k < n; ++k)
-      init.push_back(e_.Eval(reduce.operand(static_cast<int64_t>(n + k)), {}).v[0]);
+    for (size_t k = 0; k < n; ++k) init.push_back(e_.Eval(reduce.operand(static_cast<int64_t>(n + k)), {}).v[0]);
     total = Merge(reduce, init, total);
   }
   const Shape& shape = reduce.shape().is_tuple() ? reduce.shape().element(0) : reduce.shape();
   IndexTuple index = iteration_.IndexOf(e_.space(), e_.fused(), shape);
-  for (size_t k = 0; k < n; ++k)
-    e_.Define(&reduce, index, static_cast<int>(k), Val{.v = {total[k]}, .level = e_.innermost()});
+  for (size_t k = 0; k < n; ++k) e_.Define(&reduce, index, static_cast<int>(k), Val{.v = {total[k]}, .level = e_.innermost()});
 }
 
 }  // namespace tenon

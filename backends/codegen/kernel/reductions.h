@@ -18,8 +18,8 @@ class Reductions {
   struct Partials {
     const Instruction* reduce;
     std::vector<Instruction*> wide_uses;
-    std::vector<std::vector<llvm::AllocaInst*>> vectors;  // [component][copy]
-    std::vector<llvm::AllocaInst*> scalars;               // empty: there is no such tail
+    std::vector<std::vector<llvm::AllocaInst*>> vectors;       // [component][copy]
+    std::vector<llvm::AllocaInst*> scalars;                    // empty: there is no such tail
     llvm::AllocaInst *wide = nullptr, *wide_scalar = nullptr;  // nullptr: none
 
     bool each_step() const { return vectors.empty(); }

@@ -71,7 +71,8 @@ class RowKernel {
   // The reduced loops around `body`; partial results with a total are added to it after every stretch.
   void Stretches(std::vector<Reductions::Partials>& partials, const std::function<void()>& body) {
     const size_t vector = plan_.loops.size() - 1;
-    const KernelEmitter::VectorLoopOptions options{plan_.lanes, plan_.unroll, plan_.masked_tail, IsHeavy(f_), /*multiple=*/1, /*shared=*/true};
+    const KernelEmitter::VectorLoopOptions options{plan_.lanes,   plan_.unroll,   plan_.masked_tail,
+                                                   IsHeavy(f_), /*multiple=*/1, /*shared=*/true};
     auto along = [&](Value* lo, Value* hi) { e_.VectorLoop(iteration_.vars[vector], lo, hi, options, body); };
     auto whole = [&] { along(e_.I64(0), e_.EmitDim(plan_.loops[vector].extent)); };
     if (std::none_of(partials.begin(), partials.end(), [](const Reductions::Partials& p) { return p.in_stretches(); })) {

@@ -4,7 +4,9 @@
 #include <new>
 #include <optional>
 
+#include "absl/base/const_init.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "backends/codegen/llvm/llvm_threads.h"
 #include "hlo/check.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
@@ -38,6 +40,10 @@ void InitializeLlvmOnce(const LlvmTarget& target) {
       static_cast<llvm::cl::opt<bool>*>(it->second)->setValue(true);
     }
   });
+  // LLVM's list of targets has no lock of its own: two threads that add one at once add it twice.
+  ABSL_CONST_INIT static absl::Mutex mutex(absl::kConstInit);
+  ForkSection section;  // a child finds it free
+  absl::MutexLock lock(&mutex);
   target.initialize();
 }
 

@@ -1,5 +1,6 @@
 // NestPlanner: the part of planning a fusion that is the same for every target: its loops in an order and merged, how wide its vectors may
-// be, in which passes reductions are finished and what a pass keeps for later ones. A target's planner derives from it and decides the rest.
+// be, in which passes reductions are finished and what a pass keeps for later ones. A target's planner derives from it and decides the
+// rest.
 #pragma once
 
 #include <vector>
@@ -41,8 +42,8 @@ class NestPlanner {
   int BodyCost() const;
   // The contraction of a fusion that has one, of the result's shape.
   const Instruction* Contraction() const;
-  // Of a contraction: several sums side by side, along a loop that an operand read as vectors does not depend on, so that a vector is loaded
-  // once for all of them. That loop comes next to the vector loop; all others are the outer range.
+  // Of a contraction: several sums side by side, along a loop that an operand read as vectors does not depend on, so that a vector is
+  // loaded once for all of them. That loop comes next to the vector loop; all others are the outer range.
   void ContractionNest();
   // Reductions and roots by passes; of row kernels, what passes keep.
   void MakePhases();

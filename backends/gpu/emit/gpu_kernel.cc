@@ -34,8 +34,22 @@ std::vector<LaunchPlan::Pair> GpuOverwrites(const FusedKernel& f, const GpuPlan&
   if (plan.team == 1 && !column) return pairs;
   // Threads behind the last column read what others have.
   const bool whole = !column || plan.loops.loops.back().extent.constant_or(1) % plan.loops.block == 0;
-  std::erase_if(pairs, [&](const LaunchPlan::Pair& p) { return !whole || f.RoleOf(RootShape(f, static_cast<size_t>(p.leaf))) != Role::kFull; });
+  std::erase_if(pairs,
+                [&](const LaunchPlan::Pair& p) { return !whole || f.RoleOf(RootShape(f, static_cast<size_t>(p.leaf))) != Role::kFull; });
   return pairs;
+}
+
+// Buffers of a GPU's memory begin at multiples of 256 (a caller's at least of 16: docs/gpu.md), so what lies at whole vectors in one can be
+// accessed by them.
+std::vector<bool> AlignedPointers(const FusedKernel& f) {
+  std::vector<bool> aligned;
+  auto add = [&](const OperandLayout& layout, const Shape& shape) {
+    aligned.push_back(shape.is_array() && layout.offset.is_constant() &&
+                      layout.offset.constant() * ByteWidth(shape.element_type()) % 16 == 0);
+  };
+  for (size_t p = 0; p < f.operands.size(); ++p) add(f.operands[p], f.computation->parameter(static_cast<int64_t>(p))->shape());
+  for (size_t r = 0; r < f.results.size(); ++r) add(f.results[r], RootShape(f, r));
+  return aligned;
 }
 
 int64_t BytesMoved(const FusedKernel& f) {
@@ -60,14 +74,15 @@ int64_t Flops(const FusedKernel& f) {
 }  // namespace
 
 GpuKernel::GpuKernel(FusedKernel fused, GpuPlan plan, const GpuModel& model, bool excess_precision)
-    : fused_(std::move(fused)), plan_(std::move(plan)), excess_precision_(excess_precision) {
+    : fused_(std::move(fused)), plan_(std::move(plan)), excess_precision_(excess_precision), aligned_(AlignedPointers(fused_)) {
   info_.plan_text = ToString(plan_);
   info_.may_overwrite = GpuOverwrites(fused_, plan_);
   info_.copies = fused_.copies;
   info_.size_args = fused_.size_args;
   info_.literals = fused_.literals;
-  const Dim units = IsEmpty(fused_) ? Dim(0) : UnitsOf(plan_.loops);
-  info_.launch = LaunchDims{.grid = {CeilDiv(units, plan_.units_per_block()), 1, 1}, .block = {plan_.threads, 1, 1},
+  const Dim units = IsEmpty(fused_) ? Dim(0) : GpuUnits(plan_);
+  info_.launch = LaunchDims{.grid = {CeilDiv(units, plan_.units_per_block()), 1, 1},
+                            .block = {plan_.threads, 1, 1},
                             .shared_bytes = SharedOf(fused_, plan_).bytes};
   info_.bytes = BytesMoved(fused_);
   info_.flops = Flops(fused_);
@@ -76,6 +91,7 @@ GpuKernel::GpuKernel(FusedKernel fused, GpuPlan plan, const GpuModel& model, boo
   key.Text(absl::StrCat("gpu ", model.name));
   key.Bool(excess_precision);
   key.Text(info_.plan_text);
+  for (const bool aligned : aligned_) key.Bool(aligned);
   AppendFingerprint(fused_, &key);
   fingerprint_ = HexDigest(key.bytes());
 }
@@ -89,20 +105,21 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
   f->addFnAttr("nvvm.maxntid", absl::StrCat(plan_.threads));
   const SharedLayout shared = SharedOf(fused_, plan_);
   Value *thread = nullptr, *memory = nullptr;
-  const KernelSpecs specs{.vector_bytes = 16, .types = {.has_f16c = true, .excess_precision = excess_precision_}, .has_fma = true,
-                          .prefetches = false};
+  const KernelSpecs specs{
+      .vector_bytes = 16, .types = {.has_f16c = true, .excess_precision = excess_precision_}, .has_fma = true, .prefetches = false};
   KernelEmitter e(fused_, specs, f, [&](llvm::IRBuilder<>& b) {
     Value* table = b.CreateAddrSpaceCast(f->getArg(0), b.getPtrTy());
     thread = b.CreateZExt(ThreadInBlock(b), b.getInt64Ty());
     Value* block = b.CreateZExt(BlockInGrid(b), b.getInt64Ty());
     if (shared.bytes > 0) memory = SharedMemory(b, module, symbol, shared.bytes);
-    KernelEntry entry{.pointers = table, .one_unit = true, .address_space = kGlobalSpace};
+    KernelEntry entry{.pointers = table, .one_unit = true, .address_space = kGlobalSpace, .aligned = aligned_};
     entry.args = b.CreateConstGEP1_64(b.getInt64Ty(), table, static_cast<uint64_t>(pointers()));
     entry.begin = block;
     if (plan_.units_per_block() > 1) {
       Value* in_block = plan_.team > 1 ? b.CreateUDiv(thread, b.getInt64(static_cast<uint64_t>(plan_.team))) : thread;
       entry.begin = b.CreateAdd(b.CreateMul(block, b.getInt64(static_cast<uint64_t>(plan_.units_per_block()))), in_block);
-      if (shared.kept > 0) entry.scratch = b.CreateGEP(b.getInt8Ty(), memory, b.CreateMul(in_block, b.getInt64(static_cast<uint64_t>(shared.kept))));
+      if (shared.kept > 0)
+        entry.scratch = b.CreateGEP(b.getInt8Ty(), memory, b.CreateMul(in_block, b.getInt64(static_cast<uint64_t>(shared.kept))));
     } else if (shared.kept > 0) {
       entry.scratch = memory;
     }
@@ -110,8 +127,9 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
     return entry;
   });
   // Of a block for each unit all threads are wanted: they meet at barriers.
-  if (plan_.units_per_block() > 1) e.LeaveUnless(e.Here().CreateICmpSLT(e.begin(), e.EmitDim(UnitsOf(plan_.loops))));
-  Value* exchange = memory == nullptr ? nullptr : e.Here().CreateConstGEP1_64(e.Here().getInt8Ty(), memory, static_cast<uint64_t>(shared.exchange));
+  if (plan_.units_per_block() > 1) e.LeaveUnless(e.Here().CreateICmpSLT(e.begin(), e.EmitDim(GpuUnits(plan_))));
+  Value* exchange =
+      memory == nullptr ? nullptr : e.Here().CreateConstGEP1_64(e.Here().getInt8Ty(), memory, static_cast<uint64_t>(shared.exchange));
   e.set_team(MakeTeam(e, plan_, thread, exchange));
   auto body = [&] {
     switch (plan_.loops.kind) {
@@ -119,6 +137,8 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
         return EmitRowKernel(e, plan_.loops);
       case PlanKind::kColumn:
         return EmitColumnKernel(e, plan_, thread);
+      case PlanKind::kTranspose:
+        return EmitTransposeKernel(e, plan_, thread, exchange);
       case PlanKind::kContraction:
         return EmitContractionKernel(e, plan_.loops);
       case PlanKind::kScatter:

@@ -38,6 +38,7 @@ class GpuKernel : public PlannedKernel {
   FusedKernel fused_;
   GpuPlan plan_;
   bool excess_precision_;
+  std::vector<bool> aligned_;  // by pointer
   KernelInfo info_;
   std::string fingerprint_;
 };

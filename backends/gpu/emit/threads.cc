@@ -15,7 +15,9 @@ namespace {
 
 constexpr uint32_t kAllLanes = 0xffffffff, kWholeWarp = 31;  // PTX's shfl: a segment of 32 lanes
 
-Value* Read(llvm::IRBuilderBase& b, llvm::Intrinsic::ID id) { return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Type*>(), llvm::ArrayRef<Value*>()); }
+Value* Read(llvm::IRBuilderBase& b, llvm::Intrinsic::ID id) {
+  return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Type*>(), llvm::ArrayRef<Value*>());
+}
 
 // What the thread whose lane differs by `distance` has of `v`, word by word.
 Value* ShuffleXor(llvm::IRBuilderBase& b, Value* v, int distance, Value* mask) {
@@ -30,7 +32,8 @@ Value* ShuffleXor(llvm::IRBuilderBase& b, Value* v, int distance, Value* mask) {
   const unsigned bits = type->getPrimitiveSizeInBits();
   llvm::Type *i32 = b.getInt32Ty(), *integer = b.getIntNTy(bits);
   auto shuffle = [&](Value* word) {
-    return b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {}, {mask, word, b.getInt32(static_cast<uint32_t>(distance)), b.getInt32(kWholeWarp)});
+    return b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
+                             {mask, word, b.getInt32(static_cast<uint32_t>(distance)), b.getInt32(kWholeWarp)});
   };
   Value* x = b.CreateBitCast(v, integer);
   if (bits <= 32) return b.CreateBitCast(b.CreateTrunc(shuffle(b.CreateZExt(x, i32)), integer), type);
@@ -93,8 +96,10 @@ Values Exchange(KernelEmitter& e, Values values, Value* base, Value* slot, Value
       b.CreateStore(ToSlot(b, values[k]), place(b, k, slot));
     }
   };
-  if (writes != nullptr) e.If(writes, store);
-  else store();
+  if (writes != nullptr)
+    e.If(writes, store);
+  else
+    store();
   Barrier(e.Here());
   auto load = [&](int64_t i) {
     Values v;
@@ -114,14 +119,13 @@ Values Exchange(KernelEmitter& e, Values values, Value* base, Value* slot, Value
 
 Value* ThreadInBlock(llvm::IRBuilderBase& b) { return Read(b, llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x); }
 Value* BlockInGrid(llvm::IRBuilderBase& b) { return Read(b, llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x); }
-void Barrier(llvm::IRBuilderBase& b) {
-  b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {}, {b.getInt32(0)});
-}
+void Barrier(llvm::IRBuilderBase& b) { b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {}, {b.getInt32(0)}); }
 
 Value* SharedMemory(llvm::IRBuilderBase& b, llvm::Module& module, const std::string& symbol, int64_t bytes) {
   auto* type = llvm::ArrayType::get(b.getInt8Ty(), static_cast<uint64_t>(bytes));
-  auto* memory = new llvm::GlobalVariable(module, type, /*isConstant=*/false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
-                                          symbol + "_shared", nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
+  auto* memory =
+      new llvm::GlobalVariable(module, type, /*isConstant=*/false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
+                               symbol + "_shared", nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
   memory->setAlignment(llvm::Align(16));
   return b.CreateAddrSpaceCast(memory, b.getPtrTy());
 }
@@ -141,7 +145,9 @@ KernelTeam MakeTeam(KernelEmitter& e, const GpuPlan& plan, Value* thread, Value*
   }
   team.rank = b.CreateAnd(thread, e.I64(plan.team - 1));
   if (plan.team <= kWarp) {
-    team.all_merge = [&e, plan](Values values, const KernelTeam::Merge& merge) { return MergeLanes(e, std::move(values), plan.team, merge); };
+    team.all_merge = [&e, plan](Values values, const KernelTeam::Merge& merge) {
+      return MergeLanes(e, std::move(values), plan.team, merge);
+    };
     return team;
   }
   Value* lane = b.CreateAnd(thread, e.I64(kWarp - 1));

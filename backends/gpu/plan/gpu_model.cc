@@ -13,20 +13,76 @@ namespace tenon::gpu {
 absl::Span<const GpuModel> GpuModels() {
   constexpr int64_t kKib = 1 << 10, kMib = 1 << 20;
   static const auto* models = new std::vector<GpuModel>{
-      {.name = "sm_75", .product = "T4", .ptx = "+ptx63", .sms = 40, .threads_per_sm = 1024, .blocks_per_sm = 16,
-       .shared_per_sm = 64 * kKib, .l2_bytes = 4 * kMib, .bytes_per_ns = 320, .f32_flops_per_ns = 8100, .bf16_flops_per_ns = 0},
-      {.name = "sm_80", .product = "A100 80GB", .ptx = "+ptx70", .sms = 108, .shared_per_sm = 164 * kKib, .l2_bytes = 40 * kMib,
-       .bytes_per_ns = 2039, .f32_flops_per_ns = 19500, .bf16_flops_per_ns = 312000},
-      {.name = "sm_86", .product = "RTX 3090", .ptx = "+ptx71", .sms = 82, .threads_per_sm = 1536, .blocks_per_sm = 16,
-       .shared_per_sm = 100 * kKib, .l2_bytes = 6 * kMib, .bytes_per_ns = 936, .f32_flops_per_ns = 35600, .bf16_flops_per_ns = 71000},
-      {.name = "sm_89", .product = "L40S", .ptx = "+ptx78", .sms = 142, .threads_per_sm = 1536, .blocks_per_sm = 24,
-       .shared_per_sm = 100 * kKib, .l2_bytes = 96 * kMib, .bytes_per_ns = 864, .f32_flops_per_ns = 91600, .bf16_flops_per_ns = 362000},
-      {.name = "sm_90", .product = "H100 SXM", .ptx = "+ptx78", .sms = 132, .shared_per_sm = 228 * kKib, .l2_bytes = 50 * kMib,
-       .bytes_per_ns = 3350, .f32_flops_per_ns = 66900, .bf16_flops_per_ns = 989000},
-      {.name = "sm_100", .product = "B200", .ptx = "+ptx86", .sms = 148, .shared_per_sm = 228 * kKib, .l2_bytes = 126 * kMib,
-       .bytes_per_ns = 8000, .f32_flops_per_ns = 75000, .bf16_flops_per_ns = 2250000},
-      {.name = "sm_120", .product = "RTX 5090", .ptx = "+ptx87", .sms = 170, .threads_per_sm = 1536, .blocks_per_sm = 24,
-       .shared_per_sm = 100 * kKib, .l2_bytes = 96 * kMib, .bytes_per_ns = 1792, .f32_flops_per_ns = 104800,
+      {.name = "sm_75",
+       .product = "T4",
+       .ptx = "+ptx63",
+       .sms = 40,
+       .threads_per_sm = 1024,
+       .blocks_per_sm = 16,
+       .shared_per_sm = 64 * kKib,
+       .l2_bytes = 4 * kMib,
+       .bytes_per_ns = 320,
+       .f32_flops_per_ns = 8100,
+       .bf16_flops_per_ns = 0},
+      {.name = "sm_80",
+       .product = "A100 80GB",
+       .ptx = "+ptx70",
+       .sms = 108,
+       .shared_per_sm = 164 * kKib,
+       .l2_bytes = 40 * kMib,
+       .bytes_per_ns = 2039,
+       .f32_flops_per_ns = 19500,
+       .bf16_flops_per_ns = 312000},
+      {.name = "sm_86",
+       .product = "RTX 3090",
+       .ptx = "+ptx71",
+       .sms = 82,
+       .threads_per_sm = 1536,
+       .blocks_per_sm = 16,
+       .shared_per_sm = 100 * kKib,
+       .l2_bytes = 6 * kMib,
+       .bytes_per_ns = 936,
+       .f32_flops_per_ns = 35600,
+       .bf16_flops_per_ns = 71000},
+      {.name = "sm_89",
+       .product = "L40S",
+       .ptx = "+ptx78",
+       .sms = 142,
+       .threads_per_sm = 1536,
+       .blocks_per_sm = 24,
+       .shared_per_sm = 100 * kKib,
+       .l2_bytes = 96 * kMib,
+       .bytes_per_ns = 864,
+       .f32_flops_per_ns = 91600,
+       .bf16_flops_per_ns = 362000},
+      {.name = "sm_90",
+       .product = "H100 SXM",
+       .ptx = "+ptx78",
+       .sms = 132,
+       .shared_per_sm = 228 * kKib,
+       .l2_bytes = 50 * kMib,
+       .bytes_per_ns = 3350,
+       .f32_flops_per_ns = 66900,
+       .bf16_flops_per_ns = 989000},
+      {.name = "sm_100",
+       .product = "B200",
+       .ptx = "+ptx86",
+       .sms = 148,
+       .shared_per_sm = 228 * kKib,
+       .l2_bytes = 126 * kMib,
+       .bytes_per_ns = 8000,
+       .f32_flops_per_ns = 75000,
+       .bf16_flops_per_ns = 2250000},
+      {.name = "sm_120",
+       .product = "RTX 5090",
+       .ptx = "+ptx87",
+       .sms = 170,
+       .threads_per_sm = 1536,
+       .blocks_per_sm = 24,
+       .shared_per_sm = 100 * kKib,
+       .l2_bytes = 96 * kMib,
+       .bytes_per_ns = 1792,
+       .f32_flops_per_ns = 104800,
        .bf16_flops_per_ns = 209500},
   };
   return *models;
@@ -40,15 +96,22 @@ std::string GpuModel::Key() const {
 namespace {
 
 absl::Status Override(GpuModel* model, std::string_view setting) {
-  const std::pair<std::string, std::string> parts = absl::StrSplit(absl::string_view(setting.data(), setting.size()), absl::MaxSplits('=', 1));
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(absl::string_view(setting.data(), setting.size()), absl::MaxSplits('=', 1));
   int value = 0;
   if (!absl::SimpleAtoi(parts.second, &value) || value < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("GPU ", model->name, ": wanted a positive number of ", parts.first, ", got \"", parts.second, "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("GPU ", model->name, ": wanted a positive number of ", parts.first, ", got \"", parts.second, "\""));
   }
-  if (parts.first == "sms") model->sms = value;
-  else if (parts.first == "threads_per_sm") model->threads_per_sm = value;
-  else if (parts.first == "shared_per_block") model->shared_per_block = value;
-  else return absl::InvalidArgumentError(absl::StrCat("GPU ", model->name, ": wanted sms, threads_per_sm or shared_per_block, got \"", parts.first, "\""));
+  if (parts.first == "sms")
+    model->sms = value;
+  else if (parts.first == "threads_per_sm")
+    model->threads_per_sm = value;
+  else if (parts.first == "shared_per_block")
+    model->shared_per_block = value;
+  else
+    return absl::InvalidArgumentError(
+        absl::StrCat("GPU ", model->name, ": wanted sms, threads_per_sm or shared_per_block, got \"", parts.first, "\""));
   return absl::OkStatus();
 }
 

@@ -11,18 +11,18 @@
 namespace tenon::gpu {
 
 struct GpuModel {
-  std::string name;                 // of the architecture: "sm_90"
-  std::string product;              // whose numbers these are
-  std::string ptx;                  // LLVM's feature for the lowest PTX version that knows the architecture: "+ptx78"
-  int sms = 0;                      // multiprocessors
+  std::string name;     // of the architecture: "sm_90"
+  std::string product;  // whose numbers these are
+  std::string ptx;      // LLVM's feature for the lowest PTX version that knows the architecture: "+ptx78"
+  int sms = 0;          // multiprocessors
   int threads_per_sm = 2048, blocks_per_sm = 32, registers_per_sm = 65536;
-  int64_t shared_per_sm = 0;        // bytes
+  int64_t shared_per_sm = 0;            // bytes
   int64_t shared_per_block = 48 << 10;  // bytes of static shared memory: more needs an opt-in
   int64_t l2_bytes = 0;
-  double bytes_per_ns = 0;          // GB/s: its memory
-  double f32_flops_per_ns = 0;      // GFLOP/s, multiply-adds counted twice
-  double bf16_flops_per_ns = 0;     // tensor cores, dense
-  double launch_ns = 2000;          // of one more kernel in a stream, from graphs
+  double bytes_per_ns = 0;       // GB/s: its memory
+  double f32_flops_per_ns = 0;   // GFLOP/s, multiply-adds counted twice
+  double bf16_flops_per_ns = 0;  // tensor cores, dense
+  double launch_ns = 2000;       // of one more kernel in a stream, from graphs
 
   // All of it that plans depend on.
   std::string Key() const;

@@ -16,16 +16,25 @@
 namespace tenon::gpu {
 namespace {
 
-constexpr int kVectorBytes = 16;       // the widest access of a thread
+constexpr int kVectorBytes = 16;  // the widest access of a thread
 constexpr int kThreads = 256;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxColumnTeam = 16;
-constexpr int kHeavyBody = 100;        // instructions an element, above which a thread takes less at once
-constexpr int64_t kWarpRow = 8;        // vectors of a row for each thread of a warp, above which a block shares it
-constexpr int64_t kBlockVectors = 4;   // vectors for each thread of a block
+constexpr int kHeavyBody = 100;       // instructions an element, above which a thread takes less at once
+constexpr int64_t kWarpRow = 8;       // vectors of a row for each thread of a warp, above which a block shares it
+constexpr int64_t kBlockVectors = 4;  // vectors for each thread of a block
 
 int64_t PowerBelow(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
 int64_t PowerAbove(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
+
+// `use` reads elements side by side along loop `tile`, and apart along the vector loop: at places that these loops alone say, all inside.
+bool LiesAcross(const MemoryUse& use, const Iteration& iteration, size_t tile) {
+  uint64_t loops = 0;
+  for (Index v : iteration.vars) loops |= v->deps;
+  if (!use.inside || (use.offset->deps & ~loops) != 0) return false;
+  return AccessAlong(use.offset, iteration.vars[tile]->var).kind == Access::Kind::kContiguous &&
+         AccessAlong(use.offset, iteration.vars.back()->var).kind == Access::Kind::kStrided;
+}
 
 class GpuPlanner : public NestPlanner {
  public:
@@ -82,8 +91,37 @@ class GpuPlanner : public NestPlanner {
     return std::move(gpu_);
   }
 
+  // Some operand lies across the result: squares of both.
+  bool PlanTranspose() {
+    if (plan_.loops.size() < 2 || OnScalars(f_) || VectorExtentBelow(kTile / 2)) return false;
+    IndexSpace space;
+    Iteration iteration(space, f_, plan_.loops);
+    std::optional<size_t> tile;
+    for (const MemoryUse& use : TraceAccesses(space, f_, iteration).uses) {
+      if (use.store && AccessAlong(use.offset, iteration.vars.back()->var).kind != Access::Kind::kContiguous) return false;
+      for (size_t i = 0; i + 1 < plan_.loops.size() && !use.store && !tile; ++i) {
+        if (LiesAcross(use, iteration, i) && plan_.loops[i].extent.constant_or(kTile) >= kTile / 2) tile = i;
+      }
+    }
+    if (!tile) return false;
+    tenon::PlanLoop loop = plan_.loops[*tile];
+    plan_.loops.erase(plan_.loops.begin() + static_cast<std::ptrdiff_t>(*tile));
+    plan_.loops.insert(plan_.loops.end() - 1, std::move(loop));
+    plan_.kind = PlanKind::kTranspose;
+    plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
+    plan_.split = plan_.tile_loop;
+    plan_.block = kTile;
+    plan_.lanes = 1;
+    gpu_.loops = plan_;
+    gpu_.threads = kThreads;
+    if (SharedOf(f_, gpu_).bytes <= model_.shared_per_block) return true;
+    plan_.tile_loop = -1;
+    return false;
+  }
+
   void PlanElements() {
     plan_.kind = PlanKind::kLoop;
+    if (PlanTranspose()) return;
     NarrowLanes(Iterations(false));
     if (plan_.loops.empty()) plan_.lanes = 1;
     plan_.split = std::max(0, static_cast<int>(plan_.loops.size()) - 1);
@@ -118,8 +156,10 @@ class GpuPlanner : public NestPlanner {
     const int64_t columns = Iterations(false);
     const Dim last = plan_.loops.back().extent;
     // Threads outside of the columns take part, so vectors must be whole.
-    if (!last.is_constant()) plan_.lanes = 1;
-    else while (plan_.lanes > 1 && last.constant() % plan_.lanes != 0) plan_.lanes /= 2;
+    if (!last.is_constant())
+      plan_.lanes = 1;
+    else
+      while (plan_.lanes > 1 && last.constant() % plan_.lanes != 0) plan_.lanes /= 2;
     while (plan_.lanes > 1 && columns / plan_.lanes * kMaxColumnTeam < Busy()) plan_.lanes /= 2;
     if (BodyCost() > kHeavyBody) plan_.lanes = std::min(plan_.lanes, 2);
     plan_.split = static_cast<int>(absl::c_count_if(plan_.loops, [](const tenon::PlanLoop& l) { return !l.reduced; })) - 1;
@@ -169,6 +209,22 @@ int64_t ExchangeBytes(const FusedKernel& f) {
 
 }  // namespace
 
+int64_t TileBytes(const Instruction& parameter) { return (kTile * kTileRow * ByteWidth(parameter.shape().element_type()) + 15) / 16 * 16; }
+
+std::vector<MemoryUse> TurnedUses(IndexSpace& space, const FusedKernel& fused, const KernelPlan& plan, const Iteration& iteration) {
+  std::vector<MemoryUse> turned;
+  for (const MemoryUse& use : TraceAccesses(space, fused, iteration).uses) {
+    const bool known = absl::c_any_of(turned, [&](const MemoryUse& t) { return t.op == use.op && t.offset == use.offset; });
+    if (!use.store && !known && LiesAcross(use, iteration, static_cast<size_t>(plan.tile_loop))) turned.push_back(use);
+  }
+  return turned;
+}
+
+Dim GpuUnits(const GpuPlan& plan) {
+  const Dim units = UnitsOf(plan.loops);
+  return plan.loops.kind == PlanKind::kTranspose ? units * CeilDiv(plan.loops.loops.back().extent, kTile) : units;
+}
+
 SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   SharedLayout shared;
   if (plan.loops.kind == PlanKind::kRow) {
@@ -177,14 +233,18 @@ SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   }
   shared.bytes = shared.exchange;
   if (!plan.has_barriers()) return shared;
+  if (plan.loops.kind == PlanKind::kTranspose) {
+    IndexSpace space;
+    const Iteration iteration(space, fused, plan.loops.loops);
+    for (const MemoryUse& use : TurnedUses(space, fused, plan.loops, iteration)) shared.bytes += TileBytes(*use.op);
+    return shared;
+  }
   const int64_t slots = plan.loops.kind == PlanKind::kColumn ? int64_t{plan.threads} * plan.loops.lanes : plan.threads / kWarp;
   shared.bytes += slots * ExchangeBytes(fused);
   return shared;
 }
 
-std::string ToString(const GpuPlan& plan) {
-  return absl::StrCat("threads=", plan.threads, " team=", plan.team, " ", ToString(plan.loops));
-}
+std::string ToString(const GpuPlan& plan) { return absl::StrCat("threads=", plan.threads, " team=", plan.team, " ", ToString(plan.loops)); }
 
 absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims) {
   GpuPlan plan;
@@ -192,7 +252,8 @@ absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims) {
     const size_t end = text.find(' ');
     const std::string_view word = text.substr(0, end);
     if (!word.starts_with(name) || end == std::string_view::npos ||
-        !absl::SimpleAtoi(absl::string_view(word.data() + std::string_view(name).size(), word.size() - std::string_view(name).size()), number)) {
+        !absl::SimpleAtoi(absl::string_view(word.data() + std::string_view(name).size(), word.size() - std::string_view(name).size()),
+                          number)) {
       return absl::InvalidArgumentError(absl::StrCat("GPU plan: wanted \"", name, "<number>\", got \"", std::string(word), "\""));
     }
     text.remove_prefix(end + 1);
@@ -214,7 +275,8 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
   };
   TENON_RETURN_IF_ERROR(CheckPlan(fused, loops, /*column_scratch=*/false));
   auto power = [](int n) { return n > 0 && std::has_single_bit(static_cast<unsigned>(n)); };
-  if (!power(plan.threads) || plan.threads < kWarp || plan.threads > kMaxThreads) return bad("no block of 32 to 1024 threads, a power of two");
+  if (!power(plan.threads) || plan.threads < kWarp || plan.threads > kMaxThreads)
+    return bad("no block of 32 to 1024 threads, a power of two");
   if (!power(plan.team) || plan.team > plan.threads) return bad("no team of some threads of a block, a power of two");
   if (loops.lanes > kVectorBytes || loops.masked_tail) return bad("vectors wider than a thread's, or with masks");
   const int kept = static_cast<int>(absl::c_count_if(loops.loops, [](const tenon::PlanLoop& l) { return !l.reduced; }));
@@ -223,6 +285,12 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
       if (loops.rows != 0 || loops.unroll != 1) return bad("iterations together");
       if (loops.split != std::max(0, static_cast<int>(loops.loops.size()) - 1)) return bad("a loop that is no unit's");
       if (loops.block != (loops.loops.empty() ? 0 : loops.lanes)) return bad("a unit that is not one vector");
+      break;
+    case PlanKind::kTranspose:
+      if (loops.tile_loop != static_cast<int>(loops.loops.size()) - 2 || loops.split != loops.tile_loop)
+        return bad("a loop that is no unit's");
+      if (loops.block != kTile || loops.lanes != 1 || loops.unroll != 1) return bad("a unit that is not a square");
+      if (plan.threads % kTile != 0 || plan.threads > kTile * kTile) return bad("no block of some of a square's rows");
       break;
     case PlanKind::kRow:
       if (loops.split != kept) return bad("a row is a unit");

@@ -4,15 +4,18 @@
 //   loop        a thread: one vector of the result
 //   row         a team of threads that share a row: part of a warp, or a block
 //   column      a block: 32 threads side by side, each with a vector of columns; `team` such rows of threads share the rows
+//   transpose   a block: a square of 32 by 32 elements, which operands that lie across it go through shared memory for
 //   contraction a thread: a tile in registers
 //   scatter, select-and-scatter, scan   a thread
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "backends/codegen/fused/fused_kernel.h"
+#include "backends/codegen/index/access_trace.h"
 #include "backends/codegen/plan/kernel_plan.h"
 #include "backends/gpu/plan/gpu_model.h"
 
@@ -27,10 +30,25 @@ struct GpuPlan {
   bool operator==(const GpuPlan&) const = default;
 
   // Units that a block computes.
-  int64_t units_per_block() const { return loops.kind == PlanKind::kColumn ? 1 : threads / team; }
-  // A team of more threads than a warp has, or of columns, meets at barriers.
-  bool has_barriers() const { return loops.kind == PlanKind::kColumn ? team > 1 : team > kWarp; }
+  int64_t units_per_block() const { return loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kTranspose ? 1 : threads / team; }
+  // A team of more threads than a warp has, or of columns, meets at barriers, and so does the block of a transpose.
+  bool has_barriers() const {
+    if (loops.kind == PlanKind::kTranspose) return true;
+    return loops.kind == PlanKind::kColumn ? team > 1 : team > kWarp;
+  }
 };
+
+// A transpose's square, and the elements of one of its rows in shared memory: one more, so that a column of it lies in as many banks.
+inline constexpr int64_t kTile = 32, kTileRow = kTile + 1;
+
+// Bytes in shared memory of a square of this parameter's elements.
+int64_t TileBytes(const Instruction& parameter);
+
+// Size of the outer range: UnitsOf, and of a transpose the squares along the vector loop.
+Dim GpuUnits(const GpuPlan& plan);
+
+// The reads of a transpose's operands that go through shared memory: those that lie along its tile loop, across the vector loop.
+std::vector<MemoryUse> TurnedUses(IndexSpace& space, const FusedKernel& fused, const KernelPlan& plan, const Iteration& iteration);
 
 // "threads=256 team=32 row loops=[...] ...": ToString(KernelPlan) behind the GPU's own.
 std::string ToString(const GpuPlan& plan);
@@ -44,7 +62,7 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
 // Bytes of a block's shared memory: what teams keep of their rows, and what their reductions exchange.
 struct SharedLayout {
   int64_t kept = 0;      // of one team
-  int64_t exchange = 0;  // where that begins, behind all teams' kept values
+  int64_t exchange = 0;  // where that begins, behind all teams' kept values; of a transpose its squares, one behind the other
   int64_t bytes = 0;     // of all
 };
 SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan);

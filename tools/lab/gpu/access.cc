@@ -25,7 +25,8 @@ void Machine::Access(uintptr_t address, size_t size, uint32_t site) {
     AccessElsewhere(address, size, s, site);
   }
   // After the bounds: who is outside and misaligned is told of the greater evil.
-  if (address % s.align != 0) FailAccess(kWrong, "misaligned", address, size, s, site, absl::StrCat("; it says that it is aligned to ", s.align));
+  if (address % s.align != 0)
+    FailAccess(kWrong, "misaligned", address, size, s, site, absl::StrCat("; it says that it is aligned to ", s.align));
 }
 
 void Machine::AccessGlobal(uintptr_t address, size_t size, const Site& s, uint32_t site) {
@@ -76,8 +77,7 @@ void Machine::AccessElsewhere(uintptr_t address, size_t size, const Site& s, uin
     return;
   }
   const auto& constants = image_->constants;
-  auto c = std::upper_bound(constants.begin(), constants.end(), address,
-                            [](uintptr_t a, const ConstantRange& r) { return a < r.begin; });
+  auto c = std::upper_bound(constants.begin(), constants.end(), address, [](uintptr_t a, const ConstantRange& r) { return a < r.begin; });
   const bool inside = c != constants.begin() && address - (--c)->begin < c->size && size <= c->size - (address - c->begin);
   if (!inside) FailAccess(kOutside, "out of bounds", address, size, s, site);
   if (s.write) FailAccess(kWrong, "wrong space", address, size, s, site, ": constant memory");
@@ -90,7 +90,8 @@ void Machine::CheckWritten(const Shadow& shadow, size_t offset, size_t size, con
     const size_t bad = FirstUnwritten(shadow, offset, size);
     if (bad < offset + size) {
       const uintptr_t base = shared ? shared_base_ : memory_->base();
-      FailAccess(kWrong, "uninitialised", base + bad, size, s, site, shared ? ": no thread of this block has written it" : ": nobody has written it");
+      FailAccess(kWrong, "uninitialised", base + bad, size, s, site,
+                 shared ? ": no thread of this block has written it" : ": nobody has written it");
     }
   }
   if (s.write) std::fill_n(shadow.written + offset, size, uint8_t{1});
@@ -152,7 +153,8 @@ std::string Machine::DescribeAddress(uintptr_t address) const {
 void Machine::FailAccess(absl::StatusCode code, const char* what, uintptr_t address, size_t size, const Site& s, uint32_t site,
                          std::string more) {
   const char* verb = s.atomic ? "atomic" : s.write ? "write" : "read";
-  std::string message = absl::StrCat(what, ": ", verb, " of ", size, " bytes at 0x", absl::Hex(address), ", ", DescribeAddress(address), more);
+  std::string message =
+      absl::StrCat(what, ": ", verb, " of ", size, " bytes at 0x", absl::Hex(address), ", ", DescribeAddress(address), more);
   std::string().swap(more);
   Fail(code, std::move(message), site);
 }

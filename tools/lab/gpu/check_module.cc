@@ -1,9 +1,9 @@
 #include "absl/strings/str_cat.h"
+#include "hlo/check.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Intrinsics.h"
-#include "hlo/check.h"
 #include "tools/lab/gpu/prepare.h"
 
 namespace tenon::gpu {
@@ -137,7 +137,8 @@ absl::Status CheckInstruction(const llvm::Function& f, const llvm::Instruction& 
 }
 
 absl::Status CheckKernel(const llvm::Function& f) {
-  if (!f.getReturnType()->isVoidTy() || f.isVarArg()) return Refuse(f, "a kernel that returns something, or takes any number of parameters");
+  if (!f.getReturnType()->isVoidTy() || f.isVarArg())
+    return Refuse(f, "a kernel that returns something, or takes any number of parameters");
   for (const llvm::Argument& a : f.args()) {
     const llvm::Type* t = a.getType();
     const bool pointer = t->isPointerTy() && t->getPointerAddressSpace() <= 1 && !a.hasByValAttr();

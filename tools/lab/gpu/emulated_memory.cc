@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 

@@ -13,6 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "tools/lab/gpu/shadow.h"
 
@@ -43,7 +44,7 @@ class EmulatedMemory {
   absl::StatusOr<bool> Initialised(const void* device, size_t bytes) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t live_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
-  int64_t allocations() const ABSL_LOCKS_EXCLUDED(mutex_);  // since the process began, failed ones too
+  int64_t allocations() const ABSL_LOCKS_EXCLUDED(mutex_);     // since the process began, failed ones too
   void FailAllocation(int64_t n) ABSL_LOCKS_EXCLUDED(mutex_);  // 0: the next; -1: none
 
   // Of the emulator.
@@ -69,7 +70,7 @@ class EmulatedMemory {
   Shadow shadow_;
   mutable absl::Mutex mutex_;
   size_t next_ ABSL_GUARDED_BY(mutex_) = kAlignment;
-  size_t committed_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes from base_ on that may be touched
+  size_t committed_ ABSL_GUARDED_BY(mutex_) = 0;                    // bytes from base_ on that may be touched
   std::map<uintptr_t, Allocation> blocks_ ABSL_GUARDED_BY(mutex_);  // what was freed stays known
   int64_t fail_in_ ABSL_GUARDED_BY(mutex_) = -1, live_bytes_ ABSL_GUARDED_BY(mutex_) = 0, allocations_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -43,12 +43,16 @@ class EmulatedDevice : public Device {
         const auto width = static_cast<size_t>(copy.width);
         if (reads) {
           const char* from = static_cast<const char*>(copy.from) + offset;
-          if (space == 0) std::memcpy(kept, from, width);
-          else TENON_RETURN_IF_ERROR(TheEmulatedMemory().Read(kept, from, width));
+          if (space == 0)
+            std::memcpy(kept, from, width);
+          else
+            TENON_RETURN_IF_ERROR(TheEmulatedMemory().Read(kept, from, width));
         } else {
           char* to = static_cast<char*>(copy.to) + offset;
-          if (space == 0) std::memcpy(to, kept, width);
-          else TENON_RETURN_IF_ERROR(TheEmulatedMemory().Write(to, kept, width));
+          if (space == 0)
+            std::memcpy(to, kept, width);
+          else
+            TENON_RETURN_IF_ERROR(TheEmulatedMemory().Write(to, kept, width));
         }
       }
     }
@@ -90,6 +94,7 @@ class EmulatedCode : public LoadedCode {
     Counts().loads += counts.loads;
     Counts().stores += counts.stores;
     Counts().fibre_switches += counts.fibre_switches;
+    Counts().extra_wavefronts += counts.extra_wavefronts;
     return status;
   }
 
@@ -127,10 +132,14 @@ class EmulatedLoader : public CodeLoader {
 absl::StatusOr<std::shared_ptr<const Target>> MakeEmulatedGpu(std::string_view name, std::function<void(llvm::Function&)> sabotage) {
   static auto* loader = new EmulatedLoader;
   std::string_view model = "sm_90";
-  if (name.starts_with(kEmulatedName)) name.remove_prefix(std::string_view(kEmulatedName).size());
-  else return absl::InvalidArgumentError(absl::StrCat("wanted gpu-emulated or gpu-emulated:MODEL, got \"", std::string(name), "\""));
-  if (name.starts_with(":")) model = name.substr(1);
-  else if (!name.empty()) return absl::InvalidArgumentError(absl::StrCat("wanted gpu-emulated:MODEL, got \"", kEmulatedName, std::string(name), "\""));
+  if (name.starts_with(kEmulatedName))
+    name.remove_prefix(std::string_view(kEmulatedName).size());
+  else
+    return absl::InvalidArgumentError(absl::StrCat("wanted gpu-emulated or gpu-emulated:MODEL, got \"", std::string(name), "\""));
+  if (name.starts_with(":"))
+    model = name.substr(1);
+  else if (!name.empty())
+    return absl::InvalidArgumentError(absl::StrCat("wanted gpu-emulated:MODEL, got \"", kEmulatedName, std::string(name), "\""));
   TENON_ASSIGN_OR_RETURN(GpuModel found, FindGpuModel(model));
   return MakeGpu({.model = std::move(found), .name = kEmulatedName, .loader = loader, .bitcode = true,
                   .sabotage = std::move(sabotage)});

@@ -148,8 +148,8 @@ absl::Status EmulatedModule::Launch(std::string_view kernel, const LaunchConfig&
   const auto k = std::find_if(image_->kernels.begin(), image_->kernels.end(), [&](const Kernel& k) { return k.name == kernel; });
   if (k == image_->kernels.end()) return absl::NotFoundError(absl::StrCat("no kernel ", std::string(kernel), " in this module"));
   if (params.size() != k->param_aligns.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("launch of ", std::string(kernel), ": ", params.size(), " values for ", k->param_aligns.size(),
-                                                   " parameters"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("launch of ", std::string(kernel), ": ", params.size(), " values for ", k->param_aligns.size(), " parameters"));
   }
   LaunchCounts ignored;
   LaunchCounts* out = counts != nullptr ? counts : &ignored;

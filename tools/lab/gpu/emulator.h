@@ -22,7 +22,7 @@ struct EmulatorOptions {
   uint64_t order_seed = 0;
   bool races = true;
   bool uninitialised = true;
-  bool count_memory = false;          // LaunchCounts::sites and what is computed from them
+  bool count_memory = false;             // LaunchCounts::sites and what is computed from them
   int64_t max_steps = int64_t{1} << 32;  // turns of loops, of all threads together, before the launch counts as a runaway
 };
 

@@ -1,5 +1,6 @@
 #include "tools/lab/gpu/host_functions.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -12,10 +13,10 @@
 namespace tenon::gpu {
 namespace {
 
-constexpr const char* kRegisters[] = {"tid.x",    "tid.y",    "tid.z",    "ntid.x",   "ntid.y",      "ntid.z",      "ctaid.x",
-                                      "ctaid.y",  "ctaid.z",  "nctaid.x", "nctaid.y", "nctaid.z",    "laneid",      "warpid",
-                                      "nwarpid",  "warpsize", "lanemask.eq", "lanemask.le", "lanemask.lt", "lanemask.ge", "lanemask.gt",
-                                      "dynamic_smem_size"};
+constexpr const char* kRegisters[] = {"tid.x",       "tid.y",       "tid.z",       "ntid.x",           "ntid.y",      "ntid.z",
+                                      "ctaid.x",     "ctaid.y",     "ctaid.z",     "nctaid.x",         "nctaid.y",    "nctaid.z",
+                                      "laneid",      "warpid",      "nwarpid",     "warpsize",         "lanemask.eq", "lanemask.le",
+                                      "lanemask.lt", "lanemask.ge", "lanemask.gt", "dynamic_smem_size"};
 
 uint32_t HostRegister(uint32_t index) {
   const Machine& m = TheMachine();
@@ -24,24 +25,38 @@ uint32_t HostRegister(uint32_t index) {
   if (index < 12) {
     const uint32_t d = index % 3;
     switch (index / 3) {
-      case 0: return t.id[d];
-      case 1: return static_cast<uint32_t>(c.block[d]);
-      case 2: return m.block()[d];
-      default: return static_cast<uint32_t>(c.grid[d]);
+      case 0:
+        return t.id[d];
+      case 1:
+        return static_cast<uint32_t>(c.block[d]);
+      case 2:
+        return m.block()[d];
+      default:
+        return static_cast<uint32_t>(c.grid[d]);
     }
   }
   const uint32_t lane = 1u << t.lane;
   switch (index) {
-    case 12: return t.lane;
-    case 13: return t.warp;
-    case 14: return (m.threads() + 31) / 32;
-    case 15: return 32;
-    case 16: return lane;
-    case 17: return lane | (lane - 1);
-    case 18: return lane - 1;
-    case 19: return ~(lane - 1);
-    case 20: return ~(lane | (lane - 1));
-    default: return static_cast<uint32_t>(c.dynamic_shared_bytes);
+    case 12:
+      return t.lane;
+    case 13:
+      return t.warp;
+    case 14:
+      return (m.threads() + 31) / 32;
+    case 15:
+      return 32;
+    case 16:
+      return lane;
+    case 17:
+      return lane | (lane - 1);
+    case 18:
+      return lane - 1;
+    case 19:
+      return ~(lane - 1);
+    case 20:
+      return ~(lane | (lane - 1));
+    default:
+      return static_cast<uint32_t>(c.dynamic_shared_bytes);
   }
 }
 
@@ -83,6 +98,19 @@ void HostFragments(uint32_t op, uint32_t b, uint32_t c, const void* in, void* ou
   args.in = in;
   args.out = out;
   m.Collective(which, ~uint32_t{0}, args, site);
+}
+
+void HostCopy(const void* to, const void* from, uint32_t bytes, uint32_t from_bytes, uint32_t site) {
+  const AsyncCopy copy = {reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes, std::min(bytes, from_bytes), site};
+  TheMachine().BeginCopy(copy);
+}
+void HostCopiesCommit() { TheMachine().CommitCopies(); }
+void HostCopiesWait(uint32_t groups) {
+  if (groups == ~uint32_t{0}) {
+    TheMachine().WaitForAllCopies();
+  } else {
+    TheMachine().WaitForCopies(groups);
+  }
 }
 
 uint32_t PackHalves(float high, float low) { return uint32_t{DoubleToHalf(high)} << 16 | DoubleToHalf(low); }
@@ -135,6 +163,9 @@ std::vector<std::pair<std::string, void*>> HostFunctions() {
       {"tenon_barrier", Pointer(HostBarrier)},
       {"tenon_warp", Pointer(HostWarp)},
       {"tenon_fragments", Pointer(HostFragments)},
+      {"tenon_copy", Pointer(HostCopy)},
+      {"tenon_copies_commit", Pointer(HostCopiesCommit)},
+      {"tenon_copies_wait", Pointer(HostCopiesWait)},
       {"tenon_math_fma.rn.ftz.f", Pointer(FmaFlushed)},
       {"tenon_math_ff2f16x2.rn", Pointer(PackHalves)},
       {"tenon_math_ff2bf16x2.rn", Pointer(PackBfloats)},

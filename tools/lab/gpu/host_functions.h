@@ -23,6 +23,8 @@ int RegisterIndex(const std::string& name);
 //   tenon_barrier(i32 id, i32 count, i32 kind, i32 predicate, i1 aligned, i32 site) -> i32
 //   tenon_warp(i32 op, i32 mask, i64 a, i32 b, i32 c, i32 site) -> i64
 //   tenon_fragments(i32 op, i32 b, i32 c, ptr in, ptr out, i32 site)
+//   tenon_copy(ptr to, ptr from, i32 bytes, i32 bytes that are read, i32 site), tenon_copies_commit()
+//   tenon_copies_wait(i32 groups)               -1: for all, also those in no group
 //   tenon_math_<intrinsic>
 std::vector<std::pair<std::string, void*>> HostFunctions();
 

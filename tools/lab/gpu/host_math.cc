@@ -78,8 +78,8 @@ float FmaFlushed(float a, float b, float c) { return Flushed(std::fma(Flushed(a)
 float HalfToFloat(uint16_t half) {
   const uint32_t sign = uint32_t{half & 0x8000u} << 16, exponent = half >> 10 & 31, mantissa = half & 1023;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13);
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
-                                        : std::bit_cast<float>((exponent + 112) << 23 | mantissa << 13);
+  const float magnitude =
+      exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24) : std::bit_cast<float>((exponent + 112) << 23 | mantissa << 13);
   return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
 }
 

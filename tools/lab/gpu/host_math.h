@@ -14,7 +14,7 @@ uint16_t DoubleToBfloat(double value);
 // host can: a test that passes here by less than the hardware's error (2 ulp for most) may fail there.
 struct UnaryMath {
   const char* intrinsic;
-  float (*f32)(float);     // one of the two
+  float (*f32)(float);  // one of the two
   double (*f64)(double);
 };
 std::span<const UnaryMath> UnaryMathTable();

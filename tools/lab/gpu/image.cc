@@ -15,11 +15,16 @@ constexpr size_t kBank = 128, kRed = 256;
 
 const char* SpaceName(Space space) {
   switch (space) {
-    case Space::kGeneric: return "generic";
-    case Space::kGlobal: return "global";
-    case Space::kShared: return "shared";
-    case Space::kConstant: return "constant";
-    case Space::kLocal: return "local";
+    case Space::kGeneric:
+      return "generic";
+    case Space::kGlobal:
+      return "global";
+    case Space::kShared:
+      return "shared";
+    case Space::kConstant:
+      return "constant";
+    case Space::kLocal:
+      return "local";
   }
   return "?";
 }

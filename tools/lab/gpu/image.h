@@ -65,8 +65,8 @@ struct Kernel {
   std::string name;
   std::vector<uint64_t> param_aligns;  // what pointers are promised to be aligned to; 1: nothing
   std::vector<bool> param_is_pointer;
-  std::vector<size_t> shared;  // indices of the arena's globals that it reaches
-  bool blocks = false;   // some thread may have to wait for another
+  std::vector<size_t> shared;                        // indices of the arena's globals that it reaches
+  bool blocks = false;                               // some thread may have to wait for another
   int64_t max_threads = 1024, required_threads = 0;  // of a block; nvvm.maxntid, nvvm.reqntid
   void (*entry)(void* const* params) = nullptr;
 };

@@ -160,6 +160,8 @@ void Machine::RunBlock(int64_t block) {
     all[i] = i;
     Thread& t = threads_[i];
     t.locals.clear();
+    t.copies.clear();
+    t.groups.clear();
     warps_[t.warp].lanes |= 1u << t.lane;
     if (kernel_->blocks) stacks_.Prepare(i, &ThreadMain, &t.context);
   }
@@ -214,7 +216,8 @@ void Machine::Fail(absl::StatusCode code, std::string what, uint32_t site) {
 }
 
 void Machine::Runaway(uint32_t site) {
-  Fail(absl::StatusCode::kDeadlineExceeded, absl::StrCat("runaway: more than ", options_->max_steps, " turns of loops in one launch"), site);
+  Fail(absl::StatusCode::kDeadlineExceeded, absl::StrCat("runaway: more than ", options_->max_steps, " turns of loops in one launch"),
+       site);
 }
 
 void Machine::EnterFunction(const void* frame, uint32_t site) {

@@ -35,6 +35,13 @@ struct WarpArgs {
   uint64_t result = 0;  // the low 32 bits, and a predicate in bit 32
 };
 
+// cp.async: bytes on their way from global to shared memory. They arrive as late as the program allows.
+struct AsyncCopy {
+  uintptr_t to, from;
+  uint32_t bytes, from_bytes;  // zeros behind from_bytes
+  uint32_t site;
+};
+
 struct Thread {
   enum class State : uint8_t { kReady, kAtBarrier, kAtWarpOp, kExited };
   Context context;
@@ -48,6 +55,8 @@ struct Thread {
   WarpOp op = {};
   WarpArgs* args = nullptr;
   absl::InlinedVector<std::pair<uintptr_t, size_t>, 4> locals;  // its allocas that live
+  std::vector<AsyncCopy> copies;  // begun and not done, in order; the committed groups of them first, the rest in no group
+  std::vector<size_t> groups;     // how many copies each has
 };
 
 class Machine {
@@ -60,8 +69,13 @@ class Machine {
   uint32_t Barrier(uint32_t id, uint32_t count, BarrierKind kind, uint32_t predicate, bool aligned, uint32_t site);
   uint64_t Collective(WarpOp op, uint32_t mask, WarpArgs& args, uint32_t site);
   void Step(uint32_t site) {
-    if (--steps_left_ < 0) [[unlikely]] Runaway(site);
+    if (--steps_left_ < 0) [[unlikely]]
+      Runaway(site);
   }
+  void BeginCopy(const AsyncCopy& copy);  // copy.site is the write's, the site behind it the read's
+  void CommitCopies();
+  void WaitForCopies(size_t groups);  // all but the last `groups` groups are done then
+  void WaitForAllCopies();
   void EnterFunction(const void* frame, uint32_t site);
   void AddLocal(uintptr_t address, size_t size) { current_->locals.emplace_back(address, size); }
   void DropLocals(uint32_t n) { current_->locals.resize(current_->locals.size() - n); }
@@ -125,6 +139,9 @@ class Machine {
   std::string DescribeAccess(uint64_t s) const;
   bool InShared(uintptr_t address) const { return address - shared_base_ < shared_size_; }
 
+  // async_copies.cc
+  void FinishCopies(size_t n);
+
   // counts.cc
   void CountBlock();
   struct Recorded {
@@ -145,10 +162,10 @@ class Machine {
   RandomOrder order_{0};
   uintptr_t shared_base_ = 0;
   size_t shared_size_ = 0;
-  std::vector<SharedGlobal> shared_;  // what the kernel may touch, its dynamic array last
-  std::vector<EmulatedMemory::Allocation> last_;  // by site: the allocation it touched last
+  std::vector<SharedGlobal> shared_;                                        // what the kernel may touch, its dynamic array last
+  std::vector<EmulatedMemory::Allocation> last_;                            // by site: the allocation it touched last
   std::vector<std::pair<uint64_t, std::array<uint32_t, 3>>> block_starts_;  // by time
-  std::vector<std::vector<std::vector<Recorded>>> recorded_;  // by site, by thread of the block
+  std::vector<std::vector<std::vector<Recorded>>> recorded_;                // by site, by thread of the block
 
   // Of the block.
   std::array<uint32_t, 3> block_ = {};

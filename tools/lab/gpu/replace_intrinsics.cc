@@ -15,32 +15,19 @@ using llvm::Value;
 
 const absl::flat_hash_map<std::string_view, WarpOp>& WarpIntrinsics() {
   static const auto* table = new absl::flat_hash_map<std::string_view, WarpOp>{
-      {"bar.warp.sync", WarpOp::kSync},
-      {"vote.all.sync", WarpOp::kVoteAll},
-      {"vote.any.sync", WarpOp::kVoteAny},
-      {"vote.uni.sync", WarpOp::kVoteUniform},
-      {"vote.ballot.sync", WarpOp::kBallot},
-      {"match.any.sync.i32", WarpOp::kMatchAny},
-      {"match.any.sync.i64", WarpOp::kMatchAny},
-      {"match.all.sync.i32p", WarpOp::kMatchAll},
-      {"match.all.sync.i64p", WarpOp::kMatchAll},
-      {"redux.sync.add", WarpOp::kReduceAdd},
-      {"redux.sync.min", WarpOp::kReduceMin},
-      {"redux.sync.max", WarpOp::kReduceMax},
-      {"redux.sync.umin", WarpOp::kReduceUMin},
-      {"redux.sync.umax", WarpOp::kReduceUMax},
-      {"redux.sync.and", WarpOp::kReduceAnd},
-      {"redux.sync.or", WarpOp::kReduceOr},
-      {"redux.sync.xor", WarpOp::kReduceXor},
+      {"bar.warp.sync", WarpOp::kSync},          {"vote.all.sync", WarpOp::kVoteAll},        {"vote.any.sync", WarpOp::kVoteAny},
+      {"vote.uni.sync", WarpOp::kVoteUniform},   {"vote.ballot.sync", WarpOp::kBallot},      {"match.any.sync.i32", WarpOp::kMatchAny},
+      {"match.any.sync.i64", WarpOp::kMatchAny}, {"match.all.sync.i32p", WarpOp::kMatchAll}, {"match.all.sync.i64p", WarpOp::kMatchAll},
+      {"redux.sync.add", WarpOp::kReduceAdd},    {"redux.sync.min", WarpOp::kReduceMin},     {"redux.sync.max", WarpOp::kReduceMax},
+      {"redux.sync.umin", WarpOp::kReduceUMin},  {"redux.sync.umax", WarpOp::kReduceUMax},   {"redux.sync.and", WarpOp::kReduceAnd},
+      {"redux.sync.or", WarpOp::kReduceOr},      {"redux.sync.xor", WarpOp::kReduceXor},
   };
   return *table;
 }
 
 const absl::flat_hash_map<std::string_view, WarpOp>& ShuffleModes() {
-  static const auto* table = new absl::flat_hash_map<std::string_view, WarpOp>{{"up", WarpOp::kShuffleUp},
-                                                                             {"down", WarpOp::kShuffleDown},
-                                                                             {"bfly", WarpOp::kShuffleXor},
-                                                                             {"idx", WarpOp::kShuffleIndex}};
+  static const auto* table = new absl::flat_hash_map<std::string_view, WarpOp>{
+      {"up", WarpOp::kShuffleUp}, {"down", WarpOp::kShuffleDown}, {"bfly", WarpOp::kShuffleXor}, {"idx", WarpOp::kShuffleIndex}};
   return *table;
 }
 
@@ -67,6 +54,7 @@ class Replacer {
     if (auto op = WarpIntrinsics().find(std::string_view(name)); op != WarpIntrinsics().end()) return Warp(op->second);
     if (auto shape = Products().find(std::string_view(name)); shape != Products().end()) return Product(shape->second);
     if (name.consume_front("ldmatrix.sync.aligned.m8n8.")) return LoadMatrix(name);
+    if (name.consume_front("cp.async.")) return Copy(name);
     if (name.starts_with("membar.") || name == "nanosleep") return nullptr;
     return Math(name);
   }
@@ -101,8 +89,8 @@ class Replacer {
       const bool reduces = kind != BarrierKind::kSync;
       Value* count = all ? b_.getInt32(0) : Arg(1);
       Value* p = reduces ? b_.CreateZExt(Arg(predicate), i32_) : b_.getInt32(0);
-      Value* result = CallHost(b_, "tenon_barrier", i32_,
-                               {Arg(0), count, b_.getInt32(static_cast<uint32_t>(kind)), p, b_.getInt1(aligned), site_});
+      Value* result =
+          CallHost(b_, "tenon_barrier", i32_, {Arg(0), count, b_.getInt32(static_cast<uint32_t>(kind)), p, b_.getInt1(aligned), site_});
       return reduces ? b_.CreateZExtOrTrunc(result, type_) : nullptr;
     };
     if (name == "sync") return make(BarrierKind::kSync);
@@ -148,7 +136,9 @@ class Replacer {
     llvm::IRBuilder<> at(&entry, entry.begin());
     return at.CreateAlloca(llvm::ArrayType::get(i32_, static_cast<uint64_t>(n)));
   }
-  Value* Element(llvm::AllocaInst* registers, int k) { return b_.CreateConstInBoundsGEP2_32(registers->getAllocatedType(), registers, 0, k); }
+  Value* Element(llvm::AllocaInst* registers, int k) {
+    return b_.CreateConstInBoundsGEP2_32(registers->getAllocatedType(), registers, 0, k);
+  }
   Value* Results(llvm::AllocaInst* registers, int n) {
     if (n == 1) return b_.CreateLoad(type_, Element(registers, 0));
     Value* all = llvm::PoisonValue::get(type_);
@@ -181,6 +171,25 @@ class Replacer {
     return Results(out, n);
   }
 
+  absl::StatusOr<Value*> Copy(llvm::StringRef name) {
+    llvm::Type* none = b_.getVoidTy();
+    if (name == "commit.group") {
+      CallHost(b_, "tenon_copies_commit", none, {});
+      return nullptr;
+    }
+    if (name == "wait.group" || name == "wait.all") {
+      CallHost(b_, "tenon_copies_wait", none, {name == "wait.all" ? b_.getInt32(~0u) : Arg(0)});
+      return nullptr;
+    }
+    if (!name.consume_front("ca.shared.global.") && !name.consume_front("cg.shared.global.")) return Unknown();
+    const bool partly = name.consume_back(".s");
+    unsigned bytes = 0;
+    if (name.getAsInteger(10, bytes)) return Unknown();
+    Value* n = b_.getInt32(bytes);
+    CallHost(b_, "tenon_copy", none, {Generic(b_, Arg(0)), Generic(b_, Arg(1)), n, partly ? Arg(2) : n, site_});
+    return nullptr;
+  }
+
   absl::StatusOr<Value*> Math(llvm::StringRef name) {
     const std::string host = "tenon_math_" + name.str();
     for (const UnaryMath& f : UnaryMathTable()) {
@@ -205,7 +214,8 @@ class Replacer {
     if (!max && !name.consume_front("fmin.")) return Unknown();
     const bool nan = name.consume_front("nan.");
     if (name != "f" && name != "d" && name != "f16" && name != "f16x2" && name != "bf16" && name != "bf16x2") return Unknown();
-    const auto id = nan ? (max ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum) : (max ? llvm::Intrinsic::maxnum : llvm::Intrinsic::minnum);
+    const auto id =
+        nan ? (max ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum) : (max ? llvm::Intrinsic::maxnum : llvm::Intrinsic::minnum);
     return b_.CreateBinaryIntrinsic(id, Arg(0), Arg(1));
   }
 

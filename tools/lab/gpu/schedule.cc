@@ -54,8 +54,8 @@ uint32_t Machine::Barrier(uint32_t id, uint32_t count, BarrierKind kind, uint32_
   }
   NamedBarrier& b = barriers_[id];
   if (b.count != 0 && (b.count != count || b.kind != kind)) {
-    bad(absl::StrCat("threads wait at barrier ", id, " for ", b.count, " threads, or for another kind of barrier, when this one comes to wait for ",
-                     count));
+    bad(absl::StrCat("threads wait at barrier ", id, " for ", b.count,
+                     " threads, or for another kind of barrier, when this one comes to wait for ", count));
   }
   b.count = count;
   b.kind = kind;
@@ -159,7 +159,6 @@ absl::Status Machine::Stuck() const {
     return absl::FailedPreconditionError(
         absl::StrFormat("%s; kernel %s, block (%d,%d,%d)", what, kernel_->name, block_[0], block_[1], block_[2]));
   };
-  const auto waits = [&](uint32_t i) { return absl::StrCat("threads ", DescribeThreads({&i, 1}), " and others wait at ", Where(*image_, threads_[i].site)); };
   for (uint32_t i : at_op) {
     const Thread& t = threads_[i];
     const Warp& w = warps_[t.warp];
@@ -174,12 +173,18 @@ absl::Status Machine::Stuck() const {
                                   WarpOpName(t.op), t.lane, t.mask, Where(*image_, t.site), other.lane, Where(*image_, other.site)));
     }
   }
-  std::string what = absl::StrCat("divergent barrier: ", waits(at_barrier.front()));
-  for (uint32_t i : at_barrier) {
-    const Thread &t = threads_[i], &first = threads_[at_barrier.front()];
-    if (t.site == first.site && t.barrier == first.barrier) continue;
-    absl::StrAppend(&what, ", ", waits(i));
-    break;
+  std::string what = "divergent barrier: ";
+  for (size_t k = 0; k < at_barrier.size(); ++k) {
+    std::vector<uint32_t> together;
+    bool first = true;
+    for (size_t j = 0; j < at_barrier.size(); ++j) {
+      if (threads_[at_barrier[j]].site != threads_[at_barrier[k]].site) continue;
+      first &= j >= k;
+      together.push_back(at_barrier[j]);
+    }
+    if (!first) continue;
+    absl::StrAppend(&what, k == 0 ? "" : ", ", "threads ", DescribeThreads(together), " wait at ",
+                    Where(*image_, threads_[at_barrier[k]].site));
   }
   if (!exited.empty()) absl::StrAppend(&what, ", threads ", DescribeThreads(exited), " have exited");
   return fail(what);

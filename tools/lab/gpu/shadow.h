@@ -43,10 +43,10 @@ struct Shadow {
 
 // What is ordered before an access of one thread.
 struct Order {
-  uint64_t since = 0;        // what came before is of another launch (global memory) or of another block (shared memory)
-  uint64_t block_start = 0;  // what came between is of another block
-  uint64_t barrier = 0;      // the block's last barrier
-  uint64_t warp = 0;         // the last barrier of the thread's whole warp
+  uint64_t since = 0;                // what came before is of another launch (global memory) or of another block (shared memory)
+  uint64_t block_start = 0;          // what came between is of another block
+  uint64_t barrier = 0;              // the block's last barrier
+  uint64_t warp = 0;                 // the last barrier of the thread's whole warp
   const uint64_t* clocks = nullptr;  // by thread from `first` on: what came before is ordered; barriers of part of a warp or block
   uint32_t first = 0, width = 0;
   uint32_t thread = 0;

@@ -93,7 +93,18 @@ class Marker {
     if (!callee->isIntrinsic()) return;
     const uint32_t index = Instruction(call);
     marks_.intrinsics.push_back({&call, index});
-    if (callee->getName().starts_with("llvm.nvvm.ldmatrix.")) {
+    llvm::StringRef name = callee->getName();
+    if (name.contains(".cp.async.") && name.contains(".shared.global.")) {
+      name.consume_back(".s");
+      const uint32_t bytes = name.ends_with("16") ? 16 : name.ends_with("8") ? 8 : 4;
+      const uint32_t source = Instruction(call);  // the site behind the destination's
+      Site &to = (*sites_)[index], &from = (*sites_)[source];
+      to.size = to.align = from.align = bytes;
+      to.write = from.read = true;
+      to.space = Space::kShared;
+      from.space = Space::kGlobal;
+    }
+    if (name.starts_with("llvm.nvvm.ldmatrix.")) {
       Site& s = (*sites_)[index];
       s.size = s.align = 16;
       s.read = true;

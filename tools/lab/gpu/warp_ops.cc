@@ -34,14 +34,22 @@ std::pair<uint32_t, bool> Source(WarpOp op, uint32_t lane, uint32_t b, uint32_t 
 uint32_t Combine(WarpOp op, uint32_t x, uint32_t y) {
   const auto sx = static_cast<int32_t>(x), sy = static_cast<int32_t>(y);
   switch (op) {
-    case WarpOp::kReduceAdd: return x + y;
-    case WarpOp::kReduceMin: return sx < sy ? x : y;
-    case WarpOp::kReduceMax: return sx > sy ? x : y;
-    case WarpOp::kReduceUMin: return x < y ? x : y;
-    case WarpOp::kReduceUMax: return x > y ? x : y;
-    case WarpOp::kReduceAnd: return x & y;
-    case WarpOp::kReduceOr: return x | y;
-    default: return x ^ y;
+    case WarpOp::kReduceAdd:
+      return x + y;
+    case WarpOp::kReduceMin:
+      return sx < sy ? x : y;
+    case WarpOp::kReduceMax:
+      return sx > sy ? x : y;
+    case WarpOp::kReduceUMin:
+      return x < y ? x : y;
+    case WarpOp::kReduceUMax:
+      return x > y ? x : y;
+    case WarpOp::kReduceAnd:
+      return x & y;
+    case WarpOp::kReduceOr:
+      return x | y;
+    default:
+      return x ^ y;
   }
 }
 
@@ -155,7 +163,8 @@ void Machine::Complete(WarpOp op, uint32_t mask, uint32_t warp, uint32_t site) {
         const auto [from, within] = Source(op, lane, lanes[lane]->b, lanes[lane]->c);
         if (lanes[from] == nullptr) {
           Fail(absl::StatusCode::kFailedPrecondition,
-               absl::StrFormat("bad source lane: lane %d reads lane %d by %s, which mask 0x%08x doesn't name", lane, from, WarpOpName(op), mask),
+               absl::StrFormat("bad source lane: lane %d reads lane %d by %s, which mask 0x%08x doesn't name", lane, from, WarpOpName(op),
+                               mask),
                site);
         }
         lanes[lane]->result = (lanes[from]->a & 0xffffffff) | (within ? kPredicate : 0);
