@@ -160,7 +160,8 @@ namespace {
 class Settler : public Placer {
  private:
   void Place(Instruction* op) override {
-    if (op->opcode() == Opcode::kParameter || op->opcode() == Opcode::kCopy || op->operand_count() == 0) return;
+    if (op->opcode() == Opcode::kParameter || op->opcode() == Opcode::kCopy) return;
+    if (op->operand_count() == 0 && op->opcode() != Opcode::kFusion) return;
     if (FollowsOperand(*op)) return FollowOperands(op);
     if (op->opcode() == Opcode::kWhile) return While(op);
     if (op->opcode() == Opcode::kConditional) return Conditional(op);

@@ -65,6 +65,10 @@ std::string Elements() { return Entry("p = f32[1000] parameter(0)\n q = f32[1000
 std::string OddRows() {
   return Entry("p = f32[64,13] parameter(0)\n s = f32[64,12] slice(p), slice={[0:64], [0:12]}\n ROOT r = f32[64,12] negate(s)\n");
 }
+std::string Transposed() {
+  return Entry("p = f32[70,90] parameter(0)\n q = f32[90,70] parameter(1)\n t = f32[90,70] transpose(p), dimensions={1,0}\n"
+               " ROOT r = f32[90,70]{1,0} add(q, t)\n");
+}
 std::string OddSize() { return Entry("p = f32[5,13] parameter(0)\n ROOT r = f32[5,13] negate(p)\n"); }
 
 CompileOptions OptionsWith(const char* model, const GpuPlant* plant, int* places) {
@@ -178,6 +182,7 @@ constexpr Planting kPlantings[] = {
     {"missing-barrier", "rows_all", Rows, kUsual, "uninitialised"},
     {"missing-barrier", "columns", Columns, kUsual, "race", false},
     {"missing-barrier", "columns_all", Columns, kUsual, "uninitialised"},
+    {"missing-first-barrier", "transposed", Transposed, kUsual, "race", false},
     {"missing-first-barrier", "two_sums", TwoSums, kUsual, "race"},
     {"wrong-shuffle-width", "rows", Rows, kUsual, "different"},
     {"wrong-shuffle-width", "short_rows", ShortRows, kUsual, "different"},
@@ -190,6 +195,7 @@ constexpr Planting kPlantings[] = {
     {"no-guard", "elements", Elements, kUsual, "out of bounds"},
     {"wrong-tail-mask", "odd_size", OddSize, kSmall, "out of bounds"},
     {"uninitialised-shared", "rows", Rows, kUsual, "uninitialised"},
+    {"uninitialised-shared", "transposed", Transposed, kUsual, "uninitialised"},
     {"uninitialised-shared", "columns", Columns, kUsual, "uninitialised"},
     {"divergent-barrier", "rows", Rows, kUsual, "divergent barrier"},
     {"divergent-barrier", "columns", Columns, kUsual, "divergent barrier"},
@@ -238,6 +244,19 @@ TEST(GpuPlants, TreeThatDependsOnTheGridIsFoundByEqualRows) {
   }
 }
 
+// Right, and slow: the emulator counts.
+TEST(GpuPlants, DroppedPaddingIsFoundByBankConflicts) {
+  for (const bool planted : {false, true}) {
+    int places = 0;
+    const int64_t before = CountsOfEmulation().extra_wavefronts;
+    EXPECT_EQ(Outcome(Transposed(), kUsual, planted ? &FindGpuPlant("no-bank-padding") : nullptr, {.count_memory = true}, &places), "right");
+    const int64_t conflicts = CountsOfEmulation().extra_wavefronts - before;
+    std::cout << (planted ? "without" : "with") << " padding: " << conflicts << " extra wavefronts\n";
+    EXPECT_EQ(planted, conflicts > 0);
+    EXPECT_EQ(planted, places > 0);
+  }
+}
+
 // Element 2^31 + 17 of an operand whose untouched memory costs nothing.
 TEST(GpuPlants, IndexOf32BitsIsFoundBeyondTwoGigabytes) {
   constexpr int64_t kFirst = (int64_t{1} << 31) + 17, kCount = 64;
@@ -259,7 +278,7 @@ TEST(GpuPlants, IndexOf32BitsIsFoundBeyondTwoGigabytes) {
 
 // None without a test.
 TEST(GpuPlants, AreAllPlanted) {
-  std::set<std::string_view> planted = {"tree-by-grid", "index-overflow"};
+  std::set<std::string_view> planted = {"tree-by-grid", "index-overflow", "no-bank-padding"};
   for (const Planting& p : kPlantings) planted.insert(p.plant);
   for (const GpuPlant& plant : AllGpuPlants()) EXPECT_TRUE(planted.contains(plant.name)) << plant.name;
 }

@@ -4,6 +4,7 @@
 #include <new>
 #include <optional>
 
+#include "absl/base/const_init.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "backends/codegen/llvm/llvm_threads.h"

@@ -94,6 +94,7 @@ class EmulatedCode : public LoadedCode {
     Counts().loads += counts.loads;
     Counts().stores += counts.stores;
     Counts().fibre_switches += counts.fibre_switches;
+    Counts().extra_wavefronts += counts.extra_wavefronts;
     return status;
   }
 

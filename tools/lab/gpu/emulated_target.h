@@ -34,6 +34,7 @@ void SetEmulation(const EmulatorOptions& options);
 // Since the process began.
 struct EmulationCounts {
   int64_t launches = 0, loads = 0, stores = 0, fibre_switches = 0;
+  int64_t extra_wavefronts = 0;  // with EmulatorOptions::count_memory
 };
 EmulationCounts CountsOfEmulation();
 

@@ -56,7 +56,7 @@ std::vector<T*> OfShared(Function& f) {
 bool DropBarriers(Function& f, size_t which) {
   const auto barriers = Calls(f, llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all);
   for (size_t i = which; i < barriers.size(); i += 2) barriers[i]->eraseFromParent();
-  return !barriers.empty();
+  return barriers.size() > which;
 }
 bool MissingBarrier(Function& f) { return DropBarriers(f, 1); }
 bool MissingFirstBarrier(Function& f) { return DropBarriers(f, 0); }
@@ -174,6 +174,19 @@ bool TreeByGrid(Function& f) {
   return true;
 }
 
+// A row of a square in shared memory is as long as there are banks: a column lies in one.
+bool NoBankPadding(Function& f) {
+  constexpr uint64_t kBanks = 32;
+  bool found = false;
+  for (llvm::BinaryOperator* product : All<llvm::BinaryOperator>(f)) {
+    auto* row = llvm::dyn_cast<llvm::ConstantInt>(product->getOperand(1));
+    if (product->getOpcode() != llvm::Instruction::Mul || row == nullptr || row->getZExtValue() != kBanks + 1) continue;
+    product->setOperand(1, llvm::ConstantInt::get(row->getType(), kBanks));
+    found = true;
+  }
+  return found;
+}
+
 // Blocks of every launch of a device.
 bool AddBlocks(Program& program, int64_t more) {
   bool found = false;
@@ -215,6 +228,7 @@ constexpr GpuPlant kPlants[] = {
     {.name = "wrong-tail-mask", .doc = "whole vectors as long as they begin inside of a row", .kernel = WrongTailMask},
     {.name = "uninitialised-shared", .doc = "an exchange's values are never stored", .kernel = UninitialisedShared},
     {.name = "divergent-barrier", .doc = "one thread does not come to a barrier", .kernel = DivergentBarrier},
+    {.name = "no-bank-padding", .doc = "rows of a transpose's square are as long as there are banks", .kernel = NoBankPadding},
     {.name = "tree-by-grid", .doc = "the order in which a reduction merges depends on the block's number", .kernel = TreeByGrid},
     {.name = "broken-columns", .doc = "vectors of columns of which a row has no whole number", .plan = BrokenColumns},
     {.name = "two-teams-at-one-barrier", .doc = "a block of two teams that meet at barriers", .plan = TwoTeamsAtOneBarrier},
