@@ -32,8 +32,8 @@ run fuzz env TENON_GUARD=1 "build/$preset/bin/hlo-fuzz" --seed="$(date +%Y%m%d)"
 run fuzz-symbols env TENON_GUARD=1 "build/$preset/bin/hlo-fuzz" --symbols --seed="$(date +%Y%m%d)" \
   --seconds="${TENON_FUZZ_SYMBOLS_SECONDS:-30}" --size=5 --jobs=2 --save=build/logs/fuzz
 # Half a minute of modules on the emulated GPU, in several orders of threads and blocks.
-run fuzz-gpu "build/$preset/bin/hlo-fuzz" --target=gpu-emulated --seed="$(date +%Y%m%d)" --seconds="${TENON_FUZZ_GPU_SECONDS:-30}" --size=5 \
-  --jobs=2 --save=build/logs/fuzz
+run fuzz-gpu "build/$preset/bin/hlo-fuzz" --target=gpu-emulated --seed="$(date +%Y%m%d)" \
+  --seconds="${TENON_FUZZ_GPU_SECONDS:-30}" --size=5 --jobs=2 --save=build/logs/fuzz
 # Every planted bug is found among the day's modules, and cut to ten instructions. Half a CPU minute; four at most.
 run plants "build/$preset/bin/hlo-fuzz" --plants --seed="$(date +%Y%m%d)" --seconds=240 --size=5 --quiet
 run plants-symbols "build/$preset/bin/hlo-fuzz" --symbols --plants --seed="$(date +%Y%m%d)" --seconds=120 --size=5 --quiet
