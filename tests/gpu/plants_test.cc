@@ -241,7 +241,8 @@ TEST(GpuPlants, DroppedPaddingIsFoundByBankConflicts) {
   for (const bool planted : {false, true}) {
     int places = 0;
     const int64_t before = CountsOfEmulation().extra_wavefronts;
-    EXPECT_EQ(Outcome(Transposed(), kUsual, planted ? &FindGpuPlant("no-bank-padding") : nullptr, {.count_memory = true}, &places), "right");
+    const GpuPlant* plant = planted ? &FindGpuPlant("no-bank-padding") : nullptr;
+    EXPECT_EQ(Outcome(Transposed(), kUsual, plant, {.count_memory = true}, &places), "right");
     const int64_t conflicts = CountsOfEmulation().extra_wavefronts - before;
     std::cout << (planted ? "without" : "with") << " padding: " << conflicts << " extra wavefronts\n";
     EXPECT_EQ(planted, conflicts > 0);
@@ -252,8 +253,8 @@ TEST(GpuPlants, DroppedPaddingIsFoundByBankConflicts) {
 // Element 2^31 + 17 of an operand whose untouched memory costs nothing.
 TEST(GpuPlants, IndexOf32BitsIsFoundBeyondTwoGigabytes) {
   constexpr int64_t kFirst = (int64_t{1} << 31) + 17, kCount = 64;
-  const auto module = Parsed(Entry(absl::StrCat("p = s8[", kFirst + kCount, "] parameter(0)\n s = s8[", kCount, "] slice(p), slice={[", kFirst,
-                                                ":", kFirst + kCount, "]}\n ROOT r = s8[", kCount, "] negate(s)\n")));
+  const auto module = Parsed(Entry(absl::StrCat("p = s8[", kFirst + kCount, "] parameter(0)\n s = s8[", kCount, "] slice(p), slice={[",
+                                                kFirst, ":", kFirst + kCount, "]}\n ROOT r = s8[", kCount, "] negate(s)\n")));
   std::vector<std::unique_ptr<OnDevice>> args;
   args.push_back(std::make_unique<OnDevice>(module->entry()->parameters()[0]->shape()));
   std::vector<int8_t> values;

@@ -23,7 +23,8 @@ inline constexpr char kEmulatedName[] = "gpu-emulated";
 
 // "gpu-emulated" (sm_90), or "gpu-emulated:MODEL", MODEL as FindGpuModel takes it. InvalidArgument: it is neither.
 // `sabotage`: GpuOptions', of planted bugs.
-absl::StatusOr<std::shared_ptr<const Target>> MakeEmulatedGpu(std::string_view name, std::function<void(llvm::Function&)> sabotage = nullptr);
+absl::StatusOr<std::shared_ptr<const Target>> MakeEmulatedGpu(std::string_view name,
+                                                              std::function<void(llvm::Function&)> sabotage = nullptr);
 
 // `host` and the emulated memory as space 1. Never destroyed.
 const TenonHost* EmulatedHost(const TenonHost* host);

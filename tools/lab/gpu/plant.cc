@@ -36,7 +36,9 @@ std::vector<llvm::IntrinsicInst*> Calls(Function& f, llvm::Intrinsic::ID id) {
   return found;
 }
 
-Value* Read(llvm::IRBuilderBase& b, llvm::Intrinsic::ID id) { return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Type*>(), llvm::ArrayRef<Value*>()); }
+Value* Read(llvm::IRBuilderBase& b, llvm::Intrinsic::ID id) {
+  return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Type*>(), llvm::ArrayRef<Value*>());
+}
 
 // Of a block's shared memory?
 bool IsShared(const Value* pointer) {
