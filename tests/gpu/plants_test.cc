@@ -249,8 +249,8 @@ TEST(GpuPlants, DroppedPaddingIsFoundByBankConflicts) {
   for (const bool planted : {false, true}) {
     int places = 0;
     const int64_t before = CountsOfEmulation().extra_wavefronts;
-    EXPECT_EQ(Outcome(Transposed(), kUsual, planted ? &FindGpuPlant("no-bank-padding") : nullptr, {.count_memory = true}, &places),
-              "right");
+    const GpuPlant* plant = planted ? &FindGpuPlant("no-bank-padding") : nullptr;
+    EXPECT_EQ(Outcome(Transposed(), kUsual, plant, {.count_memory = true}, &places), "right");
     const int64_t conflicts = CountsOfEmulation().extra_wavefronts - before;
     std::cout << (planted ? "without" : "with") << " padding: " << conflicts << " extra wavefronts\n";
     EXPECT_EQ(planted, conflicts > 0);

@@ -16,9 +16,9 @@ from hlo.test_conformance import ABSENT, EXCEPTIONS, check, counts, packs
 TARGET = "gpu-emulated"
 STRIDE = 3
 WANTED = 0.99
-# Of the instructions that compute. What is missing to 0.95 are functions of f64 and complex128 that a GPU has no instruction for, and what
-# follows from their values.
-THERE = 0.93
+# Of the instructions that compute, of all cases and of CI's. What is missing to 0.95 are functions of f64 and complex128 that a GPU has no
+# instruction for, and what follows from their values.
+THERE, THERE_OF_SOME = 0.93, 0.92
 SECONDS = 60  # of CI's, on two cores
 
 pytestmark = pytest.mark.skipif(not packs(), reason=ABSENT)
@@ -71,7 +71,7 @@ def test_some(hlo, emulated, capsys):
     right, refused, wrong, there, computing = report(capsys, f"every {STRIDE}rd case", found, seconds)
     assert wrong == {}
     assert right >= WANTED * (right + refused)
-    assert there >= THERE * computing
+    assert there >= THERE_OF_SOME * computing
     assert seconds <= SECONDS
 
 

@@ -172,8 +172,8 @@ absl::StatusOr<LiteralExecutable*> Compiled(TenonHlo& hlo, const TenonOption* op
   const bool listed = options != nullptr && num_options > 0;
   std::vector<TenonOption> given(options, listed ? options + num_options : options);
   TENON_ASSIGN_OR_RETURN(const std::string target, TakeTarget(&given));
-  TENON_ASSIGN_OR_RETURN(RequestOptions request,
-                         ReadOptions(listed ? given.data() : options, listed ? static_cast<int64_t>(given.size()) : num_options));
+  TENON_ASSIGN_OR_RETURN(RequestOptions request, listed ? ReadOptions(given.data(), static_cast<int64_t>(given.size()))
+                                                        : ReadOptions(options, num_options));
   request.compile.interrupted = [] { return IsInterrupted(nullptr) != 0; };
   const std::unique_ptr<Module> module = hlo.module->Clone();
   const TenonHost* host = HloHost();
