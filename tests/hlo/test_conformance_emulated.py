@@ -19,7 +19,6 @@ WANTED = 0.99
 # Of the instructions that compute, of all cases and of CI's. What is missing to 0.95 are functions of f64 and complex128 that a GPU has no
 # instruction for, and what follows from their values.
 THERE, THERE_OF_SOME = 0.93, 0.92
-SECONDS = 60  # of CI's, on two cores
 
 pytestmark = pytest.mark.skipif(not packs(), reason=ABSENT)
 
@@ -72,7 +71,6 @@ def test_some(hlo, emulated, capsys):
     assert wrong == {}
     assert right >= WANTED * (right + refused)
     assert there >= THERE_OF_SOME * computing
-    assert seconds <= SECONDS
 
 
 @pytest.mark.slow

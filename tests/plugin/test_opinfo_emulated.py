@@ -17,7 +17,6 @@ from plugin.test_lowering import LOWERED, _differs, tool  # noqa: F401  (tool: a
 TARGET = "gpu-emulated"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 STRIDE = 4
-SECONDS = 90  # of CI's, on two cores
 
 
 def cases_of(calls, most):
@@ -75,11 +74,10 @@ def run(rows, most, recorded, tool, capsys):
         print(f"\n{report}\n{len(rows)} rows, {seconds:.0f} s; without a sample of these dtypes: {', '.join(without)}")
     assert report.problems == [], "\n".join(report.problems)
     assert sum(report.right.values()) > len(rows) / 2
-    return seconds
 
 
 def test_some(recorded, tool, capsys):  # noqa: F811
-    assert run(LOWERED[::STRIDE], 1, recorded, tool, capsys) <= SECONDS
+    run(LOWERED[::STRIDE], 1, recorded, tool, capsys)
 
 
 @pytest.mark.slow
