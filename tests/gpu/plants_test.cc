@@ -56,7 +56,8 @@ std::string ShortRows() {
   return WithSum("f32", "p = f32[9,128] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[9] reduce(p, z), dimensions={1}, to_apply=add\n");
 }
 std::string Columns() {
-  return WithSum("f32", "p = f32[200,41] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[41] reduce(p, z), dimensions={0}, to_apply=add\n");
+  return WithSum("f32",
+                 "p = f32[200,41] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[41] reduce(p, z), dimensions={0}, to_apply=add\n");
 }
 std::string Elements() { return Entry("p = f32[1000] parameter(0)\n q = f32[1000] parameter(1)\n ROOT r = f32[1000] add(p, q)\n"); }
 std::string OddRows() {
@@ -73,7 +74,8 @@ CompileOptions OptionsWith(const char* model, const GpuPlant* plant, int* places
   options.verify_passes = true;
   std::function<void(llvm::Function&)> sabotage;
   if (plant != nullptr && plant->kernel != nullptr) sabotage = [plant, places](llvm::Function& f) { *places += plant->kernel(f); };
-  if (plant != nullptr && plant->program != nullptr) options.sabotage.program = [plant, places](Program& p) { *places += plant->program(p); };
+  if (plant != nullptr && plant->program != nullptr)
+    options.sabotage.program = [plant, places](Program& p) { *places += plant->program(p); };
   options.compile_threads = 1;  // `places` is one thread's
   const auto target = MakeEmulatedGpu(model, std::move(sabotage));
   TENON_CHECK(target.ok(), std::string(target.status().message()));
