@@ -1,5 +1,5 @@
-// Planted bugs of the GPU's code (tools/lab/gpu/plant.h): each is found, and how: by a detector of the emulator, by a result that is not the
-// evaluator's, by a check of plans. Without its plant the same module is right.
+// Planted bugs of the GPU's code (tools/lab/gpu/plant.h): each is found, and how: by a detector of the emulator, by a result that is not
+// the evaluator's, by a check of plans. Without its plant the same module is right.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,8 @@ std::string Entry(std::string_view entry) { return absl::StrCat("HloModule m\nEN
 
 // A row for each block, whose warps exchange their sums once.
 std::string Rows() {
-  return WithSum("f32", "p = f32[3,2100] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[3] reduce(p, z), dimensions={1}, to_apply=add\n");
+  return WithSum("f32",
+                 "p = f32[3,2100] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[3] reduce(p, z), dimensions={1}, to_apply=add\n");
 }
 // Twice: of the values, and of what is left of them.
 std::string TwoSums() {
@@ -53,7 +54,8 @@ std::string TwoSums() {
 }
 // Rows for parts of a warp.
 std::string ShortRows() {
-  return WithSum("f32", "p = f32[9,128] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[9] reduce(p, z), dimensions={1}, to_apply=add\n");
+  return WithSum("f32",
+                 "p = f32[9,128] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[9] reduce(p, z), dimensions={1}, to_apply=add\n");
 }
 std::string Columns() {
   return WithSum("f32",
