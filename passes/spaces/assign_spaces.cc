@@ -35,10 +35,6 @@ class Assigner : public Placer {
       case Opcode::kCopy:
         if (IsDevice(op->shape().memory_space()) && ChangesSpace(*op)) return;  // the module wants it there
         break;
-      case Opcode::kCustomCall:
-        // Made of nothing, on the device that its arguments name: lowering said which.
-        if (op->operand_count() == 0 && IsDevice(SpaceOf(op->shape())) && spaces_.runs(*op, SpaceOf(op->shape()))) return;
-        break;
       default:
         if (!FollowsOperand(*op)) break;
         if (absl::c_all_of(op->operands(), [&](const Instruction* o) { return floats_.contains(o); })) floats_.insert(op);
@@ -77,8 +73,8 @@ class Assigner : public Placer {
     for (int64_t i = 0; i < start->operand_count(); ++i) {
       const Shape& shape = start->operand(i)->shape();
       const bool counts = shape.is_array() && shape.rank() == 0 && !IsFloat(shape.element_type());
-      if (shape.is_array() && !counts && floats_.contains(start->operand(i)))
-        SetSpace(&loop->mutable_shape().mutable_element(i), spaces_.main);
+      if (!shape.is_array() || counts || !floats_.contains(start->operand(i))) continue;
+      SetSpace(&loop->mutable_shape().mutable_element(i), spaces_.main);
     }
   }
 
@@ -87,9 +83,8 @@ class Assigner : public Placer {
     for (const Instruction* o : op->operands()) {
       if (space == 0) space = SpaceOf(o->shape());
     }
-    const bool from_nothing =
-        op->operand_count() > 0 && absl::c_all_of(op->operands(), [&](const Instruction* o) { return floats_.contains(o); });
-    if (from_nothing) space = spaces_.main;
+    auto floats = [&](const Instruction* o) { return floats_.contains(o); };
+    if (op->operand_count() > 0 && absl::c_all_of(op->operands(), floats)) space = spaces_.main;
     if (space != 0 && !spaces_.runs(*op, space)) {
       const std::string opcode(OpcodeName(op->opcode()));
       context_.Note("assign-spaces", "host", *op, absl::StrCat("no code for ", opcode, " in memory space ", space));
