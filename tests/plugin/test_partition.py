@@ -142,7 +142,7 @@ class Mixed(nn.Module):
 def test_gradients(partitioner, graphs_ran_natively):
     torch.manual_seed(0)
     options = {"partitioner": partitioner}
-    report = check_model(Mixed().train(), (torch.randn(6, 16, requires_grad=True),), train=True, options=options)
+    report = check_model(Mixed().train(), (torch.randn(64, 16, requires_grad=True),), train=True, options=options)
     assert not report.failures, report
     cuts = [r.cut for r in graphs_ran_natively if r.kind == "forward"]
     assert cuts and {cut.by for cut in cuts} == {partitioner}
