@@ -25,9 +25,6 @@ def filled(shape, dtype, seed=0):
 
 def bits(x):
     wide = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
-    # Which NaN a machine's conversion to bf16 gives is nobody's promise (without 512 bits eager's is another).
-    if x.dtype == torch.bfloat16:
-        x = torch.where(x.isnan(), torch.full_like(x, float("nan")), x)
     return x.contiguous().view(wide)
 
 
@@ -221,7 +218,9 @@ def test_extrema_of_long_rows_and_where_are_taken_in_pieces(dtype, shape, dim, t
         (values, indices), least = torch.compile(function, backend="tenon", dynamic=False, fullgraph=True, options=options)(x)
         (eager_values, eager_indices), eager_least = x.max(dim), x.argmin(dim)
         assert torch.equal(indices, eager_indices) and torch.equal(least, eager_least)
-        assert torch.equal(bits(values), bits(eager_values))
+        # A NaN's code is eager's vector unit's: AVX2's maximum of bf16 makes all its bits one.
+        assert torch.equal(values.isnan(), eager_values.isnan())
+        assert torch.equal(bits(values.nan_to_num()), bits(eager_values.nan_to_num()))
         (graph,) = [g for g in tenon.stats()["graphs"] if g["calls"] > 0]
         kernels.append(graph["kernels"])
     assert kernels[0] > kernels[1]
