@@ -35,6 +35,10 @@ class Assigner : public Placer {
       case Opcode::kCopy:
         if (IsDevice(op->shape().memory_space()) && ChangesSpace(*op)) return;  // the module wants it there
         break;
+      case Opcode::kCustomCall:
+        // Made of nothing, on the device that its arguments name: lowering said which.
+        if (op->operand_count() == 0 && IsDevice(SpaceOf(op->shape())) && spaces_.runs(*op, SpaceOf(op->shape()))) return;
+        break;
       default:
         if (!FollowsOperand(*op)) break;
         if (absl::c_all_of(op->operands(), [&](const Instruction* o) { return floats_.contains(o); })) floats_.insert(op);

@@ -55,6 +55,21 @@ TEST_P(Regress, StaysRight) {
   }
 }
 
+// With all that a GPU computes in its memory, by plans of one element a thread and of vectors.
+TEST_P(Regress, StaysRightOnAnEmulatedGpu) {
+  std::ifstream in(std::string(TENON_SOURCE_DIR) + "/tests/regress/" + GetParam() + ".hlo");
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  const absl::StatusOr<Case> c = ParseRegress(text);
+  ASSERT_TRUE(c.ok()) << c.status();
+  const absl::StatusOr<Expectation> expected = Expect(*c->module, c->arguments);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const char* target : {"gpu-emulated", "gpu-emulated:sm_80,sms=1,threads_per_sm=8"}) {
+    const RunOptions run{.target = target, .verify_passes = true};
+    const Verdict v = Judge(*c->module, c->arguments, *expected, run);
+    EXPECT_EQ(v.outcome, Outcome::kSame) << run.ToString() << ": " << OutcomeName(v.outcome) << ": " << v.text;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Files, Regress, testing::ValuesIn(Files()),
                          [](const testing::TestParamInfo<std::string>& p) { return p.param; });
 

@@ -72,6 +72,9 @@ struct KernelSpecs {
   EmitOptions types;
   bool has_fma = false;
   bool prefetches = true;  // the code may ask the first cache for what comes next
+  // A few elements some places apart are picked from the vectors that lie there, with what is between. Not where other threads may be
+  // writing that at the same time, in place.
+  bool reads_between = true;
 };
 
 // What a kernel's function finds when it is called: how the target hands over memory and work. Values of its entry block.

@@ -269,7 +269,7 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
     }
     return r;
   }
-  if (!masked && access.kind == Access::Kind::kStrided && access.stride.is_constant() && !IsComplexType(element) &&
+  if (specs_.reads_between && !masked && access.kind == Access::Kind::kStrided && access.stride.is_constant() && !IsComplexType(element) &&
       access.stride.constant() >= 2 && access.stride.constant() <= std::min(kWholeStride, mode_.lanes)) {
     Val p = ElementPointer(base, base_level, element, offset, guard);
     r.level = std::max(r.level, p.level);

@@ -119,8 +119,11 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
   f->addFnAttr("nvvm.maxntid", absl::StrCat(plan_.threads));
   const SharedLayout shared = SharedOf(fused_, plan_);
   Value *thread = nullptr, *memory = nullptr;
-  const KernelSpecs specs{
-      .vector_bytes = 16, .types = {.has_f16c = true, .excess_precision = excess_precision_}, .has_fma = true, .prefetches = false};
+  const KernelSpecs specs{.vector_bytes = 16,
+                          .types = {.has_f16c = true, .excess_precision = excess_precision_},
+                          .has_fma = true,
+                          .prefetches = false,
+                          .reads_between = false};
   KernelEmitter e(fused_, specs, f, [&](llvm::IRBuilder<>& b) {
     Value* table = b.CreateAddrSpaceCast(f->getArg(0), b.getPtrTy());
     thread = b.CreateZExt(ThreadInBlock(b), b.getInt64Ty());
