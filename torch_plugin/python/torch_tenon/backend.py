@@ -9,7 +9,7 @@ from typing import Any, Callable, Sequence
 
 from torch import fx
 
-from . import aliasing, decompositions, higher_order, registry, training
+from . import aliasing, decompositions, higher_order, objects, registry, training
 from ._torch_private import aot_compile, backward_at_once, frozen_inputs, kept_whole, lazy_graph_modules, metadata_of
 from .compiler import Compiled, compile_static, judge_fallback
 from .dynamic import compile_dynamic, symbolic_inputs
@@ -110,7 +110,12 @@ def compile_aten(
 ) -> Compiled:
     """A graph of ATen operators, as AOTAutograd hands it over -> a boxed callable."""
     gm = higher_order.expand(gm)
-    frozen = frozen_inputs() if options.freeze and kind == "inference" else ()
+    if handed_through := objects.objects_of(gm):
+        return objects.compile_without(gm, handed_through, lambda graph: _compile_aten(graph, kind, options, ()))
+    return _compile_aten(gm, kind, options, frozen_inputs() if options.freeze and kind == "inference" else ())
+
+
+def _compile_aten(gm: fx.GraphModule, kind: str, options: Options, frozen: Sequence[int]) -> Compiled:
     if symbolic_inputs(gm):
         return compile_dynamic(gm, kind, options, frozen)
     return compile_static(gm, kind, options, frozen=frozen)
