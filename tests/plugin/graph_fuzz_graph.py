@@ -194,4 +194,4 @@ class Compiled:
         record = types.SimpleNamespace(reason="", give_up=self.given_up.append)
         exported = Exported(f"g{program.number}", self.graph, constants, recipes=recipes, symbols=symbols)
         if not program.hints or values_of:
-            self.executable.set_rerun(Rerun(exported, record, *([values_of] if values_of else [])), False, False)
+            self.executable.set_rerun(Rerun(exported, record, **({"values_of": values_of} if values_of else {})), False, False)

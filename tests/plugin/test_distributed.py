@@ -18,7 +18,8 @@ pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="th
 
 def _run(case, tmp_path):
     env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, str(WORKER), case, str(tmp_path / "store")], env=env, capture_output=True, text=True, timeout=240)
+    command = [sys.executable, str(WORKER), case, str(tmp_path / "store")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
     graphs = json.loads(done.stdout.splitlines()[-1])
     assert graphs and all(g["tier"] == "native" for g in graphs), graphs

@@ -78,7 +78,7 @@ def _export_there_and_back(*args):
     return exported
 
 
-def _rerun(self, inputs, reason=None):
+def _rerun(self, inputs, reason=None, lasting=True):
     """A native graph that fails a check, or isn't what it was compiled for, is run again by ATen: right, and not native."""
     raise AssertionError(f"run again by ATen: {reason or 'a check failed that eager has not'}")
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "runtime/float_mode.h"
 #include "torch_plugin/executor/host.h"
 #include "torch_plugin/executor/op.h"
 #include "torch_plugin/executor/tensor.h"
@@ -28,6 +29,8 @@ std::string WhatItIs(const c10::TensorImpl* impl) {
   return "a tensor on device " + impl->device().str();
 }
 
+constexpr char kFlushing[] = "the calling thread takes subnormal numbers for zeros (torch.set_flush_denormal)";
+
 class Call {
  public:
   Call(Callee& callee, std::span<Argument> arguments)
@@ -37,6 +40,7 @@ class Call {
     TORCH_CHECK(arguments_.size() == callee_.inputs.size(), callee_.name, ": wanted ", callee_.inputs.size(), " inputs, got ",
                 arguments_.size());
     if (callee_.given_up.load(std::memory_order_relaxed)) return Rerun(nullptr);
+    if (callee_.native && callee_.rerun != nullptr && FlushesSubnormals()) return Rerun(kFlushing);
     if (careful_ && callee_.random) random_state_ = RandomState();
     inputs_.resize(arguments_.size());
     owned_.resize(arguments_.size());
@@ -180,15 +184,15 @@ class Call {
   }
   Results GiveUp(const std::string& reason) {
     callee_.given_up.store(true, std::memory_order_relaxed);
-    return Rerun(reason.c_str());
+    return Rerun(reason.c_str(), /*lasting=*/true);
   }
-  Results Rerun(const char* reason) {
+  Results Rerun(const char* reason, bool lasting = false) {
     if (random_state_.defined()) {
       at::Generator generator = at::detail::getDefaultCPUGenerator();
       std::lock_guard<std::mutex> lock(generator.mutex());
       generator.set_state(random_state_);
     }
-    return callee_.rerun(arguments_, reason);
+    return callee_.rerun(arguments_, reason, lasting);
   }
   static at::Tensor RandomState() {
     at::Generator generator = at::detail::getDefaultCPUGenerator();

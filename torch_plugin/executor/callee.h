@@ -123,8 +123,9 @@ struct Callee {
     std::vector<bool> outputs;
   };
   // Runs the graph by ATen alone, for a reason (NULL: a check failed). It has the last word when a compiled check fails (so the error
-  // is eager's), and every word from the run in which an operator's results turned out not to be what its fake kernel had said.
-  using Rerun = std::function<Results(std::span<const Argument>, const char* reason)>;
+  // is eager's), a word where the calling thread computes otherwise than the program was made for, and, `lasting`, every word from the
+  // run in which an operator's results turned out not to be what its fake kernel had said.
+  using Rerun = std::function<Results(std::span<const Argument>, const char* reason, bool lasting)>;
 
   // Takes the calls whose inputs the executable refuses, of sizes, say, that its guards exclude; `why`: what was wanted and what came.
   using Refused = std::function<Results(std::span<const Argument>, const char* why)>;

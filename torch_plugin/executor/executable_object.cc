@@ -193,7 +193,7 @@ PyObject* SetRefused(PyObject* self, PyObject* callable) {
   auto held = std::make_shared<c10::SafePyObject>(Py_NewRef(callable), getPyInterpreter());
   Replace(self, [&](Callee& callee) {
     callee.refused = [held](std::span<const Argument> arguments, const char* why) {
-      return CallRerun(held->ptr(getPyInterpreter()), arguments, why);
+      return CallRefused(held->ptr(getPyInterpreter()), arguments, why);
     };
   });
   Py_RETURN_NONE;
@@ -205,8 +205,8 @@ PyObject* SetRerun(PyObject* self, PyObject* args) {
   if (!PyArg_ParseTuple(args, "Opp", &callable, &random, &backward)) return nullptr;
   auto held = std::make_shared<c10::SafePyObject>(Py_NewRef(callable), getPyInterpreter());
   Replace(self, [&](Callee& callee) {
-    callee.rerun = [held](std::span<const Argument> arguments, const char* reason) {
-      return CallRerun(held->ptr(getPyInterpreter()), arguments, reason);
+    callee.rerun = [held](std::span<const Argument> arguments, const char* reason, bool lasting) {
+      return CallRerun(held->ptr(getPyInterpreter()), arguments, reason, lasting);
     };
     callee.random = random != 0;
     callee.backward = backward != 0;
@@ -255,7 +255,8 @@ PyMethodDef kMethods[] = {
     {"set_refused", SetRefused, METH_O,
      "set_refused(callable(inputs, why) -> outputs): what takes the calls whose inputs the executable's guards refuse."},
     {"set_rerun", SetRerun, METH_VARARGS,
-     "set_rerun(callable(inputs, reason or None) -> outputs, random, backward): what runs the graph by ATen alone."},
+     "set_rerun(callable(inputs, reason or None, lasting) -> outputs, random, backward): what runs the graph by ATen alone, from now on if "
+     "that lasts."},
     {"info", Info, METH_NOARGS,
      "JSON: tier, reason, inputs, outputs, kernels, steps, memory, compile_ms, remarks."},
     {"summary", Summary, METH_NOARGS, "(tier, reason, number of kernels, planned bytes, {phase: ms} of the compile)."},

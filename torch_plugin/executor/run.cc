@@ -164,15 +164,30 @@ Results CallBoxed(PyObject* callable, std::span<Argument> arguments) {
   return ReadAll(PyObject_CallOneArg(callable, list.get()));
 }
 
-Results CallRerun(PyObject* callable, std::span<const Argument> arguments, const char* reason) {
-  Gil gil;
+namespace {
+
+PyObject* ListOf(std::span<const Argument> arguments) {
   THPObjectPtr list(PyList_New(static_cast<Py_ssize_t>(arguments.size())));
   if (!list) Throw();
   for (size_t i = 0; i < arguments.size(); ++i) {
     at::Tensor tensor = arguments[i].tensor() != nullptr ? arguments[i].Share() : at::Tensor();
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), ToObject(arguments[i], std::move(tensor)));
   }
-  return ReadAll(PyObject_CallFunction(callable, "Oz", list.get(), reason));
+  return list.release();
+}
+
+}  // namespace
+
+Results CallRerun(PyObject* callable, std::span<const Argument> arguments, const char* reason, bool lasting) {
+  Gil gil;
+  THPObjectPtr list(ListOf(arguments));
+  return ReadAll(PyObject_CallFunction(callable, "OzO", list.get(), reason, lasting ? Py_True : Py_False));
+}
+
+Results CallRefused(PyObject* callable, std::span<const Argument> arguments, const char* why) {
+  Gil gil;
+  THPObjectPtr list(ListOf(arguments));
+  return ReadAll(PyObject_CallFunction(callable, "Oz", list.get(), why));
 }
 
 void ThrowAsPython(const CheckFailed& failed) {

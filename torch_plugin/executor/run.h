@@ -14,7 +14,8 @@ PyObject* RunExecutable(Callee& callee, PyObject* list);
 // The other way round: calls callable(list of the arguments), or callable(list, reason or None), and reads its list or tuple of tensors,
 // ints and None. Arguments that were given are the list's alone. Takes the GIL. Throws python_error.
 Results CallBoxed(PyObject* callable, std::span<Argument> arguments);
-Results CallRerun(PyObject* callable, std::span<const Argument> arguments, const char* reason);
+Results CallRerun(PyObject* callable, std::span<const Argument> arguments, const char* reason, bool lasting);
+Results CallRefused(PyObject* callable, std::span<const Argument> arguments, const char* why);
 
 // A failed check as the Python exception that it names. Takes the GIL.
 [[noreturn]] void ThrowAsPython(const CheckFailed& failed);

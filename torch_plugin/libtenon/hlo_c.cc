@@ -15,6 +15,7 @@
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
 #include "passes/pipeline.h"
+#include "runtime/float_mode.h"
 #include "runtime/fork.h"
 #include "runtime/host/plain_host.h"
 #include "torch_plugin/libtenon/guarded.h"
@@ -308,6 +309,7 @@ TenonHloResult* tenon_hlo_evaluate(const TenonHlo* hlo, const TenonTensor* input
       [&]() -> absl::StatusOr<std::unique_ptr<TenonHloResult>> {
         TENON_ASSIGN_OR_RETURN(std::vector<tenon::Literal> args,
                                tenon::Arguments(*hlo->module, {inputs, static_cast<size_t>(num_inputs)}));
+        const tenon::KeepSubnormals keep;
         return tenon::Result(tenon::Evaluate(*hlo->module, args));
       },
       error);
@@ -336,6 +338,7 @@ char* tenon_hlo_report(const TenonHlo* hlo, const TenonOption* options, int64_t 
 TenonHloResult* tenon_hlo_run(TenonHlo* hlo, const TenonTensor* inputs, int64_t num_inputs, char** error) {
   return tenon::Released(
       [&]() -> absl::StatusOr<std::unique_ptr<TenonHloResult>> {
+        const tenon::KeepSubnormals keep;
         TENON_ASSIGN_OR_RETURN(tenon::LiteralExecutable* executable, tenon::Compiled(*hlo, nullptr, 0));
         TENON_ASSIGN_OR_RETURN(std::vector<tenon::Literal> args,
                                tenon::Arguments(*hlo->module, {inputs, static_cast<size_t>(num_inputs)}));

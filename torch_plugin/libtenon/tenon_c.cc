@@ -3,6 +3,7 @@
 #include "backends/report/document.h"
 #include "hlo/json.h"
 #include "runtime/cache/memory_cache.h"
+#include "runtime/float_mode.h"
 #include "runtime/fork.h"
 #include "torch_plugin/libtenon/build_id.h"
 #include "torch_plugin/libtenon/graph_handle.h"
@@ -26,6 +27,7 @@ absl::Status CheckHost(const TenonHost* host) {
 absl::StatusOr<std::unique_ptr<TenonExecutable>> Compile(const TenonGraph* graph, const TenonOption* given, int64_t num_options,
                                                          std::vector<TenonTensor> constants, const TenonHost* host) {
   TENON_RETURN_IF_ERROR(CheckHost(host));
+  const KeepSubnormals keep;
   if (graph == nullptr || !graph->builder.finished()) {
     return absl::InvalidArgumentError(graph == nullptr ? "wanted a graph, got NULL" : "wanted a graph with its return");
   }
@@ -115,6 +117,10 @@ TenonExecutable* tenon_executable_once(const TenonExecutable* e) { return e->onc
 int tenon_run_owned(TenonExecutable* e, const TenonTensor* inputs, uint8_t* owned,
                     TenonTensor* outputs, char** error) {
   try {
+    if (e->signature.native != 0 && tenon::FlushesSubnormals()) {
+      if (error != nullptr) *error = strdup(tenon::kFlushesSubnormals);
+      return TENON_ERROR;
+    }
     const tenon::RunResult result = e->executable->Run(inputs, outputs, owned, e->counters.get());
     const bool hosts = (result.code & ~TENON_AFTER_WRITES) == TENON_HOST_ERROR;  // the host keeps its own
     const bool tells = result.code != TENON_OK && !hosts && error != nullptr;

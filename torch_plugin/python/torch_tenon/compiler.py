@@ -70,7 +70,7 @@ def compile_static(
     if kind == "backward":
         executable.allow_early_release()
     if record.tier == "native":
-        executable.set_rerun(Rerun(exported, record), _draws_random_numbers(gm), kind == "backward")
+        executable.set_rerun(Rerun(exported, record, options.fallback), _draws_random_numbers(gm), kind == "backward")
     else:
         release(exported.callables)
     judge_fallback(record, options)
@@ -114,7 +114,7 @@ def compile_symbolic(
     record.compile_ms["total"] = 1e3 * (time.perf_counter() - began)
     if kind == "backward":
         executable.allow_early_release()
-    executable.set_rerun(Rerun(exported, record, values_of), _draws_random_numbers(gm), kind == "backward")
+    executable.set_rerun(Rerun(exported, record, options.fallback, values_of), _draws_random_numbers(gm), kind == "backward")
     executable.set_refused(refused)
     judge_fallback(record, options)
     logger().info(
@@ -153,27 +153,31 @@ def _compile(
 
 
 class Rerun:
-    """A native graph by ATen alone. Called when one of its checks failed, so that the error is eager's
-    in every word, and, with a reason, from when it turned out to be compiled for what isn't so.
-    Thread-safe; compiled when first called, for each set of values of the graph's symbols."""
+    """A native graph by ATen alone. Called when one of its checks failed, so that the error is eager's in every word; with a
+    reason, for as long as the caller computes otherwise than it was compiled for; or from when it turned out to be compiled for what
+    isn't so (`lasting`). Thread-safe; compiled when first called, for each set of values of the graph's symbols."""
 
     def __init__(
-        self, exported: Exported, record: registry.GraphRecord, values_of: Callable[[list], dict[str, int]] = lambda inputs: {}
-    ):
+        self, exported: Exported, record: registry.GraphRecord, fallback: str = "allow",
+        values_of: Callable[[list], dict[str, int]] = lambda inputs: {},
+    ):  # fmt: skip
         self._exported = dataclasses.replace(exported, needs_eager="run again by ATen")
         self._values_of = values_of
         self._name = exported.name
         self._record = record
+        self._fallback = fallback
         if exported.callables:
             weakref.finalize(self, release, exported.callables)  # not earlier: the graph names them
         self._executables: dict[tuple, Compiled] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, inputs: list, reason: str | None = None) -> list:
+    def __call__(self, inputs: list, reason: str | None = None, lasting: bool = True) -> list:
+        if reason and not lasting:
+            self._pass(reason)
         values = self._values_of(inputs) if self._exported.symbols else {}
         key = tuple((symbol, values[symbol]) for symbol in self._exported.symbols)
         with self._lock:
-            if reason and not self._record.reason:
+            if reason and lasting and not self._record.reason:
                 self._record.give_up(reason)
                 logger().warning("%s runs by ATen from now on: %s", self._name, reason)
             executable = self._executables.pop(key, None)
@@ -183,6 +187,16 @@ class Rerun:
                     del self._executables[next(iter(self._executables))]
             self._executables[key] = executable  # the last used is last
         return executable(inputs)
+
+    def _pass(self, reason: str) -> None:
+        """Notes a call that goes by ATen; raises where that isn't wanted."""
+        message = f"{self._name} runs by ATen: {reason}"
+        if self._fallback == "error":
+            raise NotNative(f"tenon: {message}", {"the graph": reason})
+        if self._record.note_passing(reason):
+            logger().warning("%s", message)
+            if self._fallback == "warn":
+                warnings.warn(f"tenon: {message}", stacklevel=2)
 
 
 _MOST_RERUNS = 16

@@ -188,6 +188,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "tier": record.tier,
         "reason": record.reason,
         "sizes": record.sizes,
+        "by_aten": dict(record.by_aten),
         "nodes": dict(record.nodes),
         "run_us": raw["run_ns"] / calls / 1e3,
         "kernels": len(kernels),
@@ -217,6 +218,7 @@ def _graph_lines(graph: dict[str, Any], rows: int | None) -> list[str]:
     ]
     if sizes := graph["sizes"]:
         lines.append(f"  sizes: {sizes}")
+    lines += [f"  by ATen, {count} calls: {reason}" for reason, count in graph["by_aten"].items()]
     if groups := graph["launch_groups"]:
         lines.append(f"  small kernels launched together: {', '.join(map(str, groups))}")
     if memory := graph["memory"]:

@@ -1,5 +1,5 @@
-"""Graphs of tensor subclasses: AOTAutograd hands what such a tensor is beside its data (a DTensor's DeviceMesh) through as inputs and outputs
-of the graph. No kernel reads them, so they go around the executable."""
+"""Graphs of tensor subclasses: AOTAutograd hands what such a tensor is beside its data (a DTensor's DeviceMesh) through as inputs and
+outputs of the graph. No kernel reads them, so they go around the executable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float
 
 
 def objects_of(gm: fx.GraphModule) -> list[int]:
-    """The inputs that are no tensors and no numbers and that no node but the output reads. A node that reads one is for export to refuse."""
+    """The inputs that are no tensors and no numbers and that no node but the output reads. One that a node reads is for export to
+    refuse."""
     return [
         index
         for index, node in enumerate(gm.graph.find_nodes(op="placeholder"))

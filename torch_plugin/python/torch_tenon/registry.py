@@ -41,6 +41,7 @@ class GraphRecord:
         self.autograd: Autograd | None = None  # of forwards
         self.cut: Any = None  # of forwards: partition.Cut
         self.first_call: Any = None  # of forwards, for their backward too, and of inference graphs: first_call.Spent
+        self.by_aten: dict[str, int] = {}  # calls of a native graph that went by ATen: why, and how many
         self._executable: weakref.ref | None = None
         self._program: weakref.ref | None = None  # what runs it from Python
         self._python_runs = collections.Counter()  # of graphs that run from Python
@@ -67,6 +68,12 @@ class GraphRecord:
     def give_up(self, reason: str) -> None:
         """The compiled program isn't used any more."""
         self.tier, self.reason = "eager_program", reason
+
+    def note_passing(self, reason: str) -> bool:
+        """A call went by ATen. True: the first one for this reason."""
+        with _lock:
+            self.by_aten[reason] = self.by_aten.get(reason, 0) + 1
+            return self.by_aten[reason] == 1
 
     @property
     def info(self) -> dict[str, Any]:
@@ -142,6 +149,7 @@ class GraphRecord:
             "calls": raw["calls"],
             "run_ns": raw["run_ns"],
             "aten_steps": steps,
+            "by_aten": dict(self.by_aten),
             "kernels": self.kernels,
             "compile_ms": dict(self.compile_ms),
             "planned_bytes": self.planned_bytes,
