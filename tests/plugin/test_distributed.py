@@ -1,5 +1,5 @@
-"""Tensor-parallel, sequence-parallel and fully sharded training on two gloo processes, as backend="tenon" compiles it: collectives are steps
-of native programs, and what DTensors are beside their data goes around the executable."""
+"""Tensor-parallel, sequence-parallel and fully sharded training on two gloo processes, as backend="tenon" compiles it: collectives are
+steps of native programs, and what DTensors are beside their data goes around the executable."""
 
 import json
 import os
