@@ -106,10 +106,13 @@ def _judge_outputs(program: Program, found: list, wanted: dict, wide: dict, give
 def _judge_memory(program: Program, found: list, wanted: dict, given: dict[int, torch.Tensor | None], by_aten: bool) -> str:
     """Who shares memory with whom."""
     views = Views(program, wanted)
+    bases = {i.id: i.base for i in program.inputs if i.kind in ("beside", "within")}  # whose storage an input's memory is a part of
     owner: dict[int, Any] = {}
     for k, recipe in zip(program.outputs, views.recipes):
         if k is not None:
             owner[k] = recipe[0] if isinstance(recipe, tuple) else k
+            while owner[k] in bases:
+                owner[k] = bases[owner[k]]
     constants = {i.id for i in program.inputs if i.kind in ("constant", "literal")}
     where = lambda t: t.untyped_storage().data_ptr()
     for a, k in enumerate(program.outputs):
