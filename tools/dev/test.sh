@@ -24,7 +24,9 @@ run arrows .venv/bin/python tools/dev/check_arrows.py
 run width .venv/bin/python tools/dev/check_width.py
 run paths .venv/bin/python tools/dev/check_paths.py
 run ctest ctest --preset "$preset" -j "$(nproc)"
-run pytest .venv/bin/python -m pytest tests
+# Of the plugin's tests most time is PyTorch's own Python, on one core: as many processes as cores, whose OpenMP threads don't spin.
+run pytest .venv/bin/python -m pytest tests --ignore=tests/plugin
+run pytest-plugin env OMP_WAIT_POLICY=passive .venv/bin/python -m pytest tests/plugin -n "$(nproc)" --dist loadfile
 # Two minutes of random modules, other ones each day; what reads outside of an array ends its worker (runtime/guarded_memory.h).
 run fuzz env TENON_GUARD=1 "build/$preset/bin/hlo-fuzz" --seed="$(date +%Y%m%d)" --seconds="${TENON_FUZZ_SECONDS:-120}" --size=5 --jobs=2 \
   --save=build/logs/fuzz
@@ -43,5 +45,5 @@ printf '\n== time of each phase\n'
 cat build/phases.log
 printf '\n'
 grep -E '^[0-9]+% tests passed|^No tests were found' "$logs/ctest.log"
-grep -hE '^=+ .*(passed|failed|error|no tests ran).* =+$' "$logs/jax.log" "$logs/pytest.log"
+grep -hE '^=+ .*(passed|failed|error|no tests ran).* =+$' "$logs"/{jax,pytest,pytest-plugin}.log
 exit $failed
