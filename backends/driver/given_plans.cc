@@ -1,6 +1,7 @@
 #include "backends/driver/given_plans.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -12,7 +13,8 @@ namespace tenon {
 
 absl::StatusOr<GivenPlans> GivenPlans::Parse(std::string_view text) {
   GivenPlans given;
-  std::vector<std::string> names;  // whose plan comes next
+  std::vector<std::string> names;  // whose plan comes next, a line for each launch
+  bool planned = true;             // they have a line
   int line = 0;
   for (const auto& whole : absl::StrSplit(std::string(text), '\n')) {
     ++line;
@@ -24,8 +26,10 @@ absl::StatusOr<GivenPlans> GivenPlans::Parse(std::string_view text) {
       const std::string got = s.substr(0, 60);
       return absl::InvalidArgumentError(absl::StrCat("plans, line ", line, ": wanted ", std::string(wanted), ", got \"", got, "\""));
     };
-    if (names.empty()) {
+    if (s.back() == ':' ? planned : names.empty()) {
       if (s.back() != ':') return wrong("\"fusion, ...:\"");
+      names.clear();
+      planned = false;
       s.pop_back();
       for (const auto& piece : absl::StrSplit(s, ',')) {
         std::string name(piece);
@@ -36,11 +40,11 @@ absl::StatusOr<GivenPlans> GivenPlans::Parse(std::string_view text) {
       }
     } else {
       if (s.back() == ':') return wrong("a plan");
-      for (const std::string& name : names) given.plans_[name] = s;
-      names.clear();
+      for (const std::string& name : names) given.plans_[name] += planned ? "\n" + s : s;
+      planned = true;
     }
   }
-  if (!names.empty()) return absl::InvalidArgumentError(absl::StrCat("plans: none for ", names[0]));
+  if (!planned) return absl::InvalidArgumentError(absl::StrCat("plans: none for ", names[0]));
   return given;
 }
 
@@ -60,18 +64,33 @@ absl::Status GivenPlans::AllUsed() const {
 }
 
 std::string PlansOf(const Program& program) {
-  std::vector<std::vector<std::string>> names(program.kernels.size());
+  // By the kernels of its launches, in order of the first of them: who has them.
+  using Launches = std::vector<int32_t>;
+  std::vector<std::pair<Launches, std::vector<std::string>>> plans;
+  auto add = [&](const Launches& launches, const std::string& name) {
+    if (launches.empty()) return;
+    auto of = std::find_if(plans.begin(), plans.end(), [&](const auto& p) { return p.first == launches; });
+    if (of == plans.end()) of = plans.insert(of, {launches, {}});
+    if (std::find(of->second.begin(), of->second.end(), name) == of->second.end()) of->second.push_back(name);
+  };
   for (const Region& region : program.regions) {
+    Launches launches;
+    std::string name;  // whose
     for (const Step& step : region.steps) {
       const auto* kernel = std::get_if<KernelStep>(&step.body);
       if (kernel == nullptr || kernel->kernel < 0) continue;
-      std::vector<std::string>& of = names[static_cast<size_t>(kernel->kernel)];
-      if (std::find(of.begin(), of.end(), step.name) == of.end()) of.push_back(step.name);
+      if (step.name != name) add(std::exchange(launches, {}), std::exchange(name, step.name));
+      launches.push_back(kernel->kernel);
     }
+    add(launches, name);
   }
+  std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) { return a.first[0] < b.first[0]; });
   std::string text;
-  for (size_t k = 0; k < names.size(); ++k) {
-    absl::StrAppend(&text, absl::StrJoin(names[k], ", "), ":  // ", program.kernels[k].symbol, "\n  ", program.kernels[k].plan, "\n");
+  for (const auto& [launches, names] : plans) {
+    std::vector<std::string> symbols;
+    for (const int32_t k : launches) symbols.push_back(program.kernels[static_cast<size_t>(k)].symbol);
+    absl::StrAppend(&text, absl::StrJoin(names, ", "), ":  // ", absl::StrJoin(symbols, " "), "\n");
+    for (const int32_t k : launches) absl::StrAppend(&text, "  ", program.kernels[static_cast<size_t>(k)].plan, "\n");
   }
   return text;
 }

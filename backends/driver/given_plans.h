@@ -3,6 +3,8 @@
 //
 //   fusion_a, fusion_b:  // k0
 //     loop loops=[0+1:8192] split=0 block=1024 tile=-1 lanes=16 unroll=2 tail=mask phases=[] scratch=0
+//
+// A line for each launch, where there are several.
 #pragma once
 
 #include <map>
@@ -20,7 +22,7 @@ class GivenPlans {
   // InvalidArgument: names the line.
   static absl::StatusOr<GivenPlans> Parse(std::string_view text);
 
-  // The plan for this fusion, "" if none was given. Every question is remembered.
+  // The plan for this fusion, of several launches line by line, "" if none was given. Every question is remembered.
   const std::string& For(const std::string& fusion);
   // InvalidArgument: a plan was given for what nobody asked for; names the fusions that there were.
   absl::Status AllUsed() const;

@@ -68,7 +68,7 @@ class Gpu : public Target {
   }
   absl::StatusOr<LaunchPlan> PlanAs(const Instruction& op, const ValueViews& views, bool excess_precision, std::string_view plan,
                                     DimTable* dims) const override {
-    TENON_ASSIGN_OR_RETURN(const GpuPlan given, ParseGpuPlan(plan, dims));
+    TENON_ASSIGN_OR_RETURN(const std::vector<GpuPlan> given, ParseGpuPlans(plan, dims));
     return PlanAs(op, views, excess_precision, &given);
   }
 
@@ -107,18 +107,11 @@ class Gpu : public Target {
     return *kernel;
   }
 
-  absl::StatusOr<LaunchPlan> PlanAs(const Instruction& op, const ValueViews& views, bool excess_precision, const GpuPlan* given) const {
+  absl::StatusOr<LaunchPlan> PlanAs(const Instruction& op, const ValueViews& views, bool excess_precision,
+                                    const std::vector<GpuPlan>* given) const {
     if (op.opcode() != Opcode::kFusion)
       return absl::UnimplementedError(absl::StrCat("no GPU code for ", op.ToString(), " outside of a kernel"));
-    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const PlannedKernel> kernel,
-                           PlanGpuKernel(RequestOf(op, views), options_.model, excess_precision, given));
-    const KernelInfo& info = kernel->info();
-    return LaunchPlan{.may_overwrite = info.may_overwrite,
-                      .copies = info.copies,
-                      .nanoseconds = info.estimated_ns,
-                      .bytes = info.bytes,
-                      .flops = info.flops,
-                      .target = std::move(kernel)};
+    return PlanGpuLaunches(RequestOf(op, views), options_.model, excess_precision, given);
   }
 
   const GpuOptions options_;

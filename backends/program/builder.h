@@ -13,6 +13,7 @@
 #include "backends/contract/provider.h"
 #include "backends/program/dim_slots.h"
 #include "backends/program/program_builder.h"
+#include "passes/lower/launches.h"
 #include "passes/memory/buffer_plan.h"
 #include "passes/memory/value_views.h"
 
@@ -63,7 +64,9 @@ class ProgramBuilder {
   absl::Status EmitCopies(const Instruction& op, const LaunchPlan& plan);
   const LaunchPlan& PlanOf(const Instruction& op) const;
   absl::Status EmitPlanned(const Instruction& op);
-  absl::Status EmitKernel(const Instruction& op, const LaunchPlan& plan, std::shared_ptr<const PlannedKernel> planned);
+  absl::Status EmitLaunches(const Instruction& op, const LaunchPlan& plan);
+  absl::Status EmitKernel(const Instruction& op, const Launches::Launch& launch);
+  absl::StatusOr<View> MemoryOf(const Instruction& op, const Launches::Memory& memory);
   absl::Status EmitCall(const Instruction& op, const LaunchPlan& plan, const PlannedCall& planned);
   View ErrorWord();
   int32_t ImageOf(int64_t space);

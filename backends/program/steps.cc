@@ -7,6 +7,7 @@
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
+#include "passes/lower/launches.h"
 #include "passes/spaces/spaces.h"
 
 namespace tenon {
@@ -76,7 +77,7 @@ const LaunchPlan& ProgramBuilder::PlanOf(const Instruction& op) const {
 absl::Status ProgramBuilder::EmitPlanned(const Instruction& op) {
   const LaunchPlan& plan = PlanOf(op);
   if (const auto* call = dynamic_cast<const PlannedCall*>(plan.target.get())) return EmitCall(op, plan, *call);
-  return EmitKernel(op, plan, std::dynamic_pointer_cast<const PlannedKernel>(plan.target));
+  return EmitLaunches(op, plan);
 }
 
 absl::Status ProgramBuilder::EmitCall(const Instruction& op, const LaunchPlan& plan, const PlannedCall& planned) {
@@ -94,20 +95,44 @@ absl::Status ProgramBuilder::EmitCall(const Instruction& op, const LaunchPlan& p
   return absl::OkStatus();
 }
 
-absl::Status ProgramBuilder::EmitKernel(const Instruction& op, const LaunchPlan& plan, std::shared_ptr<const PlannedKernel> planned) {
-  const KernelInfo& info = planned->info();
+absl::Status ProgramBuilder::EmitLaunches(const Instruction& op, const LaunchPlan& plan) {
   TENON_RETURN_IF_ERROR(EmitCopies(op, plan));
-  KernelStep kernel;
+  if (const Launches* several = LaunchesOf(plan)) {
+    for (const Launches::Launch& launch : several->launches) TENON_RETURN_IF_ERROR(EmitKernel(op, launch));
+    return absl::OkStatus();
+  }
+  Launches::Launch whole{.target = plan.target};
   const int64_t leaves = LeafCount(op.shape());
-  for (const Instruction* operand : op.operands()) {
-    TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{operand, 0}));
-    kernel.operands.push_back(std::move(v));
+  for (int64_t i = 0; i < op.operand_count(); ++i) whole.reads.push_back({Launches::Memory::Kind::kOperand, i});
+  for (int64_t leaf = 0; leaf < leaves; ++leaf) whole.writes.push_back({Launches::Memory::Kind::kResult, leaf});
+  return EmitKernel(op, whole);
+}
+
+absl::StatusOr<View> ProgramBuilder::MemoryOf(const Instruction& op, const Launches::Memory& memory) {
+  switch (memory.kind) {
+    case Launches::Memory::Kind::kOperand:
+      return ViewOf(BufferKey{op.operand(memory.index), 0});
+    case Launches::Memory::Kind::kResult:
+      return ViewOf(BufferKey{&op, memory.index});
+    case Launches::Memory::Kind::kTemporary:
+      break;
   }
-  for (int64_t leaf = 0; leaf < leaves; ++leaf) {
-    TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{&op, leaf}));
-    kernel.operands.push_back(std::move(v));
+  View view{.value = plan_.temporaries.at(&op).at(static_cast<size_t>(memory.index)), .dtype = PrimitiveType::kU8, .strides = {1}};
+  view.dims.push_back(program().values[static_cast<size_t>(view.value)].bytes);
+  return view;
+}
+
+absl::Status ProgramBuilder::EmitKernel(const Instruction& op, const Launches::Launch& launch) {
+  auto planned = std::dynamic_pointer_cast<const PlannedKernel>(launch.target);
+  const KernelInfo& info = planned->info();
+  KernelStep kernel;
+  for (const auto* memory : {&launch.reads, &launch.writes}) {
+    for (const Launches::Memory& m : *memory) {
+      TENON_ASSIGN_OR_RETURN(View v, MemoryOf(op, m));
+      kernel.operands.push_back(std::move(v));
+    }
   }
-  kernel.num_results = static_cast<int32_t>(leaves);
+  kernel.num_results = static_cast<int32_t>(launch.writes.size());
   if (info.has_error_word) kernel.operands.push_back(ErrorWord());
   TENON_ASSIGN_OR_RETURN(kernel.args, dims_.Refs(info.size_args));
   TENON_ASSIGN_OR_RETURN(kernel.begin, dims_.Ref(info.begin));
@@ -121,15 +146,15 @@ absl::Status ProgramBuilder::EmitKernel(const Instruction& op, const LaunchPlan&
   Step step = NewStep(op);
   step.body = std::move(kernel);
   step.effect = info.has_error_word ? Effect::kError : Effect::kPure;
-  for (int64_t leaf = 0; leaf < leaves; ++leaf) {
-    if (!update_value_.contains(BufferKey{&op, leaf})) continue;
+  for (const Launches::Memory& m : launch.writes) {
+    if (m.kind != Launches::Memory::Kind::kResult || !update_value_.contains(BufferKey{&op, m.index})) continue;
     TENON_CHECK(!info.has_error_word, op.name());
     step.effect = Effect::kMutates;
     Note(step, "updated-in-place", "the input that this result is written back to dies here");
   }
-  step.estimated_ns = plan.nanoseconds;
-  step.bytes = plan.bytes;
-  step.flops = plan.flops;
+  step.estimated_ns = info.estimated_ns;
+  step.bytes = info.bytes;
+  step.flops = info.flops;
   steps().push_back(std::move(step));
   return absl::OkStatus();
 }

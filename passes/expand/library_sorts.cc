@@ -4,7 +4,8 @@
 //   (f32[9], s64[9]) sort(x, iota), to_apply=less  =>  custom-call(x), "tenon.sort", {"key":0,"positions":2,...}
 //
 // An operand that counts along the sorted dimension is not read: the call gives positions. Operands whose results nobody reads are
-// left out; the key is read all the same. Sorts by other comparators, of symbolic sizes or of more than 48 operands stay and become
+// left out; the key is read all the same. Those that the main device computes stay, too: the library is the host's.
+// Sorts by other comparators, of symbolic sizes or of more than 48 operands stay and become
 // kernels. After canonicalize (a tuple's users are its elements) and dce, before assign-layout.
 #include <algorithm>
 
@@ -14,6 +15,7 @@
 #include "hlo/library/sort_order.h"
 #include "passes/expand/control_flow.h"
 #include "passes/pass.h"
+#include "passes/spaces/spaces.h"
 
 namespace tenon {
 namespace {
@@ -116,14 +118,19 @@ bool ReplaceTopK(Instruction* op) {
   return ReplaceBy(op, call, {0, 1}, b);
 }
 
+bool SortedByDevice(const Instruction& op, const PassContext& context) {
+  return context.spaces != nullptr && context.spaces->main != 0 && context.spaces->runs(op, context.spaces->main);
+}
+
 }  // namespace
 
-absl::StatusOr<bool> LibrarySorts(Module& module, PassContext&) {
+absl::StatusOr<bool> LibrarySorts(Module& module, PassContext& context) {
   bool changed = false;
   for (Computation* c : ControlComputations(module)) {
     std::vector<Instruction*> sorts;  // elements go together with their tuple, so not while walking
     for (Instruction* op : c->PostOrder()) {
       const bool sort = op->opcode() == Opcode::kSort || op->opcode() == Opcode::kTopk;
+      if (sort && SortedByDevice(*op, context)) continue;
       if (sort && op->control_predecessors().empty() && op->control_successors().empty()) sorts.push_back(op);
     }
     for (Instruction* op : sorts) changed |= op->opcode() == Opcode::kSort ? ReplaceSort(op) : ReplaceTopK(op);

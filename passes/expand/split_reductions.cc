@@ -2,8 +2,8 @@
 //
 //   f32[] reduce(f32[10000000])  =>  f32[] reduce(f32[64] reduce(f32[64,156250] reshape(x)))
 //
-// The first leaves the physically outermost reduced dims (or a part of one) alone, about 64 pieces; the second takes those. The pieces
-// follow from shapes and layouts only, never from the number of threads: the same bits whatever that is. A dim without a
+// The first leaves the physically outermost reduced dims (or a part of one) alone, about 64 pieces (of a device 512); the second takes
+// those. The pieces follow from shapes and layouts only, never from the number of threads: the same bits whatever that is. A dim without a
 // suitable divisor is cut into a main part and a rest.
 //
 // Sums of f32 that are wanted in f64 (wide_sum.h) go on in f64: the pieces are converted, and what the sum is converted to is their
@@ -24,16 +24,15 @@
 #include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
 #include "passes/pass.h"
+#include "passes/spaces/spaces.h"
 #include "passes/wide_sum.h"
 
 namespace tenon {
 namespace {
 
 constexpr int64_t kLong = 128 << 10;        // elements that are worth a second kernel
-constexpr int64_t kPieces = 64;             // enough for any machine's threads
 constexpr int64_t kPieceElements = 8 << 10;  // at least
 constexpr int64_t kBlock = 64;              // columns that one thread takes at a time (codegen.md)
-constexpr int64_t kEnoughUnits = 8;         // what can be split without us
 constexpr int kMaxMoved = 64;               // elementwise ops taken behind one reshape
 
 // The op of a reducer of one op that may be applied in any order and to any number of starts.
@@ -57,6 +56,16 @@ std::optional<Opcode> ReorderableOp(const Instruction& reduce) {
     default: return std::nullopt;
   }
 }
+
+// What keeps a machine busy. A device has blocks of threads in place of threads; a row that is read again is read from its second cache
+// by all of them, and not by the one block that keeps it.
+struct Limits {
+  int64_t pieces = 64;       // enough for any machine's threads
+  int64_t enough_units = 8;  // what can be split without us
+  int64_t enough_rows = 2;   // the same of what is spread again, if its rows are long
+  int64_t long_row = 0;
+};
+constexpr Limits kHost, kDevice = {.pieces = 512, .enough_units = 128, .enough_rows = 32, .long_row = 128 << 10};
 
 // Operands that are reduced together: half of all, the other half are the starts.
 int64_t Width(const Instruction& reduce) { return reduce.operand_count() / 2; }
@@ -169,13 +178,14 @@ int64_t DivisorNear(int64_t n, int64_t wanted) {
   return wanted;  // with a rest
 }
 
-std::optional<Cut> CutOf(const Instruction& reduce) {
+std::optional<Cut> CutOf(const Instruction& reduce, const Limits& limits) {
   if (reduce.opcode() != Opcode::kReduce) return std::nullopt;
   const Shape& x = reduce.operand(0)->shape();
   if (!x.is_static() || !x.has_layout()) return std::nullopt;
   const int64_t elements = x.num_elements().constant(), units = UnitsOf(reduce);
-  if (elements < kLong || units >= (IsSpreadAgain(reduce) ? 2 : kEnoughUnits)) return std::nullopt;
-  int64_t wanted = std::min((kPieces + units - 1) / units, elements / units / kPieceElements);
+  if (elements < kLong || units >= limits.enough_units) return std::nullopt;
+  if (IsSpreadAgain(reduce) && (units >= limits.enough_rows || elements / units < limits.long_row)) return std::nullopt;
+  int64_t wanted = std::min((limits.pieces + units - 1) / units, elements / units / kPieceElements);
   Cut cut;
   const Permutation layout = x.minor_to_major();
   for (auto d = layout.rbegin(); d != layout.rend() && wanted > 1; ++d) {
@@ -368,12 +378,13 @@ void ReplaceWide(Instruction* sum, const std::vector<Instruction*>& wide, Instru
 }  // namespace
 
 absl::StatusOr<bool> SplitReductions(Module& module, PassContext& context) {
+  const bool device = context.spaces != nullptr && context.spaces->main != 0;
   bool changed = false;
   for (Computation* c : ControlComputations(module)) {
     absl::flat_hash_set<const Instruction*> gone;
     for (Instruction* op : c->PostOrder()) {
       if (gone.contains(op)) continue;
-      const std::optional<Cut> cut = CutOf(*op);
+      const std::optional<Cut> cut = CutOf(*op, device ? kDevice : kHost);
       if (!cut) continue;
       context.Note("split-reductions", "split", *op,
                    absl::StrCat(op->operand(0)->shape().num_elements().constant(), " elements to ",

@@ -7,6 +7,7 @@
 #include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
 #include "passes/fusion/fused_form.h"
+#include "passes/lower/launches.h"
 #include "passes/memory/live_sets.h"
 #include "passes/memory/moves.h"
 #include "passes/memory/pack_arena.h"
@@ -40,6 +41,7 @@ class Planner {
     MakeInitialValuesState();
     Settle();
     OrderAllMoves();
+    for (const Instruction* op : live_.order()) AddTemporaries(*op);
     PackArena(&plan_, live_.length());
     return std::move(plan_);
   }
@@ -379,6 +381,17 @@ class Planner {
     *order = OrderMoves(std::move(moves), where, temporary);
   }
 
+  void AddTemporaries(const Instruction& op) {
+    const LaunchPlan* plan = PlanOf(op);
+    const Launches* launches = plan == nullptr ? nullptr : LaunchesOf(*plan);
+    if (launches == nullptr) return;
+    const int64_t position = live_.position(&op), space = options_.spaces ? SpaceOf(op.shape()) : 0;
+    for (const Dim bytes : launches->temporaries) {
+      plan_.temporaries[&op].push_back(static_cast<int32_t>(plan_.allocations.size()));
+      plan_.allocations.push_back({.bytes = bytes, .first = position, .last = position, .space = space});
+    }
+  }
+
   const Module& module_;
   const BufferPlanOptions& options_;
   LiveRanges live_;
@@ -435,6 +448,9 @@ std::string BufferPlan::ToString() const {
     }
     if (key.instruction->opcode() == Opcode::kGetTupleElement) continue;
     absl::StrAppend(&names[a], names[a].empty() ? "" : " ", LeafName(key));
+  }
+  for (const auto& [op, of_op] : temporaries) {
+    for (size_t k = 0; k < of_op.size(); ++k) names[static_cast<size_t>(of_op[k])] = absl::StrCat(op->name(), "'s temporary ", k);
   }
   std::string text = absl::StrCat("arena ", arena_bytes.ToString(), " bytes, live at most ", peak_live_bytes.ToString(), "\n");
   for (const auto& [space, bytes] : device_arenas) absl::StrAppend(&text, "arena in space ", space, " ", bytes.ToString(), " bytes\n");

@@ -54,6 +54,8 @@ struct BufferMove {
 struct BufferPlan {
   std::vector<Allocation> allocations;
   absl::flat_hash_map<BufferKey, int32_t> of;  // leaf -> allocation; views map to their buffer's. No tuples
+  // Allocations of Launches::temporaries, alive at their instruction alone.
+  absl::flat_hash_map<const Instruction*, std::vector<int32_t>> temporaries;
   // In order. Initial values into a while's state; at the end of a body or branch its results into state or results.
   absl::flat_hash_map<const Instruction*, std::vector<BufferMove>> initial_moves;
   absl::flat_hash_map<const Computation*, std::vector<BufferMove>> final_moves;

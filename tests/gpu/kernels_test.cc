@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "backends/driver/compile.h"
+#include "backends/driver/given_plans.h"
+#include "backends/driver/literal_executable.h"
 #include "hlo/text/text.h"
+#include "runtime/host/plain_host.h"
 #include "runtime/program/binding.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/gpu/emulated_target.h"
@@ -23,9 +28,15 @@ add { a = TYPE[] parameter(0) b = TYPE[] parameter(1) ROOT r = TYPE[] add(a, b) 
 max { a = TYPE[] parameter(0) b = TYPE[] parameter(1) ROOT r = TYPE[] maximum(a, b) }
 )";
 
+// A body may begin with regions of its own, up to a line "ENTRY".
 std::string Text(const std::string& body, const std::string& type, int64_t rows, int64_t columns) {
-  const std::string text = absl::StrCat("HloModule m\n", kRegions, "ENTRY e {\n", body, "}\n");
-  return absl::StrReplaceAll(text, {{"TYPE", type}, {"ROWS", absl::StrCat(rows)}, {"COLUMNS", absl::StrCat(columns)}});
+  const size_t entry = body.find("ENTRY\n");
+  const std::string own = entry == std::string::npos ? "" : body.substr(0, entry);
+  const std::string text =
+      absl::StrCat("HloModule m\n", kRegions, own, "ENTRY e {\n", entry == std::string::npos ? body : body.substr(entry + 6), "}\n");
+  const bool floats = type[0] == 'f' || type[0] == 'b';
+  return absl::StrReplaceAll(text, {{"TYPE", type}, {"ORDER", floats ? ", type=TOTALORDER" : ""},
+                                    {"ROWS", absl::StrCat(rows)}, {"COLUMNS", absl::StrCat(columns)}});
 }
 
 // Softmax, and what is left of the row.
@@ -74,19 +85,63 @@ constexpr char kUpdated[] = R"(
   ROOT r = TYPE[ROWS,COLUMNS] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
 )";
 
+// Pairs by their first numbers, of many equal ones; the sum is a producer.
+constexpr char kSorted[] = R"(
+less {
+  a = TYPE[] parameter(0) b = TYPE[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LTORDER
+}
+ENTRY
+  x = TYPE[ROWS,COLUMNS] parameter(0)
+  y = TYPE[COLUMNS] parameter(1)
+  yb = TYPE[ROWS,COLUMNS] broadcast(y), dimensions={1}
+  z = TYPE[ROWS,COLUMNS] maximum(x, yb)
+  i = s32[ROWS,COLUMNS] iota(), iota_dimension=1
+  s = (TYPE[ROWS,COLUMNS], s32[ROWS,COLUMNS]) sort(z, i), dimensions={1}, is_stable=true, to_apply=less
+  v = TYPE[ROWS,COLUMNS] get-tuple-element(s), index=0
+  p = s32[ROWS,COLUMNS] get-tuple-element(s), index=1
+  ROOT t = (s32[ROWS,COLUMNS], TYPE[ROWS,COLUMNS]) tuple(p, v)
+)";
+constexpr char kTop[] = R"(
+  x = TYPE[ROWS,COLUMNS] parameter(0)
+  ROOT t = (TYPE[ROWS,1], s32[ROWS,1]) topk(x), k=1, largest=true
+)";
+constexpr char kRunningSums[] = R"(
+step { a = TYPE[ROWS] parameter(0) b = TYPE[ROWS] parameter(1) s = TYPE[ROWS] add(a, b) ROOT r = (TYPE[ROWS], TYPE[ROWS]) tuple(s, s) }
+ENTRY
+  x = TYPE[ROWS,COLUMNS] parameter(0)
+  z = TYPE[ROWS] parameter(1)
+  ROOT t = (TYPE[ROWS,COLUMNS], TYPE[ROWS]) scan(x, z), dimensions={1}, num_carries=1, to_apply=step
+)";
+constexpr char kRunningMaxima[] = R"(
+step { a = TYPE[COLUMNS] parameter(0) b = TYPE[COLUMNS] parameter(1) s = TYPE[COLUMNS] maximum(a, b) ROOT r = (TYPE[COLUMNS], TYPE[COLUMNS]) tuple(s, s) }
+ENTRY
+  x = TYPE[ROWS,COLUMNS] parameter(0)
+  y = TYPE[ROWS,COLUMNS] parameter(1)
+  z = TYPE[COLUMNS] parameter(2)
+  d = TYPE[ROWS,COLUMNS] subtract(x, y)
+  ROOT t = (TYPE[ROWS,COLUMNS], TYPE[COLUMNS]) scan(d, z), dimensions={0}, num_carries=1, is_reverse=true, to_apply=step
+)";
+
 struct Kind {
   const char* name;
   const char* body;
   const char* plan;  // of some size: a piece of its text
+  const char* small = nullptr;  // a model more, for which rows of some hundred elements are long
 };
+constexpr char kLittleShared[] = "gpu-emulated:sm_80,shared_per_block=1600";
 constexpr Kind kKinds[] = {
     {"softmax", kSoftmax, " row "},      {"columns", kColumnSums, " column "},   {"transposed", kTransposed, " transpose "},
     {"pointwise", kPointwise, " loop "}, {"product", kProduct, " contraction "}, {"updated", kUpdated, " scatter "},
+    {"sorted", kSorted, " sort ", kLittleShared},
+    {"top", kTop, " sort ", kLittleShared},
+    {"sums_along", kRunningSums, " scan "},
+    {"maxima_along", kRunningMaxima, " scan "},
 };
 // The second's plans think that a few elements keep it busy.
 constexpr const char* kModels[] = {"gpu-emulated", "gpu-emulated:sm_80,sms=1,threads_per_sm=8"};
 
-std::string PlansOf(const Module& module, const char* model) {
+std::string PlansFor(const Module& module, const char* model) {
   std::string plans;
   CompileOptions options{.targets = {*MakeEmulatedGpu(model)}};
   options.stages.wanted = 1u << static_cast<int>(StageKind::kPlans);
@@ -99,15 +154,17 @@ std::string PlansOf(const Module& module, const char* model) {
   return plans;
 }
 
-void ExpectRight(const std::string& text, uint64_t seed) {
+void ExpectRight(const std::string& text, uint64_t seed, const char* small = nullptr) {
   const auto module = ParseModule(text);
   ASSERT_TRUE(module.ok()) << module.status() << text;
   const std::vector<Literal> arguments = lab::RandomInputs(**module, seed);
   const auto expected = lab::Expect(**module, arguments, /*excess_precision=*/true);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  for (const char* model : kModels) {
+  std::vector<const char*> models(std::begin(kModels), std::end(kModels));
+  if (small != nullptr) models.push_back(small);
+  for (const char* model : models) {
     const lab::Verdict v = lab::Judge(**module, arguments, *expected, {.target = model, .excess_precision = true});
-    EXPECT_EQ(v.outcome, lab::Outcome::kSame) << model << ": " << v.text << "\n" << PlansOf(**module, model) << text;
+    EXPECT_EQ(v.outcome, lab::Outcome::kSame) << model << ": " << v.text << "\n" << PlansFor(**module, model) << text;
   }
 }
 
@@ -115,16 +172,18 @@ class GpuKinds : public testing::TestWithParam<Kind> {};
 
 TEST_P(GpuKinds, IsPlannedSo) {
   const auto module = ParseModule(Text(GetParam().body, "f32", 300, 1000));
-  for (const char* model : kModels) EXPECT_THAT(PlansOf(**module, model), HasSubstr(GetParam().plan));
+  for (const char* model : kModels) EXPECT_THAT(PlansFor(**module, model), HasSubstr(GetParam().plan));
 }
 
 TEST_P(GpuKinds, EveryEdge) {
   uint64_t seed = 1;
   for (const int64_t rows : {1, 2, 33}) {
-    for (const int64_t columns : {1, 3, 32, 37, 256, 515}) ExpectRight(Text(GetParam().body, "f32", rows, columns), ++seed);
+    for (const int64_t columns : {1, 3, 32, 37, 256, 515}) {
+      ExpectRight(Text(GetParam().body, "f32", rows, columns), ++seed, GetParam().small);
+    }
   }
-  ExpectRight(Text(GetParam().body, "f32", 260, 5), ++seed);
-  ExpectRight(Text(GetParam().body, "f32", 5, 3000), ++seed);
+  ExpectRight(Text(GetParam().body, "f32", 260, 5), ++seed, GetParam().small);
+  ExpectRight(Text(GetParam().body, "f32", 5, 3000), ++seed, GetParam().small);
   ExpectRight(Text(GetParam().body, "f32", 0, 5), ++seed);
 }
 
@@ -134,17 +193,88 @@ TEST_P(GpuKinds, EveryType) {
     const bool floats = std::string(type)[0] != 's' && std::string(type)[0] != 'u', complex = std::string(type) == "c64";
     const std::string body = GetParam().body;
     if (body == kSoftmax && (!floats || complex || std::string(type) == "f64")) continue;  // exponentials of f64 are the host's
-    if (body == kPointwise && complex) continue;                                           // no maximum
-    ExpectRight(Text(body, type, 33, 70), ++seed);
+    if (complex && (body == kPointwise || body == kSorted || body == kTop || body == kRunningMaxima)) continue;  // no maximum, no order
+    ExpectRight(Text(body, type, 33, 70), ++seed, GetParam().small);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, GpuKinds, testing::ValuesIn(kKinds), [](const auto& info) { return std::string(info.param.name); });
 
+// Several launches: their plans, one line each, and where they lie between them.
+std::string LongSort() { return Text(kSorted, "f32", 1, 5000); }
+std::string LongScan() { return Text(kRunningSums, "f32", 2, 40000); }
+
+absl::StatusOr<Program> Compiled(const std::string& text, const std::string& plans = "") {
+  const auto module = ParseModule(text);
+  CompileOptions options{.targets = {*MakeEmulatedGpu(kModels[0])}, .plans = plans};
+  std::unique_ptr<Module> moved = (*module)->Clone();
+  lab::MoveSignature(*moved, 1);
+  const Binding binding = BindingOf(*moved);
+  return CompileToProgram(std::move(moved), binding, options);
+}
+
+TEST(GpuLaunches, OfLongRowsAreSeveral) {
+  const auto sort = Compiled(LongSort()), scan = Compiled(LongScan());
+  ASSERT_TRUE(sort.ok() && scan.ok()) << sort.status() << scan.status();
+  const std::string sorted = PlansOf(*sort), scanned = PlansOf(*scan);
+  // 2048 elements a piece: three of them are merged twice.
+  for (const char* pass : {"pass=runs", "pass=merge", "pass=last"}) EXPECT_THAT(sorted, HasSubstr(pass));
+  for (const char* pass : {"pass=totals", "pass=carries", "pass=carried"}) EXPECT_THAT(scanned, HasSubstr(pass));
+  EXPECT_EQ(sort->regions[0].steps.size(), 3u) << sorted;
+  EXPECT_EQ(scan->regions[0].steps.size(), 3u) << scanned;
+  ExpectRight(LongSort(), 70);
+  ExpectRight(LongScan(), 71);
+}
+
+// Merges of one kernel, by runs of different length.
+TEST(GpuLaunches, ShareKernels) {
+  const auto sort = Compiled(Text(kSorted, "f32", 1, 20000));
+  ASSERT_TRUE(sort.ok()) << sort.status();
+  EXPECT_EQ(sort->regions[0].steps.size(), 5u);
+  EXPECT_EQ(sort->kernels.size(), 3u);
+}
+
+TEST(GpuLaunches, AreParsedAndChecked) {
+  for (const std::string& text : {LongSort(), LongScan()}) {
+    const std::string plans = PlansOf(*Compiled(text));
+    const auto again = Compiled(text, plans);
+    ASSERT_TRUE(again.ok()) << again.status() << plans;
+    EXPECT_EQ(PlansOf(*again), plans);
+    auto refused = [&](const std::string& changed) {
+      EXPECT_NE(changed, plans);
+      return std::string(Compiled(text, changed).status().message());
+    };
+    const std::string last = plans.substr(0, plans.rfind("  threads"));
+    EXPECT_THAT(refused(last), testing::AnyOf(HasSubstr("runs that are not merged"), HasSubstr("launches that are not totals")));
+    EXPECT_THAT(refused(plans + plans.substr(plans.rfind("  threads"))),
+                testing::AnyOf(HasSubstr("merges of what is one run"), HasSubstr("launches that are not totals")));
+    EXPECT_THAT(refused(absl::StrReplaceAll(plans, {{"pass=merge", "pass=last"}, {"pass=carried", "pass=totals"}})),
+                testing::AnyOf(HasSubstr("not the merge that is next"), HasSubstr("launches that are not totals")));
+    EXPECT_THAT(refused(absl::StrReplaceAll(plans, {{"pass=runs ", ""}, {"pass=totals ", ""}})), HasSubstr("GPU plan"));
+  }
+}
+
+// A comparator that is no order, of equal and of NaN: any of them makes a permutation.
+TEST(GpuLaunches, AnyComparatorMakesAPermutation) {
+  const std::string text = absl::StrReplaceAll(LongSort(), {{", type=TOTALORDER", ""}, {"maximum(x, yb)", "sqrt(x)"}});
+  const auto module = ParseModule(text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  const std::vector<Literal> arguments = lab::RandomInputs(**module, 5);
+  std::unique_ptr<Module> moved = (*module)->Clone();
+  lab::MoveInside(*moved, 1);
+  const auto executable = LiteralExecutable::Compile(*moved, {.targets = {*MakeEmulatedGpu(kModels[0])}}, EmulatedHost(PlainHost()));
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  const auto got = (*executable)->Run(arguments);
+  ASSERT_TRUE(got.ok()) << got.status();
+  std::vector<int32_t> places(got->front().data<int32_t>().begin(), got->front().data<int32_t>().end());
+  std::sort(places.begin(), places.end());
+  for (size_t i = 0; i < places.size(); ++i) ASSERT_EQ(places[i], static_cast<int32_t>(i));
+}
+
 // A plan of the user's: refused, or right.
 TEST(GpuPlans, AreParsedAndChecked) {
   const auto module = ParseModule(Text(kSoftmax, "f32", 10, 300));
-  const std::string plans = PlansOf(**module, kModels[0]);
+  const std::string plans = PlansFor(**module, kModels[0]);
   ASSERT_THAT(plans, HasSubstr("team="));
   auto compile = [&](const std::string& given) {
     CompileOptions options{.targets = {*MakeEmulatedGpu(kModels[0])}, .plans = given};

@@ -69,6 +69,22 @@ std::string Transposed() {
   return Entry("p = f32[70,90] parameter(0)\n q = f32[90,70] parameter(1)\n t = f32[90,70] transpose(p), dimensions={1,0}\n"
                " ROOT r = f32[90,70]{1,0} add(q, t)\n");
 }
+// A piece of two for a block, and of three, merged twice.
+std::string SortOf(int64_t n) {
+  return absl::StrCat("HloModule m\nless { a = s32[] parameter(0)\n b = s32[] parameter(1)\n",
+                      " ROOT r = pred[] compare(a, b), direction=LT }\n",
+                      "ENTRY e { p = s32[", n, "] parameter(0)\n ROOT s = s32[", n, "] sort(p), dimensions={0}, to_apply=less }\n");
+}
+std::string Sorted() { return SortOf(1000); }
+std::string SortedInPieces() { return SortOf(5000); }
+std::string ScanOf(int64_t n) {
+  return absl::StrCat("HloModule m\nstep { a = s32[] parameter(0)\n b = s32[] parameter(1)\n s = s32[] add(a, b)\n",
+                      " ROOT r = (s32[], s32[]) tuple(s, s) }\nENTRY e { p = s32[", n, "] parameter(0)\n z = s32[] constant(1)\n",
+                      " s = (s32[", n, "], s32[]) scan(p, z), dimensions={0}, num_carries=1, to_apply=step\n",
+                      " ROOT r = s32[", n, "] get-tuple-element(s), index=0 }\n");
+}
+std::string Scanned() { return ScanOf(2000); }
+std::string ScannedInPieces() { return ScanOf(20000); }
 std::string OddSize() { return Entry("p = f32[5,13] parameter(0)\n ROOT r = f32[5,13] negate(p)\n"); }
 
 CompileOptions OptionsWith(const char* model, const GpuPlant* plant, int* places) {
@@ -199,6 +215,14 @@ constexpr Planting kPlantings[] = {
     {"uninitialised-shared", "columns", Columns, kUsual, "uninitialised"},
     {"divergent-barrier", "rows", Rows, kUsual, "divergent barrier"},
     {"divergent-barrier", "columns", Columns, kUsual, "divergent barrier"},
+    {"missing-barrier", "sorted", Sorted, kUsual, "race", false},
+    {"missing-barrier", "scanned", Scanned, kUsual, "race", false},
+    {"missing-first-barrier", "sorted", Sorted, kUsual, "race", false},
+    {"missing-launch", "sorted", SortedInPieces, kUsual, "different", false},
+    {"missing-launch", "scanned", ScannedInPieces, kUsual, "different", false},
+    {"one-temporary", "sorted", SortedInPieces, kUsual, "race", false},
+    {"short-runs", "sorted", SortedInPieces, kUsual, "different"},
+    {"wrong-shuffle-up", "scanned", Scanned, kUsual, "different"},
     {"broken-columns", "columns", Columns, kUsual, "columns that are no whole vectors"},
     {"two-teams-at-one-barrier", "rows", Rows, kUsual, "a team of some warps that is not the block"},
 };

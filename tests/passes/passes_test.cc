@@ -14,6 +14,7 @@
 #include "hlo/text/text.h"
 #include "hlo/tolerance.h"
 #include "passes/expand/control_flow.h"
+#include "passes/lower/launches.h"
 #include "passes/memory/buffer_plan.h"
 #include "passes/pipeline.h"
 #include "hlo/sizes.h"
@@ -58,11 +59,23 @@ const Target& Avx2() {
   return **target;
 }
 
+// "launches": every fusion's kernel runs twice, with memory between.
+LaunchPlan InTwo(LaunchPlan plan, const Instruction& op) {
+  using Kind = Launches::Memory::Kind;
+  const Dim bytes = FlattenShape(op.shape())[0].byte_size();
+  Launches two;
+  two.temporaries = {bytes, 2 * bytes};
+  two.launches = {{plan.target, {{Kind::kOperand, 0}}, {{Kind::kTemporary, 0}, {Kind::kTemporary, 1}}},
+                  {plan.target, {{Kind::kTemporary, 0}, {Kind::kTemporary, 1}}, {{Kind::kResult, 0}}}};
+  plan.target = std::make_shared<Launches>(std::move(two));
+  return plan;
+}
+
 void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans) {
   if (text.starts_with("max_fusion_instructions=")) {
     context->target.max_fusion_instructions = context->target.max_loop_instructions = std::stoll(text.substr(text.find('=') + 1));
   } else {
-    const std::string known[] = {"", "convolutions", "packs", "device", "no_library"};
+    const std::string known[] = {"", "convolutions", "packs", "device", "no_library", "launches"};
     ASSERT_TRUE(absl::c_linear_search(known, text) || text.starts_with("refuses=")) << text;
   }
   ContractionSite site{.target = &Avx2(), .host_functions = kPlainFunctions};
@@ -78,7 +91,8 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
     if (op.opcode() == Opcode::kFusion && Refuses(text, op)) return absl::UnimplementedError("the case refuses it");
     const Instruction* contraction = ContractionOf(op);
     if (contraction != nullptr && TakenByLibrary(*contraction, site)) return ChooseProvider(*contraction, site).provider->lower(op, views);
-    return Avx2().Plan(op, views, /*excess_precision=*/true);
+    absl::StatusOr<LaunchPlan> plan = Avx2().Plan(op, views, /*excess_precision=*/true);
+    return text == "launches" && plan.ok() ? InTwo(*std::move(plan), op) : plan;
   };
   context->launch_plans = plans;
 }
@@ -92,6 +106,13 @@ Spaces DeviceOf(const Module& module) {
   return spaces;
 }
 
+std::string MemoryText(const std::vector<Launches::Memory>& memory) {
+  static constexpr std::string_view kKinds[] = {"operand", "result", "temporary"};
+  return absl::StrJoin(memory, " and ", [](std::string* out, const Launches::Memory& m) {
+    absl::StrAppend(out, std::string(kKinds[static_cast<size_t>(m.kind)]), " ", m.index);
+  });
+}
+
 // A line for each fusion: "y: result 0 over operand 1, result 1 a copy of operand 2".
 std::string LaunchesText(const Module& module, const LaunchPlans& plans) {
   std::string text;
@@ -102,6 +123,12 @@ std::string LaunchesText(const Module& module, const LaunchPlans& plans) {
       const LaunchPlan& plan = plans.at(op);
       const auto* call = dynamic_cast<const PlannedCall*>(plan.target.get());
       if (call != nullptr) parts.push_back(absl::StrCat(call->function, ToString(call->args)));
+      if (const Launches* several = LaunchesOf(plan)) {
+        for (const Launches::Launch& l : several->launches) {
+          parts.push_back(absl::StrCat(MemoryText(l.reads), " to ", MemoryText(l.writes)));
+        }
+        for (const Dim bytes : several->temporaries) parts.push_back(absl::StrCat("a temporary of ", bytes.ToString(), " bytes"));
+      }
       if (plan.owned) parts.push_back("the host's memory");
       for (const auto& [operand, leaf] : plan.copies) parts.push_back(absl::StrCat("result ", leaf, " a copy of operand ", operand));
       for (const auto& [operand, leaf] : plan.may_overwrite) parts.push_back(absl::StrCat("result ", leaf, " over operand ", operand));

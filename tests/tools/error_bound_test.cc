@@ -282,6 +282,24 @@ TEST(ErrorBound, ADistanceOfTheSmallestDoubleIsNoOpenSign) {
   EXPECT_GE(e.bounds[0]->GetAsDouble(0), 1) << "of what was not rounded, 1";
 }
 
+// Sums along a scan may be grouped in any way: -1e8 + (1e8 + 0.1) has lost the last. Nothing is open where all partial sums are exact.
+TEST(ErrorBound, SumsAlongAScanMayBeGrouped) {
+  const std::string text = R"(
+step { a = f32[] parameter(0) c = f32[] parameter(1) s = f32[] add(a, c) ROOT t = (f32[], f32[]) tuple(s, s) }
+last { a = f32[] parameter(0) c = f32[] parameter(1) s = f32[] subtract(a, c) ROOT t = (f32[], f32[]) tuple(s, s) }
+ENTRY f { x = f32[3] parameter(0) z = f32[] constant(0)
+  s = (f32[3], f32[]) scan(x, z), dimensions={0}, to_apply=step, num_carries=1
+  d = (f32[3], f32[]) scan(x, z), dimensions={0}, to_apply=last, num_carries=1
+  ROOT r = ((f32[3], f32[]), (f32[3], f32[])) tuple(s, d) })";
+  const Expectation far = Expected(text, {F32({-1e8f, 1e8f, 0.1f})}), whole = Expected(text, {F32({1, 2, 3})});
+  ASSERT_TRUE(far.bounds[0].has_value() && far.bounds[1].has_value());
+  EXPECT_GE(far.bounds[0]->GetAsDouble(2), 0.1);
+  EXPECT_GE(far.bounds[1]->GetAsDouble(0), 0.1);
+  EXPECT_LT(far.bounds[0]->GetAsDouble(2), 200);
+  EXPECT_FALSE(far.bounds[2].has_value() || far.bounds[3].has_value()) << "differences go step by step";
+  EXPECT_FALSE(whole.bounds[0].has_value() || whole.bounds[1].has_value());
+}
+
 // What the scanned numbers are off by grows from step to step.
 TEST(ErrorBound, AScanCarriesErrorsInItsOrder) {
   const std::string text = R"(

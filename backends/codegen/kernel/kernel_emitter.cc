@@ -27,7 +27,12 @@ KernelEmitter::KernelEmitter(const FusedKernel& fused, const KernelSpecs& specs,
   const size_t count =
       fused.operands.size() + fused.results.size() + (fused.checks.empty() ? 0 : 1);
   for (size_t i = 0; i < count; ++i) {
-    Value* slot = b.CreateConstInBoundsGEP1_64(b.getPtrTy(), entry_.pointers, i);
+    const int64_t word = entry_.words.empty() ? static_cast<int64_t>(i) : entry_.words[i];
+    if (word < 0) {
+      pointers_.push_back(llvm::PoisonValue::get(b.getPtrTy()));
+      continue;
+    }
+    Value* slot = b.CreateConstInBoundsGEP1_64(b.getPtrTy(), entry_.pointers, static_cast<uint64_t>(word));
     Value* pointer = b.CreateLoad(b.getPtrTy(entry_.address_space), slot);
     if (entry_.address_space != 0) pointer = b.CreateAddrSpaceCast(pointer, b.getPtrTy());
     pointers_.push_back(pointer);

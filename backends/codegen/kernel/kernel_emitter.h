@@ -86,6 +86,8 @@ struct KernelEntry {
   llvm::Value* scratch = nullptr;   // of this call, or of this team; null: the plan has none
   bool one_unit = false;            // the range has one unit: no loop goes over it
   unsigned address_space = 0;       // LLVM's, of what the pointers point to
+  // By operand, result and error word: which of the pointers is its, -1 for none, which this kernel does not use. Empty: in this order.
+  std::vector<int> words;
   // By pointer: it begins where any vector may, so that whole vectors' loads and stores are told how they lie. Scratch does, too, if it is
   // not empty.
   std::vector<bool> aligned;

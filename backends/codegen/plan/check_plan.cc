@@ -38,7 +38,7 @@ int64_t ColumnScratch(const FusedKernel& f, const KernelPlan& plan) {
 
 namespace {
 
-absl::Status CheckSerial(const FusedKernel& f, const KernelPlan& plan) {
+absl::Status CheckSerial(const FusedKernel& f, const KernelPlan& plan, bool own_scratch) {
   auto bad = [&plan](std::string_view what) {
     return absl::InvalidArgumentError(
         absl::StrCat("kernel plan: ", std::string(what), ": ", ToString(plan)));
@@ -75,7 +75,7 @@ absl::Status CheckSerial(const FusedKernel& f, const KernelPlan& plan) {
       if (static_cast<size_t>(plan.split) != kept || plan.block != 0)
         return bad("a row is a unit of a sort");
       if (loops > kept && !plan.loops.back().reduced) return bad("the sorted dim is no inner loop");
-      if (plan.scratch_bytes < SortScratch(f).bytes) return bad("too little scratch");
+      if (own_scratch && plan.scratch_bytes < SortScratch(f).bytes) return bad("too little scratch");
       return absl::OkStatus();
     case PlanKind::kScan:
       if (static_cast<size_t>(plan.split) + (plan.block > 0 ? 1 : 0) != kept ||
@@ -175,7 +175,7 @@ absl::Status CheckPhases(const FusedKernel& f, const KernelPlan& plan) {
 
 }  // namespace
 
-absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan, bool column_scratch) {
+absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan, bool own_scratch) {
   auto bad = [&plan](std::string_view what) {
     return absl::InvalidArgumentError(
         absl::StrCat("kernel plan: ", std::string(what), ": ", ToString(plan)));
@@ -211,7 +211,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan, bool column
       (plan.tile_loop < 0 || plan.tile_loop >= loops - 1 || plan.tile_loop < plan.split)) {
     return bad("no tile loop");
   }
-  TENON_RETURN_IF_ERROR(CheckSerial(f, plan));
+  TENON_RETURN_IF_ERROR(CheckSerial(f, plan, own_scratch));
   if (plan.kind == PlanKind::kContraction) {
     if (loops == 0 || plan.block <= 0 || plan.block % plan.lanes != 0 || (plan.lanes == 1 && plan.block > 1)) {
       return bad("a block is not some vectors");
@@ -243,7 +243,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan, bool column
   if (phased == f.reduces.empty()) return bad("kind and reductions do not fit");
   if (phased && plan.loops.back().reduced != (plan.kind == PlanKind::kRow))
     return bad("row and column differ by the vector loop");
-  if (plan.kind == PlanKind::kColumn && column_scratch && plan.scratch_bytes < ColumnScratch(f, plan)) return bad("too little scratch");
+  if (plan.kind == PlanKind::kColumn && own_scratch && plan.scratch_bytes < ColumnScratch(f, plan)) return bad("too little scratch");
   TENON_RETURN_IF_ERROR(CheckPhases(f, plan));
   if (plan.kind == PlanKind::kRow && plan.scratch_bytes < RowScratch(f, plan)) return bad("too little scratch");
   return absl::OkStatus();

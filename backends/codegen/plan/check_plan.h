@@ -11,8 +11,9 @@ namespace tenon {
 
 // InvalidArgument unless `plan` computes this fusion inside of its memory: loops cover the iteration space; phases name each reduction and
 // each full-shaped root once, in an order in which all that they read is finished; numbers fit the kind, scratch is enough. Whoever wrote
-// the plan: tests/backends/random_plans_test.cc. `column_scratch`: column kernels have their accumulators in scratch.
-absl::Status CheckPlan(const FusedKernel& fused, const KernelPlan& plan, bool column_scratch = true);
+// the plan: tests/backends/random_plans_test.cc. `own_scratch`: column kernels have their accumulators in scratch,
+// sorts their rows.
+absl::Status CheckPlan(const FusedKernel& fused, const KernelPlan& plan, bool own_scratch = true);
 
 // Iterations of the tile loop that a contraction's tile has at most, and the vectors of a block.
 inline constexpr int64_t kMaxTileRows = 14, kMaxTileVectors = 6;

@@ -146,9 +146,10 @@ Dim SerialExtent(const FusedKernel& f) {
   return 1;
 }
 
-SortColumns SortScratch(const FusedKernel& f) {
+SortColumns SortScratch(const FusedKernel& f) { return SortScratch(f, SerialExtent(f).constant_or(0)); }
+
+SortColumns SortScratch(const FusedKernel& f, int64_t n) {
   SortColumns c;
-  const int64_t n = SerialExtent(f).constant_or(0);
   auto add = [&](PrimitiveType type) {
     c.types.push_back(type);
     c.offsets.push_back(c.bytes);

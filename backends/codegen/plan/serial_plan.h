@@ -17,7 +17,7 @@ double SerialWork(const FusedKernel& fused, double elements);
 bool WindowsStayApart(const Window& window, int64_t d);
 // The size of the dim along which a sort or scan runs.
 Dim SerialExtent(const FusedKernel& fused);
-// A sort's columns in row scratch, operands and for topk the positions: column k has two buffers,
+// A sort's columns in row scratch, of whole rows or of so many elements, operands and for topk the positions: column k has two buffers,
 // at byte offsets[k] and offsets[k] + distances[k], of elements as in memory.
 struct SortColumns {
   std::vector<PrimitiveType> types;
@@ -25,6 +25,7 @@ struct SortColumns {
   int64_t bytes = 0;
 };
 SortColumns SortScratch(const FusedKernel& fused);
+SortColumns SortScratch(const FusedKernel& fused, int64_t elements);
 
 // What a dim of a scatter's operand is to its updates: walked from end to end by their windows or batches, found by an index, or
 // something that pieces cannot share (windows that begin at an index, or that are shorter than the dim).

@@ -32,7 +32,8 @@ bool IsEmpty(const FusedKernel& f) {
 std::vector<LaunchPlan::Pair> GpuOverwrites(const FusedKernel& f, const GpuPlan& plan) {
   std::vector<LaunchPlan::Pair> pairs = OverwritesOf(f, plan.loops);
   const bool column = plan.loops.kind == PlanKind::kColumn;
-  if (plan.team == 1 && !column) return pairs;
+  // Rows of a sort have been read before a barrier, or by launches before the one that writes results.
+  if ((plan.team == 1 && !column) || plan.loops.kind == PlanKind::kSort) return pairs;
   // Threads behind the last column read what others have.
   const bool whole = !column || plan.loops.loops.back().extent.constant_or(1) % plan.loops.block == 0;
   std::erase_if(pairs,
@@ -66,12 +67,17 @@ int64_t BytesRead(const Instruction& parameter) {
   return std::min(all, picked);
 }
 
-int64_t BytesMoved(const FusedKernel& f) {
+int64_t BytesMoved(const FusedKernel& f, const GpuLaunch& launch) {
   int64_t bytes = 0;
-  for (const Instruction* op : f.order) {
-    if (op->opcode() == Opcode::kParameter && op->shape().is_array()) bytes += BytesRead(*op);
+  for (const auto* memory : {&launch.reads, &launch.writes}) {
+    for (const Launches::Memory& m : *memory) {
+      if (m.kind == Launches::Memory::Kind::kTemporary) bytes += Typical(TemporaryBytes(f, launch.plan));
+      if (m.kind == Launches::Memory::Kind::kResult) bytes += Typical(RootShape(f, static_cast<size_t>(m.index)).byte_size());
+      if (m.kind != Launches::Memory::Kind::kOperand || launch.plan.pass == GpuPass::kCarries) continue;
+      const Instruction* parameter = f.computation->parameter(m.index);
+      if (parameter->shape().is_array()) bytes += BytesRead(*parameter);
+    }
   }
-  for (size_t i = 0; i < f.roots.size(); ++i) bytes += Typical(RootShape(f, i).byte_size());
   return bytes;
 }
 
@@ -87,18 +93,19 @@ int64_t Flops(const FusedKernel& f) {
 
 }  // namespace
 
-GpuKernel::GpuKernel(FusedKernel fused, GpuPlan plan, const GpuModel& model, bool excess_precision)
-    : fused_(std::move(fused)), plan_(std::move(plan)), excess_precision_(excess_precision), aligned_(AlignedPointers(fused_)) {
-  info_.plan_text = ToString(plan_);
-  info_.may_overwrite = GpuOverwrites(fused_, plan_);
+GpuKernel::GpuKernel(FusedKernel fused, GpuLaunch launch, const GpuModel& model, bool excess_precision)
+    : fused_(std::move(fused)), launch_(std::move(launch)), excess_precision_(excess_precision), aligned_(AlignedPointers(fused_)) {
+  info_.plan_text = ToString(launch_.plan);
+  info_.may_overwrite = GpuOverwrites(fused_, launch_.plan);
   info_.copies = fused_.copies;
   info_.size_args = fused_.size_args;
   info_.literals = fused_.literals;
-  const Dim units = IsEmpty(fused_) ? Dim(0) : GpuUnits(plan_);
-  info_.launch = LaunchDims{.grid = {CeilDiv(units, plan_.units_per_block()), 1, 1},
-                            .block = {plan_.threads, 1, 1},
-                            .shared_bytes = SharedOf(fused_, plan_).bytes};
-  info_.bytes = BytesMoved(fused_);
+  info_.literals.insert(info_.literals.end(), launch_.numbers.begin(), launch_.numbers.end());
+  const Dim units = IsEmpty(fused_) ? Dim(0) : GpuUnits(launch_.plan);
+  info_.launch = LaunchDims{.grid = {CeilDiv(units, launch_.plan.units_per_block()), 1, 1},
+                            .block = {launch_.plan.threads, 1, 1},
+                            .shared_bytes = SharedOf(fused_, launch_.plan).bytes};
+  info_.bytes = BytesMoved(fused_, launch_);
   info_.flops = Flops(fused_);
   info_.estimated_ns = model.launch_ns + static_cast<double>(info_.bytes) / model.bytes_per_ns;
   ByteStream key(Digest);
@@ -110,15 +117,27 @@ GpuKernel::GpuKernel(FusedKernel fused, GpuPlan plan, const GpuModel& model, boo
   fingerprint_ = HexDigest(key.bytes());
 }
 
+int GpuKernel::WordOf(Launches::Memory memory) const {
+  int word = 0;
+  for (const auto* pointers : {&launch_.reads, &launch_.writes}) {
+    for (const Launches::Memory& m : *pointers) {
+      if (m == memory) return word;
+      ++word;
+    }
+  }
+  return -1;
+}
+
 absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) const {
   llvm::LLVMContext& c = module.getContext();
   auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(c), {llvm::PointerType::get(c, kGlobalSpace)}, false);
   llvm::Function* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module);
   f->setCallingConv(llvm::CallingConv::PTX_Kernel);
   f->addFnAttr(llvm::Attribute::NoUnwind);
-  f->addFnAttr("nvvm.maxntid", absl::StrCat(plan_.threads));
-  const SharedLayout shared = SharedOf(fused_, plan_);
+  f->addFnAttr("nvvm.maxntid", absl::StrCat(launch_.plan.threads));
+  const SharedLayout shared = SharedOf(fused_, launch_.plan);
   Value *thread = nullptr, *memory = nullptr;
+  LaunchMemory temporaries;
   const KernelSpecs specs{.vector_bytes = 16,
                           .types = {.has_f16c = true, .excess_precision = excess_precision_},
                           .has_fma = true,
@@ -131,10 +150,22 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
     if (shared.bytes > 0) memory = SharedMemory(b, module, symbol, shared.bytes);
     KernelEntry entry{.pointers = table, .one_unit = true, .address_space = kGlobalSpace, .aligned = aligned_};
     entry.args = b.CreateConstGEP1_64(b.getInt64Ty(), table, static_cast<uint64_t>(pointers()));
+    using Kind = Launches::Memory::Kind;
+    for (size_t i = 0; i < fused_.operands.size(); ++i) entry.words.push_back(WordOf({Kind::kOperand, static_cast<int64_t>(i)}));
+    for (size_t i = 0; i < fused_.results.size(); ++i) entry.words.push_back(WordOf({Kind::kResult, static_cast<int64_t>(i)}));
+    auto temporary = [&](const std::vector<Launches::Memory>& of) -> Value* {
+      if (of.empty() || of.back().kind != Kind::kTemporary) return nullptr;
+      Value* word = b.CreateConstInBoundsGEP1_64(b.getPtrTy(), table, static_cast<uint64_t>(WordOf(of.back())));
+      return b.CreateAddrSpaceCast(b.CreateLoad(b.getPtrTy(kGlobalSpace), word), b.getPtrTy());
+    };
+    temporaries.from = temporary(launch_.reads);
+    temporaries.to = temporary(launch_.writes);
+    if (!launch_.numbers.empty())
+      temporaries.run = b.CreateLoad(b.getInt64Ty(), b.CreateConstGEP1_64(b.getInt64Ty(), entry.args, static_cast<uint64_t>(args() - 1)));
     entry.begin = block;
-    if (plan_.units_per_block() > 1) {
-      Value* in_block = plan_.team > 1 ? b.CreateUDiv(thread, b.getInt64(static_cast<uint64_t>(plan_.team))) : thread;
-      entry.begin = b.CreateAdd(b.CreateMul(block, b.getInt64(static_cast<uint64_t>(plan_.units_per_block()))), in_block);
+    if (launch_.plan.units_per_block() > 1) {
+      Value* in_block = launch_.plan.team > 1 ? b.CreateUDiv(thread, b.getInt64(static_cast<uint64_t>(launch_.plan.team))) : thread;
+      entry.begin = b.CreateAdd(b.CreateMul(block, b.getInt64(static_cast<uint64_t>(launch_.plan.units_per_block()))), in_block);
       if (shared.kept > 0)
         entry.scratch = b.CreateGEP(b.getInt8Ty(), memory, b.CreateMul(in_block, b.getInt64(static_cast<uint64_t>(shared.kept))));
     } else if (shared.kept > 0) {
@@ -143,29 +174,34 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
     entry.end = b.CreateAdd(entry.begin, b.getInt64(1));
     return entry;
   });
-  // Of a block for each unit all threads are wanted: they meet at barriers.
-  if (plan_.units_per_block() > 1) e.LeaveUnless(e.Here().CreateICmpSLT(e.begin(), e.EmitDim(GpuUnits(plan_))));
+  // All threads are wanted where they meet at barriers, of a block for each unit or of a sort.
+  if (launch_.plan.units_per_block() > 1 && !launch_.plan.has_barriers()) {
+    e.LeaveUnless(e.Here().CreateICmpSLT(e.begin(), e.EmitDim(GpuUnits(launch_.plan))));
+  }
   Value* exchange =
       memory == nullptr ? nullptr : e.Here().CreateConstGEP1_64(e.Here().getInt8Ty(), memory, static_cast<uint64_t>(shared.exchange));
-  e.set_team(MakeTeam(e, plan_, thread, exchange));
+  e.set_team(MakeTeam(e, launch_.plan, thread, exchange));
   auto body = [&] {
-    switch (plan_.loops.kind) {
+    switch (launch_.plan.loops.kind) {
       case PlanKind::kRow:
-        return EmitRowKernel(e, plan_.loops);
+        return EmitRowKernel(e, launch_.plan.loops);
       case PlanKind::kColumn:
-        return EmitColumnKernel(e, plan_, thread);
+        return EmitColumnKernel(e, launch_.plan, thread);
       case PlanKind::kTranspose:
-        return EmitTransposeKernel(e, plan_, thread, exchange);
+        return EmitTransposeKernel(e, launch_.plan, thread, exchange);
       case PlanKind::kContraction:
-        return EmitContractionKernel(e, plan_.loops);
+        return EmitContractionKernel(e, launch_.plan.loops);
       case PlanKind::kScatter:
-        return EmitScatterKernel(e, plan_.loops);
+        return EmitScatterKernel(e, launch_.plan.loops);
       case PlanKind::kSelectAndScatter:
-        return EmitSelectAndScatterKernel(e, plan_.loops);
+        return EmitSelectAndScatterKernel(e, launch_.plan.loops);
       case PlanKind::kScan:
-        return EmitScanKernel(e, plan_.loops);
+        if (launch_.plan.team > 1) return EmitTeamScanKernel(e, launch_.plan, temporaries, exchange);
+        return EmitScanKernel(e, launch_.plan.loops);
+      case PlanKind::kSort:
+        return EmitSortKernel(e, launch_.plan, temporaries);
       default:
-        return EmitLoopKernel(e, plan_.loops);
+        return EmitLoopKernel(e, launch_.plan.loops);
     }
   };
   if (!IsEmpty(fused_)) body();
@@ -173,27 +209,40 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
 }
 
 bool GpuCanGenerate(const Instruction& op) {
-  if (op.opcode() == Opcode::kSort || op.opcode() == Opcode::kTopk) return false;
   if (op.opcode() == Opcode::kCustomCall && !IsPointwiseCall(op)) return false;  // checks: an error of a launch comes too late
   return CanGenerate(op) && !CallsLibrary(op);
 }
 
-absl::StatusOr<std::unique_ptr<GpuKernel>> PlanGpuKernel(const KernelRequest& request, const GpuModel& model, bool excess_precision,
-                                                         const GpuPlan* given) {
+absl::StatusOr<LaunchPlan> PlanGpuLaunches(const KernelRequest& request, const GpuModel& model, bool excess_precision,
+                                           const std::vector<GpuPlan>* given) {
   for (const Instruction* op : request.fusion->fused_computation()->instructions()) {
     if (!GpuCanGenerate(*op)) {
       return absl::UnimplementedError(absl::StrCat("fusion ", request.fusion->name(), ": no GPU code for ", op->ToString()));
     }
   }
   TENON_ASSIGN_OR_RETURN(FusedKernel fused, AnalyzeFusion(request));
-  GpuPlan plan;
+  std::vector<GpuPlan> plans;
   if (given != nullptr) {
-    TENON_RETURN_IF_ERROR(CheckGpuPlan(fused, *given, model));
-    plan = *given;
+    TENON_RETURN_IF_ERROR(CheckGpuPlans(fused, *given, model));
+    plans = *given;
   } else {
-    TENON_ASSIGN_OR_RETURN(plan, MakeGpuPlan(fused, model));
+    TENON_ASSIGN_OR_RETURN(plans, MakeGpuPlans(fused, model));
   }
-  return std::make_unique<GpuKernel>(std::move(fused), std::move(plan), model, excess_precision);
+  GpuLaunches made = LaunchesOf(fused, plans);
+  LaunchPlan planned{.may_overwrite = GpuOverwrites(fused, plans[0]), .copies = fused.copies};
+  auto several = std::make_shared<Launches>();
+  several->temporaries = std::move(made.temporaries);
+  for (GpuLaunch& launch : made.launches) {
+    Launches::Launch& made_so = several->launches.emplace_back(Launches::Launch{.reads = launch.reads, .writes = launch.writes});
+    auto kernel = std::make_shared<GpuKernel>(fused, std::move(launch), model, excess_precision);
+    planned.nanoseconds += kernel->info().estimated_ns;
+    planned.bytes += kernel->info().bytes;
+    planned.flops += kernel->info().flops;
+    made_so.target = std::move(kernel);
+  }
+  if (several->launches.size() == 1) planned.target = std::move(several->launches[0].target);
+  else planned.target = std::move(several);
+  return planned;
 }
 
 }  // namespace tenon::gpu

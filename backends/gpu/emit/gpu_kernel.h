@@ -21,22 +21,26 @@ namespace tenon::gpu {
 
 class GpuKernel : public PlannedKernel {
  public:
-  GpuKernel(FusedKernel fused, GpuPlan plan, const GpuModel& model, bool excess_precision);
+  GpuKernel(FusedKernel fused, GpuLaunch launch, const GpuModel& model, bool excess_precision);
 
   const KernelInfo& info() const override { return info_; }
   const std::string& fingerprint() const override { return fingerprint_; }
   const FusedKernel& fused() const { return fused_; }
-  const GpuPlan& plan() const { return plan_; }
+  const GpuPlan& plan() const { return launch_.plan; }
+  const GpuLaunch& launch() const { return launch_; }
   // Words of its table.
-  int64_t pointers() const { return static_cast<int64_t>(fused_.operands.size() + fused_.results.size()); }
-  int64_t args() const { return static_cast<int64_t>(fused_.size_args.size() + fused_.literals.size()); }
+  int64_t pointers() const { return static_cast<int64_t>(launch_.reads.size() + launch_.writes.size()); }
+  int64_t args() const { return static_cast<int64_t>(info_.size_args.size() + info_.literals.size()); }
 
   // Into `module`, whose triple and data layout are NVPTX's. Thread-safe for different modules.
   absl::Status Emit(llvm::Module& module, const std::string& symbol) const;
 
  private:
+  // The word of the table that points to this; -1: none does.
+  int WordOf(Launches::Memory memory) const;
+
   FusedKernel fused_;
-  GpuPlan plan_;
+  GpuLaunch launch_;
   bool excess_precision_;
   std::vector<bool> aligned_;  // by pointer
   KernelInfo info_;
@@ -46,8 +50,9 @@ class GpuKernel : public PlannedKernel {
 // Can this instruction be part of a GPU's kernel (opcode, types)? What is a call of the C library is not.
 bool GpuCanGenerate(const Instruction& op);
 
-// Unimplemented: names the instruction for which there is no code. `given`: instead of MakeGpuPlan's; InvalidArgument if it does not fit.
-absl::StatusOr<std::unique_ptr<GpuKernel>> PlanGpuKernel(const KernelRequest& request, const GpuModel& model, bool excess_precision,
-                                                         const GpuPlan* given = nullptr);
+// LaunchPlan's targets are GpuKernels. Unimplemented: names the instruction for which there is no code. `given`: instead of MakeGpuPlans';
+// InvalidArgument if they do not fit.
+absl::StatusOr<LaunchPlan> PlanGpuLaunches(const KernelRequest& request, const GpuModel& model, bool excess_precision,
+                                           const std::vector<GpuPlan>* given = nullptr);
 
 }  // namespace tenon::gpu

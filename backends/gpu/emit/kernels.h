@@ -14,4 +14,14 @@ void EmitColumnKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread
 // A block has a square of the result. Operands that lie across it are read along themselves into `tiles`, in shared memory.
 void EmitTransposeKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread, llvm::Value* tiles);
 
+// What a launch works on beside operands and results; null: it has none.
+struct LaunchMemory {
+  llvm::Value *from = nullptr, *to = nullptr;  // temporaries
+  llvm::Value* run = nullptr;                  // of a sort: elements of a run, i64
+};
+// Teams sort rows, or pieces of rows, in shared memory, or blocks merge a piece's worth of two runs.
+void EmitSortKernel(KernelEmitter& e, const GpuPlan& plan, const LaunchMemory& memory);
+// Of an associative combiner: a team shares a row, or a piece of one. `exchange`: shared memory, of a team of several warps.
+void EmitTeamScanKernel(KernelEmitter& e, const GpuPlan& plan, const LaunchMemory& memory, llvm::Value* exchange);
+
 }  // namespace tenon::gpu

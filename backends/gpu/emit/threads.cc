@@ -19,21 +19,20 @@ Value* Read(llvm::IRBuilderBase& b, llvm::Intrinsic::ID id) {
   return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Type*>(), llvm::ArrayRef<Value*>());
 }
 
-// What the thread whose lane differs by `distance` has of `v`, word by word.
-Value* ShuffleXor(llvm::IRBuilderBase& b, Value* v, int distance, Value* mask) {
+// shfl.sync of `v`, word by word. `from`: which lane, as the mode says; `segment`: PTX's operand c.
+Value* Shuffle(llvm::IRBuilderBase& b, llvm::Intrinsic::ID mode, Value* v, int from, uint32_t segment, Value* mask) {
   llvm::Type* type = v->getType();
   if (type->isStructTy()) {
     Value* r = llvm::PoisonValue::get(type);
     for (unsigned k = 0; k < type->getStructNumElements(); ++k) {
-      r = b.CreateInsertValue(r, ShuffleXor(b, b.CreateExtractValue(v, k), distance, mask), k);
+      r = b.CreateInsertValue(r, Shuffle(b, mode, b.CreateExtractValue(v, k), from, segment, mask), k);
     }
     return r;
   }
   const unsigned bits = type->getPrimitiveSizeInBits();
   llvm::Type *i32 = b.getInt32Ty(), *integer = b.getIntNTy(bits);
   auto shuffle = [&](Value* word) {
-    return b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
-                             {mask, word, b.getInt32(static_cast<uint32_t>(distance)), b.getInt32(kWholeWarp)});
+    return b.CreateIntrinsic(mode, {}, {mask, word, b.getInt32(static_cast<uint32_t>(from)), b.getInt32(segment)});
   };
   Value* x = b.CreateBitCast(v, integer);
   if (bits <= 32) return b.CreateBitCast(b.CreateTrunc(shuffle(b.CreateZExt(x, i32)), integer), type);
@@ -45,17 +44,21 @@ Value* ShuffleXor(llvm::IRBuilderBase& b, Value* v, int distance, Value* mask) {
   return b.CreateBitCast(all, type);
 }
 
+// The lanes of a team of `size`, side by side in a warp.
+Value* TeamMask(llvm::IRBuilderBase& b, int size) {
+  if (size >= kWarp) return b.getInt32(kAllLanes);
+  Value* lane = b.CreateAnd(ThreadInBlock(b), b.getInt32(static_cast<uint32_t>(kWarp - size)));
+  return b.CreateShl(b.getInt32((1u << size) - 1), lane);
+}
+uint32_t Segment(int size) { return static_cast<uint32_t>(kWarp - size) << 8; }
+
 // The values of a team of lanes, `size` side by side in a warp.
 Values MergeLanes(KernelEmitter& e, Values values, int size, const KernelTeam::Merge& merge) {
   llvm::IRBuilder<>& b = e.Here();
-  Value* mask = b.getInt32(kAllLanes);
-  if (size < kWarp) {
-    Value* lane = b.CreateAnd(ThreadInBlock(b), b.getInt32(static_cast<uint32_t>(kWarp - size)));
-    mask = b.CreateShl(b.getInt32((1u << size) - 1), lane);
-  }
+  Value* mask = TeamMask(b, size);
   for (int distance = size / 2; distance > 0; distance /= 2) {
     Values others;
-    for (Value* v : values) others.push_back(ShuffleXor(e.Here(), v, distance, mask));
+    for (Value* v : values) others.push_back(Shuffle(e.Here(), llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, v, distance, kWholeWarp, mask));
     values = merge(values, others);
   }
   return values;
@@ -72,10 +75,10 @@ Value* ToSlot(llvm::IRBuilderBase& b, Value* v) {
 }
 Value* FromSlot(llvm::IRBuilderBase& b, Value* v, llvm::Type* type) { return v->getType() == type ? v : b.CreateTrunc(v, type); }
 
-// One set of values for each of `count` contributors, merged one after the other by everybody. `slot`: the place of this thread's set;
+// One set of values for each of `count` contributors, which everybody visits one after the other. `slot`: the place of this thread's set;
 // `first`: that of the set to begin with; `stride`: from a contributor's to the next. `writes`: null: every thread contributes.
-Values Exchange(KernelEmitter& e, Values values, Value* base, Value* slot, Value* first, int64_t stride, int64_t count, int64_t slots,
-                Value* writes, const KernelTeam::Merge& merge) {
+void ExchangeAll(KernelEmitter& e, const Values& values, Value* base, Value* slot, Value* first, int64_t stride, int64_t count,
+                 int64_t slots, Value* writes, const std::function<void(Values)>& visit) {
   const llvm::DataLayout& layout = e.Here().GetInsertBlock()->getModule()->getDataLayout();
   std::vector<int64_t> offsets;
   std::vector<llvm::Type*> types;
@@ -110,8 +113,15 @@ Values Exchange(KernelEmitter& e, Values values, Value* base, Value* slot, Value
     }
     return v;
   };
-  Values total = load(0);
-  for (int64_t i = 1; i < count; ++i) total = merge(total, load(i));
+  for (int64_t i = 0; i < count; ++i) visit(load(i));
+}
+
+// All of them, merged.
+Values Exchange(KernelEmitter& e, const Values& values, Value* base, Value* slot, Value* first, int64_t stride, int64_t count,
+                int64_t slots, Value* writes, const KernelTeam::Merge& merge) {
+  Values total;
+  ExchangeAll(e, values, base, slot, first, stride, count, slots, writes,
+              [&](Values v) { total = total.empty() ? std::move(v) : merge(total, v); });
   return total;
 }
 
@@ -120,6 +130,17 @@ Values Exchange(KernelEmitter& e, Values values, Value* base, Value* slot, Value
 Value* ThreadInBlock(llvm::IRBuilderBase& b) { return Read(b, llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x); }
 Value* BlockInGrid(llvm::IRBuilderBase& b) { return Read(b, llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x); }
 void Barrier(llvm::IRBuilderBase& b) { b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {}, {b.getInt32(0)}); }
+
+Value* ShuffleUp(llvm::IRBuilderBase& b, Value* v, int distance, int size) {
+  return Shuffle(b, llvm::Intrinsic::nvvm_shfl_sync_up_i32, v, distance, Segment(size), TeamMask(b, size));
+}
+Value* ShuffleLast(llvm::IRBuilderBase& b, Value* v, int size) {
+  return Shuffle(b, llvm::Intrinsic::nvvm_shfl_sync_idx_i32, v, size - 1, Segment(size) | kWholeWarp, TeamMask(b, size));
+}
+
+void ExchangeValue(KernelEmitter& e, Value* v, Value* base, Value* slot, Value* writes, int64_t count, Values* values) {
+  ExchangeAll(e, {v}, base, slot, e.I64(0), 1, count, count, writes, [values](Values of) { values->push_back(of[0]); });
+}
 
 Value* SharedMemory(llvm::IRBuilderBase& b, llvm::Module& module, const std::string& symbol, int64_t bytes) {
   auto* type = llvm::ArrayType::get(b.getInt8Ty(), static_cast<uint64_t>(bytes));

@@ -20,6 +20,15 @@ void Barrier(llvm::IRBuilderBase& b);
 // `bytes` of the block's shared memory, a generic pointer.
 llvm::Value* SharedMemory(llvm::IRBuilderBase& b, llvm::Module& module, const std::string& symbol, int64_t bytes);
 
+// What the thread `distance` lanes before this one has of `v`, among `size` lanes side by side; of the first ones anything.
+llvm::Value* ShuffleUp(llvm::IRBuilderBase& b, llvm::Value* v, int distance, int size);
+// What the last of `size` lanes side by side has of `v`.
+llvm::Value* ShuffleLast(llvm::IRBuilderBase& b, llvm::Value* v, int size);
+
+// The values of `count` contributors, one after the other: everybody gets all. `slot`: where this thread puts its own, if it `writes`.
+void ExchangeValue(KernelEmitter& e, llvm::Value* v, llvm::Value* base, llvm::Value* slot, llvm::Value* writes, int64_t count,
+                   std::vector<llvm::Value*>* values);
+
 // The team of a planned kernel: its exchange through shuffles within a warp, and beyond it through `exchange`, in shared memory. `e`
 // outlives it. The thread's place in its block is known: `thread`, i64.
 KernelTeam MakeTeam(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread, llvm::Value* exchange);

@@ -8,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "backends/codegen/emit/emit_types.h"
 #include "backends/codegen/plan/check_plan.h"
 #include "backends/codegen/plan/nest_planner.h"
@@ -23,6 +24,10 @@ constexpr int kMaxColumnTeam = 16;
 constexpr int kHeavyBody = 100;       // instructions an element, above which a thread takes less at once
 constexpr int64_t kWarpRow = 8;       // vectors of a row for each thread of a warp, above which a block shares it
 constexpr int64_t kBlockVectors = 4;  // vectors for each thread of a block
+constexpr int64_t kMaxSortPiece = 2048, kSortElements = 8;  // of a block, of a thread
+constexpr int64_t kScanElements = 4, kMaxScanElements = 8;  // of a thread
+constexpr int64_t kShortScan = 16;    // elements of a row, below which a thread has it
+constexpr int64_t kLongScan = 8;      // pieces of a row, above which blocks share it where rows are few
 
 int64_t PowerBelow(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
 int64_t PowerAbove(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
@@ -36,13 +41,61 @@ bool LiesAcross(const MemoryUse& use, const Iteration& iteration, size_t tile) {
          AccessAlong(use.offset, iteration.vars.back()->var).kind == Access::Kind::kStrided;
 }
 
+bool IsSort(const FusedKernel& f) {
+  return f.serial != nullptr && (f.serial->opcode() == Opcode::kSort || f.serial->opcode() == Opcode::kTopk);
+}
+
+// One input and one carry of a row, and a combiner by which any grouping gives the same, but for a sum's rounding. Products round too much,
+// and narrow floats.
+bool ScansInAnyGrouping(const FusedKernel& f) {
+  if (f.serial == nullptr || f.serial->opcode() != Opcode::kScan || !SerialExtent(f).is_constant()) return false;
+  const Instruction& op = *f.serial;
+  if (op.operand_count() != 2 || op.attrs().get_or<int64_t>(Attr::kNumCarries, 1) != 1) return false;
+  if (op.operand(1)->shape().rank() + 1 != op.operand(0)->shape().rank()) return false;
+  const Computation& body = *op.to_apply();
+  const Instruction* root = body.root();
+  if (root->opcode() == Opcode::kTuple) {
+    if (root->operand_count() > 2 || root->operand(0) != root->operand(root->operand_count() - 1)) return false;
+    root = root->operand(0);
+  }
+  const PrimitiveType type = op.operand(0)->shape().element_type();
+  if (root->operand_count() != 2 || root->shape().element_type() != type || op.operand(1)->shape().element_type() != type) return false;
+  const Instruction *x = body.parameter(0), *carry = body.parameter(1), *a = root->operand(0), *b = root->operand(1);
+  if (!(a == x && b == carry) && !(a == carry && b == x)) return false;
+  switch (root->opcode()) {
+    case Opcode::kAdd:
+      return IsIntegral(type) || type == PrimitiveType::kF32 || type == PrimitiveType::kF64 || IsHalf(type);
+    case Opcode::kMultiply:
+      return IsIntegral(type);
+    case Opcode::kAnd:
+    case Opcode::kOr:
+    case Opcode::kXor:
+      return true;
+    case Opcode::kMaximum:
+    case Opcode::kMinimum:
+      return !IsComplex(type);
+    default:
+      return false;
+  }
+}
+
 class GpuPlanner : public NestPlanner {
  public:
   GpuPlanner(const FusedKernel& fused, const GpuModel& model)
       // Half of the shared memory, so that two blocks fit; teams of a warp share it with others (below).
       : NestPlanner(fused, {kVectorBytes, /*masked_tail=*/false, model.shared_per_block / 2}), model_(model) {}
 
-  absl::StatusOr<GpuPlan> Make() {
+  absl::StatusOr<std::vector<GpuPlan>> Make() {
+    if (IsSort(f_)) return Sort();
+    if (ScansInAnyGrouping(f_)) {
+      if (std::vector<GpuPlan> plans = Scan(); !plans.empty()) return plans;
+    }
+    TENON_ASSIGN_OR_RETURN(GpuPlan plan, One());
+    return std::vector<GpuPlan>{std::move(plan)};
+  }
+
+ private:
+  absl::StatusOr<GpuPlan> One() {
     if (f_.serial != nullptr && f_.serial->opcode() != Opcode::kScatter) return Serial();
     OrderLoops();
     MergeLoops();
@@ -63,7 +116,6 @@ class GpuPlanner : public NestPlanner {
     return std::move(gpu_);
   }
 
- private:
   int64_t Extent(size_t loop) const { return Typical(plan_.loops[loop].extent); }
   int64_t Iterations(bool reduced) const {
     int64_t n = 1;
@@ -82,13 +134,78 @@ class GpuPlanner : public NestPlanner {
   }
 
   absl::StatusOr<GpuPlan> Serial() {
-    if (f_.serial->opcode() == Opcode::kSort || f_.serial->opcode() == Opcode::kTopk) {
-      return absl::UnimplementedError(absl::StrCat("GPU: no plan for ", std::string(OpcodeName(f_.serial->opcode()))));
-    }
     TENON_ASSIGN_OR_RETURN(gpu_.loops, MakeSerialPlan(f_, /*vector_bytes=*/4));
     if (gpu_.loops.block > 0) gpu_.loops.block = gpu_.loops.lanes = 1;  // a thread has one row of a scan
     gpu_.threads = kThreads / 2;
     return std::move(gpu_);
+  }
+
+  // Rows that fit lie in a block's shared memory, beside others where they are short; of longer ones pieces do.
+  absl::StatusOr<std::vector<GpuPlan>> Sort() {
+    TENON_ASSIGN_OR_RETURN(gpu_.loops, MakeSerialPlan(f_, /*vector_bytes=*/1));
+    gpu_.loops.lanes = 1;
+    gpu_.loops.scratch_bytes = 0;
+    const int64_t n = std::max<int64_t>(SerialExtent(f_).constant(), 1);
+    gpu_.piece = std::min(PowerAbove(n), kMaxSortPiece);
+    auto share = [&] {
+      gpu_.team = static_cast<int>(std::max<int64_t>(gpu_.piece / kSortElements, n <= gpu_.piece ? 1 : kWarp));
+      gpu_.threads = n <= gpu_.piece ? std::max(gpu_.team, kThreads / 2) : gpu_.team;
+    };
+    share();
+    while (SharedOf(f_, gpu_).bytes > model_.shared_per_block) {
+      if (gpu_.threads > std::max(gpu_.team, kWarp)) {
+        gpu_.threads /= 2;  // fewer rows side by side
+        continue;
+      }
+      if (n <= gpu_.piece && gpu_.team < kWarp) {
+        gpu_.team *= 2;
+        gpu_.piece = std::max<int64_t>(gpu_.piece, gpu_.team);
+        continue;
+      }
+      gpu_.piece /= 2;
+      if (gpu_.piece < kWarp) {
+        return absl::UnimplementedError(absl::StrCat("GPU: ", std::string(OpcodeName(f_.serial->opcode())), " ", f_.serial->name(),
+                                                     ": an element's columns are too wide for a block's shared memory"));
+      }
+      share();
+    }
+    if (n <= gpu_.piece) return std::vector<GpuPlan>{std::move(gpu_)};
+    std::vector<GpuPlan> plans = {gpu_};
+    plans.back().pass = GpuPass::kRuns;
+    for (int64_t run = gpu_.piece; run < n; run *= 2) {
+      plans.push_back(gpu_);
+      plans.back().pass = 2 * run < n ? GpuPass::kMerge : GpuPass::kLast;
+    }
+    return plans;
+  }
+
+  // A team for each row where threads of their own would not be busy, or would read rows that lie side by side element by element.
+  std::vector<GpuPlan> Scan() {
+    const int64_t n = SerialExtent(f_).constant();
+    absl::StatusOr<KernelPlan> serial = MakeSerialPlan(f_, /*vector_bytes=*/4);
+    if (!serial.ok() || n < kShortScan) return {};
+    gpu_.loops = *std::move(serial);
+    absl::c_stable_sort(gpu_.loops.loops, [](const tenon::PlanLoop& a, const tenon::PlanLoop& b) {
+      return std::pair(a.reduced, a.dims[0]) < std::pair(b.reduced, b.dims[0]);
+    });
+    gpu_.loops.split = static_cast<int>(gpu_.loops.loops.size()) - 1;
+    gpu_.loops.block = 0;
+    gpu_.loops.lanes = 1;
+    const size_t dim = static_cast<size_t>(gpu_.loops.loops.back().dims[0]);
+    const auto along = [&](const OperandLayout& r) { return r.strides.size() > dim && r.strides[dim] == Dim(1); };
+    const bool fastest = absl::c_any_of(f_.results, along);
+    int64_t rows = 1;
+    for (int i = 0; i < gpu_.loops.split; ++i) rows *= std::max<int64_t>(Typical(gpu_.loops.loops[static_cast<size_t>(i)].extent), 1);
+    if (!fastest && rows >= Busy() / 8) return {};
+    gpu_.team = static_cast<int>(std::min<int64_t>(PowerAbove((n + kScanElements - 1) / kScanElements), kThreads));
+    gpu_.threads = gpu_.team > kWarp ? gpu_.team : kThreads / 2;
+    gpu_.piece = gpu_.team * kScanElements;
+    if (n < kLongScan * gpu_.piece || rows * gpu_.team >= Busy()) return {gpu_};
+    std::vector<GpuPlan> plans(3, gpu_);
+    plans[0].pass = GpuPass::kTotals;
+    plans[1].pass = GpuPass::kCarries;
+    plans[2].pass = GpuPass::kCarried;
+    return plans;
   }
 
   // Some operand lies across the result: squares of both.
@@ -231,7 +348,9 @@ std::vector<MemoryUse> TurnedUses(IndexSpace& space, const FusedKernel& fused, c
 
 Dim GpuUnits(const GpuPlan& plan) {
   const Dim units = UnitsOf(plan.loops);
-  return plan.loops.kind == PlanKind::kTranspose ? units * CeilDiv(plan.loops.loops.back().extent, kTile) : units;
+  if (plan.loops.kind == PlanKind::kTranspose) return units * CeilDiv(plan.loops.loops.back().extent, kTile);
+  // The last loop of rows in pieces is the row.
+  return !plan.in_pieces() ? units : units * CeilDiv(plan.loops.loops.back().extent, plan.piece);
 }
 
 SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
@@ -240,8 +359,16 @@ SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
     shared.kept = plan.loops.scratch_bytes;
     shared.exchange = shared.kept * plan.units_per_block();
   }
+  if (plan.loops.kind == PlanKind::kSort && !plan.merges()) {
+    shared.kept = SortScratch(fused, plan.piece).bytes;
+    shared.exchange = shared.kept * plan.units_per_block();
+  }
   shared.bytes = shared.exchange;
-  if (!plan.has_barriers()) return shared;
+  if (!plan.has_barriers() || plan.loops.kind == PlanKind::kSort) return shared;
+  if (plan.loops.kind == PlanKind::kScan) {
+    shared.bytes += plan.threads / kWarp * std::max<int64_t>(8, StorageBytes(fused.serial->operand(0)->shape().element_type()));
+    return shared;
+  }
   if (plan.loops.kind == PlanKind::kTranspose) {
     IndexSpace space;
     const Iteration iteration(space, fused, plan.loops.loops);
@@ -253,41 +380,127 @@ SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   return shared;
 }
 
-std::string ToString(const GpuPlan& plan) { return absl::StrCat("threads=", plan.threads, " team=", plan.team, " ", ToString(plan.loops)); }
+namespace {
+
+constexpr std::string_view kPasses[] = {"whole", "runs", "merge", "last", "totals", "carries", "carried"};
 
 absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims) {
   GpuPlan plan;
-  for (auto [name, number] : {std::pair{"threads=", &plan.threads}, std::pair{"team=", &plan.team}}) {
+  // The word that begins with `name`, without that; nothing if the text goes on otherwise.
+  auto word = [&text](std::string_view name) -> std::optional<std::string> {
     const size_t end = text.find(' ');
-    const std::string_view word = text.substr(0, end);
-    if (!word.starts_with(name) || end == std::string_view::npos ||
-        !absl::SimpleAtoi(absl::string_view(word.data() + std::string_view(name).size(), word.size() - std::string_view(name).size()),
-                          number)) {
-      return absl::InvalidArgumentError(absl::StrCat("GPU plan: wanted \"", name, "<number>\", got \"", std::string(word), "\""));
-    }
+    if (!text.starts_with(name) || end == std::string_view::npos) return std::nullopt;
+    const std::string found(text.substr(name.size(), end - name.size()));
     text.remove_prefix(end + 1);
+    return found;
+  };
+  auto wrong = [&text](std::string_view wanted) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("GPU plan: wanted \"", std::string(wanted), "\", got \"", std::string(text.substr(0, 20)), "\""));
+  };
+  for (auto [name, number] : {std::pair{"threads=", &plan.threads}, std::pair{"team=", &plan.team}}) {
+    const std::optional<std::string> given = word(name);
+    if (!given || !absl::SimpleAtoi(*given, number)) return wrong(absl::StrCat(name, "<number>"));
+  }
+  if (const std::optional<std::string> piece = word("piece="); piece && !absl::SimpleAtoi(*piece, &plan.piece)) {
+    return wrong("piece=<number>");
+  }
+  if (const std::optional<std::string> pass = word("pass=")) {
+    const auto known = absl::c_find(kPasses, *pass);
+    if (known == std::end(kPasses)) return wrong("pass=<runs, merge, ...>");
+    plan.pass = static_cast<GpuPass>(known - std::begin(kPasses));
   }
   TENON_ASSIGN_OR_RETURN(plan.loops, ParseKernelPlan(text, dims));
   return plan;
 }
 
-absl::StatusOr<GpuPlan> MakeGpuPlan(const FusedKernel& fused, const GpuModel& model) {
-  TENON_ASSIGN_OR_RETURN(GpuPlan plan, GpuPlanner(fused, model).Make());
-  TENON_RETURN_IF_ERROR(CheckGpuPlan(fused, plan, model));
-  return plan;
+}  // namespace
+
+std::string ToString(const GpuPlan& plan) {
+  std::string text = absl::StrCat("threads=", plan.threads, " team=", plan.team, " ");
+  if (plan.piece > 0) absl::StrAppend(&text, "piece=", plan.piece, " ");
+  if (plan.pass != GpuPass::kWhole) absl::StrAppend(&text, "pass=", std::string(kPasses[static_cast<size_t>(plan.pass)]), " ");
+  return text + ToString(plan.loops);
 }
 
+absl::StatusOr<std::vector<GpuPlan>> ParseGpuPlans(std::string_view text, DimTable* dims) {
+  std::vector<GpuPlan> plans;
+  for (const auto& line : absl::StrSplit(std::string(text), '\n')) {
+    TENON_ASSIGN_OR_RETURN(GpuPlan plan, ParseGpuPlan(std::string(line), dims));
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+absl::StatusOr<std::vector<GpuPlan>> MakeGpuPlans(const FusedKernel& fused, const GpuModel& model) {
+  TENON_ASSIGN_OR_RETURN(std::vector<GpuPlan> plans, GpuPlanner(fused, model).Make());
+  TENON_RETURN_IF_ERROR(CheckGpuPlans(fused, plans, model));
+  return plans;
+}
+
+SortTemporary SortTemporaryOf(const FusedKernel& fused) {
+  SortTemporary t;
+  Dim elements = 1;
+  for (const Dim d : fused.dims) elements *= d;
+  for (const PrimitiveType type : SortScratch(fused, 1).types) {
+    t.offsets.push_back(t.bytes);
+    t.bytes += CeilDiv(elements * ByteWidth(type), 64) * 64;
+  }
+  return t;
+}
+
+Dim TemporaryBytes(const FusedKernel& fused, const GpuPlan& plan) {
+  if (plan.loops.kind == PlanKind::kSort) return SortTemporaryOf(fused).bytes;
+  return UnitsOf(plan.loops) * CeilDiv(SerialExtent(fused), plan.piece) *
+         StorageBytes(fused.serial->operand(0)->shape().element_type());
+}
+
+GpuLaunches LaunchesOf(const FusedKernel& fused, absl::Span<const GpuPlan> plans) {
+  using Kind = Launches::Memory::Kind;
+  auto all = [](Kind kind, size_t count) {
+    std::vector<Launches::Memory> memory;
+    for (size_t i = 0; i < count; ++i) memory.push_back({kind, static_cast<int64_t>(i)});
+    return memory;
+  };
+  GpuLaunches made;
+  for (const GpuPlan& plan : plans) {
+    GpuLaunch launch{plan, all(Kind::kOperand, fused.operands.size()), all(Kind::kResult, fused.results.size())};
+    // Of a sort's two temporaries: the launch before has written `from`.
+    const int64_t merges = static_cast<int64_t>(made.launches.size()) - 1, from = merges % 2;
+    if (plan.merges()) {
+      launch.reads = {{Kind::kTemporary, from}};
+      launch.numbers = {static_cast<uint64_t>(plan.piece << merges)};
+    }
+    if (plan.pass == GpuPass::kRuns) launch.writes = {{Kind::kTemporary, 0}};
+    if (plan.pass == GpuPass::kMerge) launch.writes = {{Kind::kTemporary, 1 - from}};
+    // Of a scan's: the first has totals, the second what is carried.
+    if (plan.pass == GpuPass::kTotals) launch.writes = {{Kind::kTemporary, 0}};
+    if (plan.pass == GpuPass::kCarries) {
+      launch.reads.push_back({Kind::kTemporary, 0});
+      launch.writes = {{Kind::kTemporary, 1}};
+    }
+    if (plan.pass == GpuPass::kCarried) launch.reads.push_back({Kind::kTemporary, 1});
+    made.launches.push_back(std::move(launch));
+  }
+  if (plans.size() > 1) made.temporaries.assign(plans.size() > 2 ? 2 : 1, TemporaryBytes(fused, plans[0]));
+  return made;
+}
+
+namespace {
+
+// One launch, by itself.
 absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const GpuModel& model) {
   const KernelPlan& loops = plan.loops;
   auto bad = [&](std::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("GPU plan: ", std::string(what), ": ", ToString(plan)));
   };
-  TENON_RETURN_IF_ERROR(CheckPlan(fused, loops, /*column_scratch=*/false));
+  TENON_RETURN_IF_ERROR(CheckPlan(fused, loops, /*own_scratch=*/false));
   auto power = [](int n) { return n > 0 && std::has_single_bit(static_cast<unsigned>(n)); };
   if (!power(plan.threads) || plan.threads < kWarp || plan.threads > kMaxThreads)
     return bad("no block of 32 to 1024 threads, a power of two");
   if (!power(plan.team) || plan.team > plan.threads) return bad("no team of some threads of a block, a power of two");
   if (loops.lanes > kVectorBytes || loops.masked_tail) return bad("vectors wider than a thread's, or with masks");
+  const bool pieces = plan.piece >= plan.team && std::has_single_bit(static_cast<uint64_t>(plan.piece));
   const int kept = static_cast<int>(absl::c_count_if(loops.loops, [](const tenon::PlanLoop& l) { return !l.reduced; }));
   switch (loops.kind) {
     case PlanKind::kLoop:
@@ -319,15 +532,64 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
       break;
     case PlanKind::kScan:
       if (loops.block > 1) return bad("rows of a scan side by side");
+      if (plan.team == 1) break;
+      if (!ScansInAnyGrouping(fused)) return bad("a team for a scan that goes step by step");
+      if (loops.loops.empty() || !loops.loops.back().reduced) return bad("a team for what is no row");
+      if (!pieces || plan.piece > plan.team * kMaxScanElements) return bad("no piece of a row for a team");
+      if (plan.team > kWarp && plan.team != plan.threads) return bad("a team of some warps that is not the block");
+      break;
+    case PlanKind::kSort:
+      if (!SerialExtent(fused).is_constant()) return bad("a row of unknown size");
+      if (loops.lanes > 1 || loops.unroll > 1) return bad("vectors of a sort");
+      if (!pieces) return bad("no piece of a row for a team");
+      if (plan.pass == GpuPass::kWhole ? SerialExtent(fused).constant() > plan.piece : plan.team != plan.threads) {
+        return bad("rows that no team has");
+      }
       break;
     default:
       return bad("a kind that GPUs don't have");
   }
-  if (loops.kind != PlanKind::kRow && loops.kind != PlanKind::kColumn && plan.team != 1) return bad("a team for what one thread computes");
+  const bool scan = loops.kind == PlanKind::kScan && plan.team > 1;
+  if (loops.kind != PlanKind::kSort && !scan && (plan.piece != 0 || plan.pass != GpuPass::kWhole)) {
+    return bad("pieces of what is no sort and no scan of a team");
+  }
+  const bool teams = loops.kind == PlanKind::kRow || loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kSort || scan;
+  if (!teams && plan.team != 1) return bad("a team for what one thread computes");
   if (const int64_t bytes = SharedOf(fused, plan).bytes; bytes > model.shared_per_block) {
     return bad(absl::StrCat(bytes, " bytes of shared memory, a block of ", model.name, " has ", model.shared_per_block));
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckGpuPlans(const FusedKernel& fused, absl::Span<const GpuPlan> plans, const GpuModel& model) {
+  for (const GpuPlan& plan : plans) TENON_RETURN_IF_ERROR(CheckGpuPlan(fused, plan, model));
+  const GpuPlan& first = plans.front();
+  auto bad = [&](std::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("GPU plans: ", std::string(what), ": ", ToString(first)));
+  };
+  if (plans.size() == 1) return first.pass == GpuPass::kWhole ? absl::OkStatus() : bad("one launch of several");
+  if (first.loops.kind == PlanKind::kScan) {
+    constexpr GpuPass kScan[] = {GpuPass::kTotals, GpuPass::kCarries, GpuPass::kCarried};
+    if (!absl::c_equal(plans, kScan, [](const GpuPlan& plan, GpuPass pass) { return plan.pass == pass; })) {
+      return bad("launches that are not totals, their scan, and the scan from there");
+    }
+    for (const GpuPlan& plan : plans) {
+      if (plan.piece != first.piece) return bad("pieces of different sizes");
+    }
+    return absl::OkStatus();
+  }
+  // Each merge doubles the runs, until two make the row.
+  int64_t run = first.piece;
+  if (first.pass != GpuPass::kRuns) return bad("a first launch that does not sort runs");
+  const int64_t n = SerialExtent(fused).constant();
+  for (size_t i = 1; i < plans.size(); ++i, run *= 2) {
+    if (run >= n) return bad("merges of what is one run");
+    if (plans[i].pass != (2 * run < n ? GpuPass::kMerge : GpuPass::kLast)) return bad("a launch that is not the merge that is next");
+    if (plans[i].piece != first.piece) return bad("pieces of different sizes");
+  }
+  return run >= n ? absl::OkStatus() : bad("runs that are not merged");
 }
 
 }  // namespace tenon::gpu

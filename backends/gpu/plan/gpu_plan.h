@@ -6,7 +6,10 @@
 //   column      a block: 32 threads side by side, each with a vector of columns; `team` such rows of threads share the rows
 //   transpose   a block: a square of 32 by 32 elements, which operands that lie across it go through shared memory for
 //   contraction a thread: a tile in registers
-//   scatter, select-and-scatter, scan   a thread
+//   scatter, select-and-scatter   a thread
+//   scan        a thread; of an associative combiner a team, and rows that are few and long lie in pieces, a block each, in three launches
+//   sort        a team of threads that share a row, in shared memory; longer rows lie in pieces, a block each, that are sorted by a first
+//               launch and merged two by two by further ones
 #pragma once
 
 #include <string>
@@ -18,24 +21,53 @@
 #include "backends/codegen/index/access_trace.h"
 #include "backends/codegen/plan/kernel_plan.h"
 #include "backends/gpu/plan/gpu_model.h"
+#include "passes/lower/launches.h"
 
 namespace tenon::gpu {
 
 inline constexpr int kWarp = 32;
 
+// Which part of a fusion a launch computes.
+enum class GpuPass : uint8_t {
+  kWhole,  // all: there is one launch
+  kRuns,   // of a sort: sorts each piece of the rows, into a temporary
+  kMerge,  // merges runs two by two, from that temporary into another
+  kLast,   // merges the last two, into the results
+  kTotals,   // of a scan: combines each piece of the rows, into a temporary
+  kCarries,  // scans a row's totals, into another
+  kCarried,  // scans each piece, from what the pieces before it have
+};
+
 struct GpuPlan {
   KernelPlan loops;
+  GpuPass pass = GpuPass::kWhole;
   int threads = 256;  // of a block
   int team = 1;       // threads that share a unit; a column's: rows of 32 threads
+  // Sort, scan of a team: elements of a row that a team has at once, a power of two, which its threads share evenly.
+  int64_t piece = 0;
   bool operator==(const GpuPlan&) const = default;
 
   // Units that a block computes.
   int64_t units_per_block() const { return loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kTranspose ? 1 : threads / team; }
+  bool in_pieces() const { return pass != GpuPass::kWhole && pass != GpuPass::kCarries; }
+  bool merges() const { return pass == GpuPass::kMerge || pass == GpuPass::kLast; }
   // A team of more threads than a warp has, or of columns, meets at barriers, and so does the block of a transpose.
   bool has_barriers() const {
     if (loops.kind == PlanKind::kTranspose) return true;
+    if (loops.kind == PlanKind::kSort) return team > 1 && !merges();
     return loops.kind == PlanKind::kColumn ? team > 1 : team > kWarp;
   }
+};
+
+// A launch of a plan, and the memory behind its pointers.
+struct GpuLaunch {
+  GpuPlan plan;
+  std::vector<Launches::Memory> reads, writes;
+  std::vector<uint64_t> numbers;  // arguments behind the fusion's own: a merge's elements of a run
+};
+struct GpuLaunches {
+  std::vector<Dim> temporaries;  // bytes
+  std::vector<GpuLaunch> launches;
 };
 
 // A transpose's square, and the elements of one of its rows in shared memory: one more, so that a column of it lies in as many banks.
@@ -50,14 +82,25 @@ Dim GpuUnits(const GpuPlan& plan);
 // The reads of a transpose's operands that go through shared memory: those that lie along its tile loop, across the vector loop.
 std::vector<MemoryUse> TurnedUses(IndexSpace& space, const FusedKernel& fused, const KernelPlan& plan, const Iteration& iteration);
 
-// "threads=256 team=32 row loops=[...] ...": ToString(KernelPlan) behind the GPU's own.
+// "threads=256 team=32 row loops=[...] ...": ToString(KernelPlan) behind the GPU's own. Several launches: a line each.
 std::string ToString(const GpuPlan& plan);
-absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims);
+absl::StatusOr<std::vector<GpuPlan>> ParseGpuPlans(std::string_view text, DimTable* dims);
 
-// Unimplemented: there is no plan for it on a GPU.
-absl::StatusOr<GpuPlan> MakeGpuPlan(const FusedKernel& fused, const GpuModel& model);
-// InvalidArgument unless `plan` computes this fusion inside of its memory, and the GPU can run it: CheckPlan, and what is the GPU's.
-absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const GpuModel& model);
+// A plan for each launch. Unimplemented: there is none for it on a GPU.
+absl::StatusOr<std::vector<GpuPlan>> MakeGpuPlans(const FusedKernel& fused, const GpuModel& model);
+// InvalidArgument unless these plans compute this fusion inside of its memory, and the GPU can run them: CheckPlan, and what is the GPU's.
+absl::Status CheckGpuPlans(const FusedKernel& fused, absl::Span<const GpuPlan> plans, const GpuModel& model);
+// Of checked plans.
+GpuLaunches LaunchesOf(const FusedKernel& fused, absl::Span<const GpuPlan> plans);
+
+// A temporary with all of a sort's columns, one behind the other: where each begins, and the bytes of all.
+struct SortTemporary {
+  std::vector<Dim> offsets;
+  Dim bytes = 0;
+};
+SortTemporary SortTemporaryOf(const FusedKernel& fused);
+// Of each temporary of a plan of several launches.
+Dim TemporaryBytes(const FusedKernel& fused, const GpuPlan& plan);
 
 // Bytes of a block's shared memory: what teams keep of their rows, and what their reductions exchange.
 struct SharedLayout {

@@ -203,6 +203,55 @@ bool AddBlocks(Program& program, int64_t more) {
 bool GridTooSmall(Program& program) { return AddBlocks(program, -1); }
 bool GridTooLarge(Program& program) { return AddBlocks(program, 1); }
 
+// Of an operator in several launches the one before the last is left out.
+bool MissingLaunch(Program& program) {
+  for (Region& region : program.regions) {
+    for (size_t i = 2; i < region.steps.size(); ++i) {
+      if (region.steps[i].name != region.steps[i - 1].name || region.steps[i].name != region.steps[i - 2].name) continue;
+      region.steps.erase(region.steps.begin() + static_cast<std::ptrdiff_t>(i) - 1);
+      return true;
+    }
+  }
+  return false;
+}
+// Two temporaries of one operator lie in one place.
+bool OneTemporary(Program& program) {
+  int32_t first = -1;
+  for (const Region& region : program.regions) {
+    for (const Step& step : region.steps) {
+      const auto* kernel = std::get_if<KernelStep>(&step.body);
+      if (kernel == nullptr || !kernel->launch.has_value() || kernel->operands.empty()) continue;
+      const View& written = kernel->operands.back();
+      if (written.dtype != PrimitiveType::kU8 || written.value == first) continue;
+      if (first >= 0) {
+        program.values[static_cast<size_t>(written.value)].offset = program.values[static_cast<size_t>(first)].offset;
+        return true;
+      }
+      first = written.value;
+    }
+  }
+  return false;
+}
+// The first step of a scan by shuffles looks at the wrong lane.
+bool WrongShuffleUp(Function& f) {
+  const auto shuffles = Calls(f, llvm::Intrinsic::nvvm_shfl_sync_up_i32);
+  if (shuffles.empty()) return false;
+  shuffles[0]->setArgOperand(2, llvm::ConstantInt::get(shuffles[0]->getArgOperand(2)->getType(), 2));
+  return true;
+}
+// A merge looks at runs of half the length.
+bool ShortRuns(Program& program) {
+  for (Region& region : program.regions) {
+    for (size_t i = 1; i < region.steps.size(); ++i) {
+      auto* kernel = std::get_if<KernelStep>(&region.steps[i].body);
+      if (region.steps[i].name != region.steps[i - 1].name || kernel == nullptr || kernel->literals.empty()) continue;
+      kernel->literals.back() /= 2;
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string Replaced(std::string_view text, std::string_view from, std::string_view to) {
   const std::string old(text), changed = absl::StrReplaceAll(old, {{std::string(from), std::string(to)}});
   return changed == old ? "" : changed;
@@ -230,6 +279,10 @@ constexpr GpuPlant kPlants[] = {
     {.name = "divergent-barrier", .doc = "one thread does not come to a barrier", .kernel = DivergentBarrier},
     {.name = "no-bank-padding", .doc = "rows of a transpose's square are as long as there are banks", .kernel = NoBankPadding},
     {.name = "tree-by-grid", .doc = "the order in which a reduction merges depends on the block's number", .kernel = TreeByGrid},
+    {.name = "missing-launch", .doc = "one launch of several is left out", .program = MissingLaunch},
+    {.name = "one-temporary", .doc = "two temporaries of one operator lie in one place", .program = OneTemporary},
+    {.name = "short-runs", .doc = "a merge of runs of half the length", .program = ShortRuns},
+    {.name = "wrong-shuffle-up", .doc = "the first step of a scan's shuffles goes two lanes up", .kernel = WrongShuffleUp},
     {.name = "broken-columns", .doc = "vectors of columns of which a row has no whole number", .plan = BrokenColumns},
     {.name = "two-teams-at-one-barrier", .doc = "a block of two teams that meet at barriers", .plan = TwoTeamsAtOneBarrier},
 };

@@ -7,6 +7,7 @@
 #include "hlo/builder.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
+#include "hlo/tolerance.h"
 #include "tools/lab/judge/error_rules.h"
 
 namespace tenon::lab {
@@ -78,6 +79,17 @@ std::optional<int64_t> MovementIndices(Opcode opcode) {
     default:
       return std::nullopt;
   }
+}
+
+// A scan of one input that adds floats to what is carried: they may be grouped in any way.
+bool IsSumAlong(const Instruction& scan) {
+  if (scan.opcode() != Opcode::kScan || scan.operand_count() != 2 || scan.attrs().get_or<int64_t>(Attr::kNumCarries, 1) != 1) return false;
+  const Computation& body = *scan.to_apply();
+  const Instruction* root = body.root();
+  if (root->opcode() == Opcode::kTuple) root = root->operand(root->operand_count() - 1);
+  if (root->opcode() != Opcode::kAdd || !IsFloat(root->shape().element_type())) return false;
+  const Instruction *x = body.parameter(0), *carry = body.parameter(1);
+  return (root->operand(0) == x && root->operand(1) == carry) || (root->operand(0) == carry && root->operand(1) == x);
 }
 
 class BoundEvaluator {
@@ -302,7 +314,31 @@ class BoundEvaluator {
     return state;
   }
 
-  // Step by step in the evaluator's order, which a backend keeps: the body on one slab of each operand and on what is carried.
+  // How far sums along a scan are off however they are grouped, per element of a slab, with each term that comes: 0 while all that may be
+  // summed up is exact (Higham, "Accuracy and stability of numerical algorithms", 4.2).
+  class RunningSums {
+   public:
+    explicit RunningSums(const Literal& start) : magnitude_(start.num_elements(), 0), quantum_(magnitude_.size(), kUnknown) { Add(start); }
+    void Add(const Literal& terms) {
+      ++terms_;
+      const Literal sizes = Magnitudes(terms), quanta = Quanta(terms);
+      for (size_t k = 0; k < magnitude_.size(); ++k) {
+        magnitude_[k] += sizes.GetAsDouble(static_cast<int64_t>(k));
+        quantum_[k] = std::min(quantum_[k], quanta.GetAsDouble(static_cast<int64_t>(k)));
+      }
+    }
+    double ErrorOf(PrimitiveType type, size_t k) const {
+      if (!(magnitude_[k] < LargestFinite(type) / 2)) return kUnknown;
+      if (magnitude_[k] <= 2 / EpsilonOf(type) * quantum_[k] && quantum_[k] >= Spacing(type, 0)) return 0;
+      return 1.01 * terms_ * (EpsilonOf(type) * magnitude_[k] + Spacing(type, 0));
+    }
+
+   private:
+    std::vector<double> magnitude_, quantum_;
+    double terms_ = 0;
+  };
+
+  // Step by step in the evaluator's order, which a backend keeps but for sums: the body on one slab of each operand and on what is carried.
   absl::StatusOr<Shadow> Scan(const Instruction& i, Shadows operands) {
     const Computation& body = *i.to_apply();
     const int64_t carries = i.attrs().get_or<int64_t>(Attr::kNumCarries, static_cast<int64_t>(operands.size()) / 2);
@@ -335,25 +371,37 @@ class BoundEvaluator {
     }
     std::vector<Shadow> carried;
     for (const Shadow* o : operands.subspan(inputs)) carried.push_back(*o);
+    std::optional<RunningSums> sums;
+    if (IsSumAlong(i)) sums.emplace(carried[0].value);
     for (int64_t n = 0; n < steps; ++n) {
       const int64_t step = i.attrs().get_or<bool>(Attr::kReverse, false) ? steps - 1 - n : n;
       std::vector<Shadow> args;
       for (size_t k = 0; k < inputs; ++k) args.push_back(slab_of(*operands[k], body.parameter(k)->shape(), step));
+      if (sums) sums->Add(args[0].value);
       std::move(carried.begin(), carried.end(), std::back_inserter(args));
       std::vector<const Shadow*> pointers;
       for (const Shadow& a : args) pointers.push_back(&a);
       TENON_ASSIGN_OR_RETURN(Shadow out, Run(body, pointers));
       if (!out.value.shape().is_tuple()) out.value = Literal::Tuple({std::move(out.value)});
+      const auto grouped = [&](PrimitiveType type, size_t e) { return sums ? sums->ErrorOf(type, e) : 0; };
       for (size_t k = 0; k < outputs; ++k) {
         const Literal& part = out.value.elements()[k];
         const int64_t width = ByteWidth(part.type());
         each_run(values[k].shape(), step, [&](int64_t from, int64_t at, int64_t length) {
           std::copy_n(part.bytes() + from * width, length * width, values[k].mutable_bytes() + at * width);
-          for (int64_t e = 0; e < length; ++e) errors[k][at + e] = out.leaves[k].At(from + e);
+          for (int64_t e = 0; e < length; ++e) {
+            errors[k][at + e] = out.leaves[k].At(from + e) + grouped(part.type(), static_cast<size_t>(from + e));
+          }
         });
       }
       carried.clear();
       for (int64_t c = 0; c < carries; ++c) carried.push_back({out.value.elements()[outputs + c], {out.leaves[outputs + c]}});
+    }
+    if (sums) {
+      Known& last = carried[0].leaves[0];
+      std::vector<double> e(carried[0].value.num_elements());
+      for (size_t k = 0; k < e.size(); ++k) e[k] = last.At(static_cast<int64_t>(k)) + sums->ErrorOf(carried[0].value.type(), k);
+      last = FromErrors(std::move(e));
     }
     Shadow result;
     for (std::vector<double>& e : errors) result.leaves.push_back(FromErrors(std::move(e)));
@@ -430,7 +478,7 @@ bool Shadow::exact() const {
 
 bool HasInexact(const Computation& computation, bool excess) {
   return AnyOf(computation, [excess](const Instruction& i) {
-    if (excess && KeepsExcess(i)) return true;
+    if ((excess && KeepsExcess(i)) || IsSumAlong(i)) return true;
     if (IsPointwiseCall(i)) return false;
     std::vector<Shape> shapes = FlattenShape(i.shape());
     for (const Instruction* o : i.operands()) {
