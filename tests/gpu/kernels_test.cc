@@ -10,6 +10,7 @@
 #include "runtime/program/binding.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/gpu/emulated_target.h"
+#include "tools/lab/gpu/kernel_kinds.h"
 #include "tools/lab/judge/miscompare.h"
 #include "tools/lab/spaces.h"
 
@@ -18,71 +19,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr char kRegions[] = R"(
-add { a = TYPE[] parameter(0) b = TYPE[] parameter(1) ROOT r = TYPE[] add(a, b) }
-max { a = TYPE[] parameter(0) b = TYPE[] parameter(1) ROOT r = TYPE[] maximum(a, b) }
-)";
-
-std::string Text(const std::string& body, const std::string& type, int64_t rows, int64_t columns) {
-  const std::string text = absl::StrCat("HloModule m\n", kRegions, "ENTRY e {\n", body, "}\n");
-  return absl::StrReplaceAll(text, {{"TYPE", type}, {"ROWS", absl::StrCat(rows)}, {"COLUMNS", absl::StrCat(columns)}});
-}
-
-// Softmax, and what is left of the row.
-constexpr char kSoftmax[] = R"(
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  low = TYPE[] constant(-inf)
-  m = TYPE[ROWS] reduce(x, low), dimensions={1}, to_apply=max
-  mb = TYPE[ROWS,COLUMNS] broadcast(m), dimensions={0}
-  d = TYPE[ROWS,COLUMNS] subtract(x, mb)
-  e = TYPE[ROWS,COLUMNS] exponential(d)
-  zero = TYPE[] constant(0)
-  s = TYPE[ROWS] reduce(e, zero), dimensions={1}, to_apply=add
-  sb = TYPE[ROWS,COLUMNS] broadcast(s), dimensions={0}
-  ROOT r = TYPE[ROWS,COLUMNS] divide(e, sb)
-)";
-constexpr char kColumnSums[] = R"(
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  zero = TYPE[] constant(0)
-  s = TYPE[COLUMNS] reduce(x, zero), dimensions={0}, to_apply=add
-  sb = TYPE[ROWS,COLUMNS] broadcast(s), dimensions={1}
-  r = TYPE[ROWS,COLUMNS] subtract(x, sb)
-  ROOT t = (TYPE[COLUMNS], TYPE[ROWS,COLUMNS]) tuple(s, r)
-)";
-constexpr char kTransposed[] = R"(
-  x = TYPE[COLUMNS,ROWS] parameter(0)
-  y = TYPE[ROWS,COLUMNS] parameter(1)
-  t = TYPE[ROWS,COLUMNS] transpose(x), dimensions={1,0}
-  ROOT r = TYPE[ROWS,COLUMNS]{1,0} subtract(y, t)
-)";
-constexpr char kPointwise[] = R"(
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  y = TYPE[COLUMNS] parameter(1)
-  yb = TYPE[ROWS,COLUMNS] broadcast(y), dimensions={1}
-  a = TYPE[ROWS,COLUMNS] subtract(x, yb)
-  ROOT r = TYPE[ROWS,COLUMNS] maximum(a, x)
-)";
-constexpr char kProduct[] = R"(
-  x = TYPE[ROWS,40] parameter(0)
-  y = TYPE[40,COLUMNS] parameter(1)
-  ROOT d = TYPE[ROWS,COLUMNS] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-)";
-constexpr char kUpdated[] = R"(
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  i = s32[7,1] parameter(1)
-  u = TYPE[7,COLUMNS] parameter(2)
-  ROOT r = TYPE[ROWS,COLUMNS] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
-)";
-
-struct Kind {
-  const char* name;
-  const char* body;
-  const char* plan;  // of some size: a piece of its text
-};
-constexpr Kind kKinds[] = {
-    {"softmax", kSoftmax, " row "},      {"columns", kColumnSums, " column "},   {"transposed", kTransposed, " transpose "},
-    {"pointwise", kPointwise, " loop "}, {"product", kProduct, " contraction "}, {"updated", kUpdated, " scatter "},
-};
 // The second's plans think that a few elements keep it busy.
 constexpr const char* kModels[] = {"gpu-emulated", "gpu-emulated:sm_80,sms=1,threads_per_sm=8"};
 
@@ -111,39 +47,36 @@ void ExpectRight(const std::string& text, uint64_t seed) {
   }
 }
 
-class GpuKinds : public testing::TestWithParam<Kind> {};
+class GpuKinds : public testing::TestWithParam<KernelKind> {};
 
 TEST_P(GpuKinds, IsPlannedSo) {
-  const auto module = ParseModule(Text(GetParam().body, "f32", 300, 1000));
+  const auto module = ParseModule(KindText(GetParam(), "f32", 300, 1000));
   for (const char* model : kModels) EXPECT_THAT(PlansOf(**module, model), HasSubstr(GetParam().plan));
 }
 
 TEST_P(GpuKinds, EveryEdge) {
   uint64_t seed = 1;
   for (const int64_t rows : {1, 2, 33}) {
-    for (const int64_t columns : {1, 3, 32, 37, 256, 515}) ExpectRight(Text(GetParam().body, "f32", rows, columns), ++seed);
+    for (const int64_t columns : {1, 3, 32, 37, 256, 515}) ExpectRight(KindText(GetParam(), "f32", rows, columns), ++seed);
   }
-  ExpectRight(Text(GetParam().body, "f32", 260, 5), ++seed);
-  ExpectRight(Text(GetParam().body, "f32", 5, 3000), ++seed);
-  ExpectRight(Text(GetParam().body, "f32", 0, 5), ++seed);
+  ExpectRight(KindText(GetParam(), "f32", 260, 5), ++seed);
+  ExpectRight(KindText(GetParam(), "f32", 5, 3000), ++seed);
+  ExpectRight(KindText(GetParam(), "f32", 0, 5), ++seed);
 }
 
 TEST_P(GpuKinds, EveryType) {
   uint64_t seed = 50;
   for (const char* type : {"f64", "bf16", "f16", "f8e5m2", "c64", "s32", "s8", "u4", "s64"}) {
-    const bool floats = std::string(type)[0] != 's' && std::string(type)[0] != 'u', complex = std::string(type) == "c64";
-    const std::string body = GetParam().body;
-    if (body == kSoftmax && (!floats || complex || std::string(type) == "f64")) continue;  // exponentials of f64 are the host's
-    if (body == kPointwise && complex) continue;                                           // no maximum
-    ExpectRight(Text(body, type, 33, 70), ++seed);
+    if (!TakesType(GetParam(), type)) continue;
+    ExpectRight(KindText(GetParam(), type, 33, 70), ++seed);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, GpuKinds, testing::ValuesIn(kKinds), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuKinds, testing::ValuesIn(KernelKinds()), [](const auto& info) { return std::string(info.param.name); });
 
 // A plan of the user's: refused, or right.
 TEST(GpuPlans, AreParsedAndChecked) {
-  const auto module = ParseModule(Text(kSoftmax, "f32", 10, 300));
+  const auto module = ParseModule(KindText(KernelKinds()[0], "f32", 10, 300));
   const std::string plans = PlansOf(**module, kModels[0]);
   ASSERT_THAT(plans, HasSubstr("team="));
   auto compile = [&](const std::string& given) {
