@@ -104,6 +104,15 @@ class Gpu : public Target {
     return Serialize(image);
   }
 
+  // Registers are ptxas's to give: as if there were enough.
+  std::optional<Occupancy> OccupancyOf(const PlannedKernel& planned) const override {
+    const GpuModel& model = options_.model;
+    const LaunchDims& launch = *KernelOf(planned, "").info().launch;
+    const int threads = launch.block[0] * launch.block[1] * launch.block[2];
+    const int blocks = BlocksPerSm(model, threads, /*registers=*/1, launch.shared_bytes);
+    return Occupancy{.blocks = blocks, .threads = blocks * threads, .most_threads = model.threads_per_sm, .multiprocessors = model.sms};
+  }
+
   CodeLoader* loader() const override { return options_.loader; }
 
  private:
