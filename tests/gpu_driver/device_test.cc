@@ -48,8 +48,9 @@ TEST(CudaOpen, SaysWhatIsMissing) {
 
 TEST(CudaOpen, EachFailingCallIsNamed) {
   const Live before = LiveOfFake();
-  for (const std::string call : {"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2",
-                                 "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuStreamCreate"}) {
+  for (const std::string call : {"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName",
+                                 "cuDeviceTotalMem_v2", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2",
+                                 "cuStreamCreate"}) {
     const Fail fail(call + ":999");
     const absl::Status status = CudaDevice::Open(TENON_FAKE_LIBCUDA).status();
     EXPECT_TRUE(absl::IsInternal(status)) << call << status;

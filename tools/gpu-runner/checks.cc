@@ -107,7 +107,8 @@ Checks RunChecks(const CheckOptions& options) {
       options.tell(absl::StrCat("WRONG ", check.name, ": ", std::string(lab::OutcomeName(v.outcome)), ": ", v.text));
     }
     if ((n + 1) % 50 == 0 || n + 1 == count) {
-      options.tell(absl::StrFormat("checks: %d of %d, %d right, %d wrong, %d refused", n + 1, count, all.right, all.wrong.size(), all.refused));
+      options.tell(absl::StrFormat("checks: %d of %d, %d right, %d wrong, %d refused", n + 1, count, all.right, all.wrong.size(),
+                                   all.refused));
     }
   }
   return all;

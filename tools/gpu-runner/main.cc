@@ -100,7 +100,8 @@ std::string Markdown(const gpu::CudaFacts& gpu, const Options& o, const Checks& 
   absl::StrAppend(&text, "Against the evaluator: ", checks.right, " modules right, ", checks.wrong.size(), " wrong, ", checks.refused,
                   " refused, ", checks.not_run, " not run.\n\n");
   for (const CheckResult& r : checks.wrong) {
-    absl::StrAppend(&text, "* wrong: ", r.name, ": ", std::string(lab::OutcomeName(r.outcome)), ": ", r.text.substr(0, r.text.find('\n')), "\n");
+    absl::StrAppend(&text, "* wrong: ", r.name, ": ", std::string(lab::OutcomeName(r.outcome)), ": ", r.text.substr(0, r.text.find('\n')),
+                    "\n");
   }
   if (timings.empty()) return text;
   absl::StrAppend(&text, "\n| what | array | launches | µs | GB/s | of cuMemcpyDtoD | |\n|---|---|---|---|---|---|---|\n");

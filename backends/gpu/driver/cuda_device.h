@@ -1,7 +1,7 @@
 // CudaDevice: one GPU by CUDA's driver: its memory, streams, events, copies and launches. Thread-safe.
 //
-// It uses the device's primary context, which is that of CUDA's runtime and so of PyTorch, and makes it current for the length of each call.
-// Work on a stream may be still to come when a call returns; what such work meets, a later call of that stream tells (functions.h, IsSticky).
+// It uses the device's primary context, which is that of CUDA's runtime and so of PyTorch, and makes it current for the length of each
+// call. Work on a stream may be still to come when a call returns; what it meets, a later call of that stream tells (IsSticky).
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
-// A libcuda.so.1 without a GPU: the functions of backends/gpu/driver/functions.def on the emulator, whose modules are LLVM bitcode in LLVM's
-// wrapper (GpuOptions::bitcode). It is as late and as strict as the driver may be: work is done when somebody waits for it, pinned memory
-// is read then, freed memory and unloaded modules are gone at once, every call wants a current context, and after a kernel that failed
-// every call fails. Only kernels of one parameter, tenon's table, are known.
+// A libcuda.so.1 without a GPU: the functions of backends/gpu/driver/functions.def on the emulator, whose modules are LLVM bitcode in
+// LLVM's wrapper (GpuOptions::bitcode). It is as late and as strict as the driver may be: work is done when somebody waits for it, pinned
+// memory is read then, freed memory and unloaded modules are gone at once, every call wants a current context, and after a kernel that
+// failed every call fails. Only kernels of one parameter, tenon's table, are known.
 //
 // The environment says, at each call:
 //   TENON_FAKE_CUDA_FAIL=cuMemAlloc_v2:2[:3]  that function gives error 2 (the fourth call from now on; "kernel": a kernel, when it runs)
