@@ -19,12 +19,14 @@ add_library(tenon_llvm INTERFACE)
 target_include_directories(tenon_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
 # Not LLVM_DEFINITIONS: what Debian puts there (_GNU_SOURCE, the C++11 ABI, __STDC_*_MACROS) g++ has by itself, and precompiled
 # headers are refused where a macro differs.
+llvm_map_components_to_libnames(tenon_llvm_libs
+  core support analysis transformutils scalaropts instcombine passes bitreader bitwriter irreader
+  asmparser linker target mc object orcjit jitlink executionengine
+  x86codegen x86asmparser x86desc x86disassembler x86info nvptxcodegen nvptxdesc nvptxinfo)
 if(TENON_LLVM_STATIC)
-  llvm_map_components_to_libnames(tenon_llvm_libs
-    core support analysis transformutils scalaropts instcombine passes bitreader bitwriter irreader
-    asmparser linker target mc object orcjit jitlink executionengine
-    x86codegen x86asmparser x86desc x86disassembler x86info)
   target_link_libraries(tenon_llvm INTERFACE ${tenon_llvm_libs})
 else()
-  target_link_libraries(tenon_llvm INTERFACE LLVM)
+  # An executable with the property TENON_LLVM_STATIC has LLVM inside whatever the others have.
+  set(static "$<BOOL:$<TARGET_PROPERTY:TENON_LLVM_STATIC>>")
+  target_link_libraries(tenon_llvm INTERFACE "$<${static}:${tenon_llvm_libs}>" "$<$<NOT:${static}>:LLVM>")
 endif()

@@ -63,6 +63,9 @@ struct PassContext {
   // The bias that `epilogue`, an add or a fusion, adds to a contraction, if the contraction's library should do that (pass fold-bias).
   // Null: never.
   std::function<const Instruction*(const Instruction& contraction, const Instruction& epilogue)> folds_bias;
+  // The contraction, or the fusion of one with its bias, of which `op` is an activation that the contraction's library should apply (pass
+  // fold-bias), and in `inside` what lies between, operands first, `op` last. Null: never.
+  std::function<const Instruction*(const Instruction& op, std::vector<const Instruction*>* inside)> folds_activation;
   // Does the backend take this reduction in one pass, whatever the order of the elements? If not, each element of its result is a
   // loop of its own over the operand, so values of the operand's size stay out of its kernel. Null: yes.
   std::function<bool(const Instruction& reduce)> any_order;

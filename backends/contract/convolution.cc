@@ -75,6 +75,7 @@ absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionS
 
 absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueViews& views) {
   TENON_ASSIGN_OR_RETURN(const ContractionOperands c, OperandsOf(op));
+  if (c.activation != Activation::kNone) return absl::UnimplementedError(absl::StrCat(op.name(), ": an activation"));
   TENON_ASSIGN_OR_RETURN(const Geometry g, GeometryOf(*c.contraction));
   const DimLabels& l = c.contraction->attrs().get<DimLabels>(Attr::kDimLabels);
   const int64_t first = g.transposed ? l.kernel_input_feature : l.kernel_output_feature;

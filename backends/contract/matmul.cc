@@ -74,6 +74,12 @@ absl::Status MatmulTakes(const Instruction& contraction, const ContractionSite& 
 
 absl::StatusOr<LaunchPlan> LowerMatmul(const Instruction& op, const ValueViews& views) {
   TENON_ASSIGN_OR_RETURN(const ContractionOperands c, OperandsOf(op));
+  if (c.activation != Activation::kNone) return absl::UnimplementedError(absl::StrCat(op.name(), ": an activation"));
+  return LowerActivatedMatmul(op, views);
+}
+
+absl::StatusOr<LaunchPlan> LowerActivatedMatmul(const Instruction& op, const ValueViews& views) {
+  TENON_ASSIGN_OR_RETURN(const ContractionOperands c, OperandsOf(op));
   TENON_ASSIGN_OR_RETURN(const MatmulViews m, MatmulViewsOf(*c.contraction, views.Of(c.lhs), views.Of(c.rhs), views.Of(&op)));
   auto call = std::make_shared<PlannedCall>();
   call->function = HostFunctionName(HostFunction::kMatmul);

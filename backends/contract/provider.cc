@@ -141,6 +141,24 @@ const Instruction* BiasToFold(const Instruction& contraction, const Instruction&
   return bias != nullptr && bias->shape().element_type() == contraction.shape().element_type() ? bias : nullptr;
 }
 
+const Instruction* ActivationToFold(const Instruction& op, const ContractionSite& site, std::vector<const Instruction*>* inside) {
+  Activated activated = ActivatedBy(op);
+  const Instruction* value = activated.value;
+  if (value == nullptr || !Shape::SameWithLayout(value->shape(), op.shape())) return nullptr;
+  const Instruction* contraction = ContractionOf(*value);
+  if (contraction == nullptr) return nullptr;
+  const Provider* provider = ChooseProvider(*contraction, site).provider;
+  if (provider == nullptr || !provider->activations) return nullptr;
+  const PrimitiveType type = op.shape().element_type();
+  if (type != PrimitiveType::kF32 && type != PrimitiveType::kBF16 && type != PrimitiveType::kF16) return nullptr;
+  // The library rounds once; without excess precision the product is rounded before.
+  if (!site.excess_precision && BitWidth(type) < 32) return nullptr;
+  const absl::StatusOr<ContractionOperands> operands = OperandsOf(*value);
+  if (!operands.ok() || operands->activation != Activation::kNone) return nullptr;
+  *inside = std::move(activated.inside);
+  return value;
+}
+
 absl::StatusOr<ContractionOperands> OperandsOf(const Instruction& op) {
   ContractionOperands c{.contraction = ContractionOf(op)};
   TENON_CHECK(c.contraction != nullptr, op.name());
@@ -148,6 +166,10 @@ absl::StatusOr<ContractionOperands> OperandsOf(const Instruction& op) {
   c.rhs = c.contraction->operand(1);
   if (&op == c.contraction) return c;
   const Instruction* root = op.fused_computation()->root();
+  if (const Activated activated = ActivatedBy(*root); activated.value != nullptr) {
+    c.activation = activated.activation;
+    root = activated.value;
+  }
   if (root != c.contraction) c.bias = BiasOfAdd(*root, *c.contraction, BiasDim(*c.contraction));
   for (const Instruction** value : {&c.lhs, &c.rhs, &c.bias}) {
     const bool no_bias = value == &c.bias && root == c.contraction;

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "backends/contract/activation.h"
 #include "passes/lower/launch_plan.h"
 #include "passes/memory/value_views.h"
 #include "runtime/host/functions.h"
@@ -48,6 +49,7 @@ struct Provider {
   enum class Bias : uint8_t { kNever, kAlone, kAlways } bias;
   // How it is launched, `op` being the contraction or a fusion of it and what is behind it. Null: as a kernel.
   absl::StatusOr<LaunchPlan> (*lower)(const Instruction& op, const ValueViews& views);
+  bool activations = false;  // whether it applies them too (activation.h), to f16, bf16 and f32
 };
 
 // The host's functions and `generated`: the providers of a target whose memory is the host's.
@@ -70,10 +72,15 @@ bool TakenByLibrary(const Instruction& contraction, const ContractionSite& site)
 // Adds `epilogue`, an add or a fusion of nothing else, a bias that the contraction's provider should add? That bias, else null.
 const Instruction* BiasToFold(const Instruction& contraction, const Instruction& epilogue, const ContractionSite& site);
 
-// What the contraction that is `op`, or that the fusion `op` holds with its bias at most, is made of: values outside of that fusion.
+// PassContext::folds_activation.
+const Instruction* ActivationToFold(const Instruction& op, const ContractionSite& site, std::vector<const Instruction*>* inside);
+
+// What the contraction that is `op`, or that the fusion `op` holds with its bias and an activation at most, is made of: values outside of
+// that fusion.
 // Unimplemented: the fusion holds something else.
 struct ContractionOperands {
   const Instruction *contraction = nullptr, *lhs = nullptr, *rhs = nullptr, *bias = nullptr;
+  Activation activation = Activation::kNone;
 };
 absl::StatusOr<ContractionOperands> OperandsOf(const Instruction& op);
 
@@ -84,6 +91,8 @@ absl::Status HostHas(HostFunction function, const Instruction& contraction, cons
 absl::Status GeneratedTakes(const Instruction& contraction, const ContractionSite& site);
 absl::Status MatmulTakes(const Instruction& contraction, const ContractionSite& site);
 absl::StatusOr<LaunchPlan> LowerMatmul(const Instruction& op, const ValueViews& views);
+// As LowerMatmul, where an activation may be behind it: applying it is the caller's.
+absl::StatusOr<LaunchPlan> LowerActivatedMatmul(const Instruction& op, const ValueViews& views);
 absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionSite& site);
 absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueViews& views);
 

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,13 @@ struct EmitRequest {
   std::function<bool()> cancelled;
 };
 
+// How many of a kernel's blocks are on one multiprocessor of a device at once, at most.
+struct Occupancy {
+  int blocks = 0, threads = 0;  // that many threads of them
+  int most_threads = 0;         // that there can be
+  int multiprocessors = 0;
+};
+
 class Target {
  public:
   explicit Target(TargetFacts facts) : facts_(std::move(facts)) {}
@@ -70,6 +78,8 @@ class Target {
   }
   // The caller is in no ForkSection.
   virtual absl::StatusOr<std::vector<uint8_t>> Emit(const EmitRequest& request) const = 0;
+  // For reports: of a planned kernel of this target; nullopt: it isn't launched, or nothing is known.
+  virtual std::optional<Occupancy> OccupancyOf(const PlannedKernel& kernel) const { return std::nullopt; }
   // Makes Emit's image callable, now or when it comes from a cache. Lives as long as the process.
   virtual CodeLoader* loader() const = 0;
 

@@ -143,6 +143,11 @@ class Compilation {
       CodeImage& code = built_.program.code[image];
       TENON_ASSIGN_OR_RETURN(code.object, TargetOfSpace(code.space).Emit(request));
     }
+    for (size_t k = 0; reports() && k < built_.kernels.size(); ++k) {
+      const KernelSpec& spec = built_.program.kernels[k];
+      const Target& target = TargetOfSpace(built_.program.code[static_cast<size_t>(spec.code)].space);
+      if (const auto occupancy = target.OccupancyOf(*built_.kernels[k])) report_.Occupied(spec.symbol, *occupancy);
+    }
     if (!built_.kernels.empty()) timer_.Done("llvm");
     return absl::OkStatus();
   }
@@ -235,6 +240,9 @@ class Compilation {
     context.packs = [this](const Instruction& op) { return Packs(op, SiteOf(TargetOf(op))); };
     context.packs_where_it_lies = [this](const Instruction& op, absl::Span<const Dim> strides) {
       return TargetOf(op).PacksWhereItLies(op, strides);
+    };
+    context.folds_activation = [this](const Instruction& op, std::vector<const Instruction*>* inside) {
+      return ActivationToFold(op, SiteOf(TargetOf(op)), inside);
     };
     context.folds_bias = [this](const Instruction& op, const Instruction& epilogue) {
       return BiasToFold(op, epilogue, SiteOf(TargetOf(op)));

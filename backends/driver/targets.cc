@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/cpu/cpu.h"
+#include "backends/gpu/driver/cuda_loader.h"
 #include "backends/gpu/gpu.h"
 #include "hlo/check.h"
 #include "runtime/program/program.h"
@@ -12,12 +13,11 @@ namespace tenon {
 
 namespace {
 
-// Its driver comes with the next step: until then code is made for it, and no machine runs any.
 absl::StatusOr<std::shared_ptr<const Target>> MakeGpu(std::string_view architecture, bool compile_only) {
-  if (!compile_only) return absl::UnimplementedError(absl::StrCat("GPU ", std::string(architecture), ": this build has no loader for it"));
   constexpr std::string_view kLibraries = ",libraries";
   const bool libraries = architecture.ends_with(kLibraries);
   if (libraries) architecture.remove_suffix(kLibraries.size());
+  if (!compile_only) return gpu::ThisGpu(architecture);
   TENON_ASSIGN_OR_RETURN(gpu::GpuModel model, gpu::FindGpuModel(architecture));
   return gpu::MakeGpu({.model = std::move(model), .libraries = libraries});
 }
@@ -27,7 +27,7 @@ absl::StatusOr<std::shared_ptr<const Target>> MakeGpu(std::string_view architect
 absl::Span<const BuiltInTarget> BuiltInTargets() {
   static constexpr BuiltInTarget kTargets[] = {
       {"cpu", MakeCpu, CpuVariants, CpuLoader},
-      {gpu::kTargetName, MakeGpu, [] { return std::vector<std::string>(); }, []() -> CodeLoader* { return nullptr; }},
+      {gpu::kTargetName, MakeGpu, [] { return std::vector<std::string>(); }, gpu::CudaLoader},
   };
   return kTargets;
 }

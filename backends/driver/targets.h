@@ -18,7 +18,7 @@ struct BuiltInTarget {
   // `variant` "": this machine's best. Refused where this machine cannot run it (InvalidArgument), unless compile_only.
   absl::StatusOr<std::shared_ptr<const Target>> (*make)(std::string_view variant, bool compile_only);
   std::vector<std::string> (*variants)();  // those that this machine can run, the best last
-  CodeLoader* (*loader)();                 // of programs that were compiled before; null: this machine runs none
+  CodeLoader* (*loader)();                 // of programs, those that were compiled before too
 };
 absl::Span<const BuiltInTarget> BuiltInTargets();
 

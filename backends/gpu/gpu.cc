@@ -57,6 +57,12 @@ absl::Status CheckCalls(const llvm::Module& module) {
   return absl::OkStatus();
 }
 
+// LLVM's wrapper of bitcode (llvm/Bitcode/BitcodeReader.h), whose header says how long it is: a driver gets modules without a size.
+std::string Wrapped(const std::string& bitcode) {
+  const uint32_t header[] = {0x0b17c0de, 0, 20, static_cast<uint32_t>(bitcode.size()), 0};
+  return std::string(reinterpret_cast<const char*>(header), sizeof(header)) + bitcode;
+}
+
 class Gpu : public Target {
  public:
   explicit Gpu(GpuOptions options) : Target(FactsOf(options)), options_(std::move(options)) {}
@@ -88,7 +94,7 @@ class Gpu : public Target {
     TENON_ASSIGN_OR_RETURN(std::vector<EmittedShare> shares, EmitKernels(request, emission));
     Image image{.architecture = options_.model.name, .bitcode = options_.bitcode};
     for (EmittedShare& share : shares) {
-      ImageModule module{.code = options_.bitcode ? std::move(share.bitcode) : std::string(share.code.begin(), share.code.end())};
+      ImageModule module{.code = options_.bitcode ? Wrapped(share.bitcode) : std::string(share.code.begin(), share.code.end())};
       for (const size_t k : share.kernels) {
         const GpuKernel& kernel = KernelOf(*request.kernels[k], request.symbols[k]);
         module.kernels.push_back({request.symbols[k], kernel.pointers(), kernel.args()});
@@ -96,6 +102,15 @@ class Gpu : public Target {
       image.modules.push_back(std::move(module));
     }
     return Serialize(image);
+  }
+
+  // Registers are ptxas's to give: as if there were enough.
+  std::optional<Occupancy> OccupancyOf(const PlannedKernel& planned) const override {
+    const GpuModel& model = options_.model;
+    const LaunchDims& launch = *KernelOf(planned, "").info().launch;
+    const int threads = launch.block[0] * launch.block[1] * launch.block[2];
+    const int blocks = BlocksPerSm(model, threads, /*registers=*/1, launch.shared_bytes);
+    return Occupancy{.blocks = blocks, .threads = blocks * threads, .most_threads = model.threads_per_sm, .multiprocessors = model.sms};
   }
 
   CodeLoader* loader() const override { return options_.loader; }

@@ -200,6 +200,11 @@ void ModuleReport::Input(const Module& module, const TargetInfo& target) {
   json_["input"] = ModuleJson(module);
 }
 
+void ModuleReport::Occupied(const std::string& symbol, const Occupancy& o) {
+  json_["occupancy"][symbol] = {
+      {"blocks", o.blocks}, {"threads", o.threads}, {"most_threads", o.most_threads}, {"multiprocessors", o.multiprocessors}};
+}
+
 std::string ModuleReport::Finish(const Module& module, const std::vector<PassTiming>& passes, const KernelCode& code) {
   json_["module"] = ModuleJson(module);
   json_["passes"] = Json::array();

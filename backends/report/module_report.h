@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backends/contract/stages.h"
+#include "backends/contract/target.h"
 #include "hlo/json.h"
 #include "hlo/module.h"
 #include "passes/pipeline.h"
@@ -34,7 +35,9 @@ class ModuleReport {
  public:
   // Before the passes.
   void Input(const Module& module, const TargetInfo& target);
-  // After everything: {"input": module, "module": module, "target", "passes", "code"}.
+  // Of a device's kernel, by its symbol.
+  void Occupied(const std::string& symbol, const Occupancy& occupancy);
+  // After everything: {"input": module, "module": module, "target", "passes", "code", "occupancy"}.
   std::string Finish(const Module& module, const std::vector<PassTiming>& passes, const KernelCode& code);
 
  private:

@@ -216,6 +216,7 @@ class ProgramWriter {
         const std::array<int32_t, 3>& block = kernel->launch->block;
         row["grid"] = {Size(grid[0]), Size(grid[1]), Size(grid[2])};
         row["block"] = {block[0], block[1], block[2]};
+        row["shared_bytes"] = kernel->launch->shared_bytes;
       } else {
         row["range"] = {Size(kernel->begin), Size(kernel->end)};
         row["grain"] = kernel->grain;

@@ -15,6 +15,7 @@
 #include "runtime/program/binding.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/gpu/emulated_target.h"
+#include "tools/lab/gpu/kernel_kinds.h"
 #include "tools/lab/judge/miscompare.h"
 #include "tools/lab/spaces.h"
 
@@ -23,125 +24,10 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr char kRegions[] = R"(
-add { a = TYPE[] parameter(0) b = TYPE[] parameter(1) ROOT r = TYPE[] add(a, b) }
-max { a = TYPE[] parameter(0) b = TYPE[] parameter(1) ROOT r = TYPE[] maximum(a, b) }
-)";
-
-// A body may begin with regions of its own, up to a line "ENTRY".
-std::string Text(const std::string& body, const std::string& type, int64_t rows, int64_t columns) {
-  const size_t entry = body.find("ENTRY\n");
-  const std::string own = entry == std::string::npos ? "" : body.substr(0, entry);
-  const std::string text =
-      absl::StrCat("HloModule m\n", kRegions, own, "ENTRY e {\n", entry == std::string::npos ? body : body.substr(entry + 6), "}\n");
-  const bool floats = type[0] == 'f' || type[0] == 'b';
-  return absl::StrReplaceAll(text, {{"TYPE", type}, {"ORDER", floats ? ", type=TOTALORDER" : ""},
-                                    {"ROWS", absl::StrCat(rows)}, {"COLUMNS", absl::StrCat(columns)}});
-}
-
-// Softmax, and what is left of the row.
-constexpr char kSoftmax[] = R"(
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  low = TYPE[] constant(-inf)
-  m = TYPE[ROWS] reduce(x, low), dimensions={1}, to_apply=max
-  mb = TYPE[ROWS,COLUMNS] broadcast(m), dimensions={0}
-  d = TYPE[ROWS,COLUMNS] subtract(x, mb)
-  e = TYPE[ROWS,COLUMNS] exponential(d)
-  zero = TYPE[] constant(0)
-  s = TYPE[ROWS] reduce(e, zero), dimensions={1}, to_apply=add
-  sb = TYPE[ROWS,COLUMNS] broadcast(s), dimensions={0}
-  ROOT r = TYPE[ROWS,COLUMNS] divide(e, sb)
-)";
-constexpr char kColumnSums[] = R"(
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  zero = TYPE[] constant(0)
-  s = TYPE[COLUMNS] reduce(x, zero), dimensions={0}, to_apply=add
-  sb = TYPE[ROWS,COLUMNS] broadcast(s), dimensions={1}
-  r = TYPE[ROWS,COLUMNS] subtract(x, sb)
-  ROOT t = (TYPE[COLUMNS], TYPE[ROWS,COLUMNS]) tuple(s, r)
-)";
-constexpr char kTransposed[] = R"(
-  x = TYPE[COLUMNS,ROWS] parameter(0)
-  y = TYPE[ROWS,COLUMNS] parameter(1)
-  t = TYPE[ROWS,COLUMNS] transpose(x), dimensions={1,0}
-  ROOT r = TYPE[ROWS,COLUMNS]{1,0} subtract(y, t)
-)";
-constexpr char kPointwise[] = R"(
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  y = TYPE[COLUMNS] parameter(1)
-  yb = TYPE[ROWS,COLUMNS] broadcast(y), dimensions={1}
-  a = TYPE[ROWS,COLUMNS] subtract(x, yb)
-  ROOT r = TYPE[ROWS,COLUMNS] maximum(a, x)
-)";
-constexpr char kProduct[] = R"(
-  x = TYPE[ROWS,40] parameter(0)
-  y = TYPE[40,COLUMNS] parameter(1)
-  ROOT d = TYPE[ROWS,COLUMNS] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-)";
-constexpr char kUpdated[] = R"(
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  i = s32[7,1] parameter(1)
-  u = TYPE[7,COLUMNS] parameter(2)
-  ROOT r = TYPE[ROWS,COLUMNS] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
-)";
-
-// Pairs by their first numbers, of many equal ones; the sum is a producer.
-constexpr char kSorted[] = R"(
-less {
-  a = TYPE[] parameter(0) b = TYPE[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
-  ROOT r = pred[] compare(a, b), direction=LTORDER
-}
-ENTRY
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  y = TYPE[COLUMNS] parameter(1)
-  yb = TYPE[ROWS,COLUMNS] broadcast(y), dimensions={1}
-  z = TYPE[ROWS,COLUMNS] maximum(x, yb)
-  i = s32[ROWS,COLUMNS] iota(), iota_dimension=1
-  s = (TYPE[ROWS,COLUMNS], s32[ROWS,COLUMNS]) sort(z, i), dimensions={1}, is_stable=true, to_apply=less
-  v = TYPE[ROWS,COLUMNS] get-tuple-element(s), index=0
-  p = s32[ROWS,COLUMNS] get-tuple-element(s), index=1
-  ROOT t = (s32[ROWS,COLUMNS], TYPE[ROWS,COLUMNS]) tuple(p, v)
-)";
-constexpr char kTop[] = R"(
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  ROOT t = (TYPE[ROWS,1], s32[ROWS,1]) topk(x), k=1, largest=true
-)";
-constexpr char kRunningSums[] = R"(
-step { a = TYPE[ROWS] parameter(0) b = TYPE[ROWS] parameter(1) s = TYPE[ROWS] add(a, b) ROOT r = (TYPE[ROWS], TYPE[ROWS]) tuple(s, s) }
-ENTRY
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  z = TYPE[ROWS] parameter(1)
-  ROOT t = (TYPE[ROWS,COLUMNS], TYPE[ROWS]) scan(x, z), dimensions={1}, num_carries=1, to_apply=step
-)";
-constexpr char kRunningMaxima[] = R"(
-step { a = TYPE[COLUMNS] parameter(0) b = TYPE[COLUMNS] parameter(1) s = TYPE[COLUMNS] maximum(a, b) ROOT r = (TYPE[COLUMNS], TYPE[COLUMNS]) tuple(s, s) }
-ENTRY
-  x = TYPE[ROWS,COLUMNS] parameter(0)
-  y = TYPE[ROWS,COLUMNS] parameter(1)
-  z = TYPE[COLUMNS] parameter(2)
-  d = TYPE[ROWS,COLUMNS] subtract(x, y)
-  ROOT t = (TYPE[ROWS,COLUMNS], TYPE[COLUMNS]) scan(d, z), dimensions={0}, num_carries=1, is_reverse=true, to_apply=step
-)";
-
-struct Kind {
-  const char* name;
-  const char* body;
-  const char* plan;  // of some size: a piece of its text
-  const char* small = nullptr;  // a model more, for which rows of some hundred elements are long
-};
-constexpr char kLittleShared[] = "gpu-emulated:sm_80,shared_per_block=1600";
-constexpr Kind kKinds[] = {
-    {"softmax", kSoftmax, " row "},      {"columns", kColumnSums, " column "},   {"transposed", kTransposed, " transpose "},
-    {"pointwise", kPointwise, " loop "}, {"product", kProduct, " contraction "}, {"updated", kUpdated, " scatter "},
-    {"sorted", kSorted, " sort ", kLittleShared},
-    {"top", kTop, " sort ", kLittleShared},
-    {"sums_along", kRunningSums, " scan "},
-    {"maxima_along", kRunningMaxima, " scan "},
-};
 // The second's plans think that a few elements keep it busy.
 constexpr const char* kModels[] = {"gpu-emulated", "gpu-emulated:sm_80,sms=1,threads_per_sm=8"};
 
-std::string PlansFor(const Module& module, const char* model) {
+std::string PlansFor(const Module& module, const std::string& model) {
   std::string plans;
   CompileOptions options{.targets = {*MakeEmulatedGpu(model)}};
   options.stages.wanted = 1u << static_cast<int>(StageKind::kPlans);
@@ -160,18 +46,18 @@ void ExpectRight(const std::string& text, uint64_t seed, const char* small = nul
   const std::vector<Literal> arguments = lab::RandomInputs(**module, seed);
   const auto expected = lab::Expect(**module, arguments, /*excess_precision=*/true);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  std::vector<const char*> models(std::begin(kModels), std::end(kModels));
-  if (small != nullptr) models.push_back(small);
-  for (const char* model : models) {
+  std::vector<std::string> models(std::begin(kModels), std::end(kModels));
+  if (small != nullptr) models.push_back(absl::StrCat("gpu-emulated:", small));
+  for (const std::string& model : models) {
     const lab::Verdict v = lab::Judge(**module, arguments, *expected, {.target = model, .excess_precision = true});
     EXPECT_EQ(v.outcome, lab::Outcome::kSame) << model << ": " << v.text << "\n" << PlansFor(**module, model) << text;
   }
 }
 
-class GpuKinds : public testing::TestWithParam<Kind> {};
+class GpuKinds : public testing::TestWithParam<KernelKind> {};
 
 TEST_P(GpuKinds, IsPlannedSo) {
-  const auto module = ParseModule(Text(GetParam().body, "f32", 300, 1000));
+  const auto module = ParseModule(KindText(GetParam(), "f32", 300, 1000));
   for (const char* model : kModels) EXPECT_THAT(PlansFor(**module, model), HasSubstr(GetParam().plan));
 }
 
@@ -179,30 +65,27 @@ TEST_P(GpuKinds, EveryEdge) {
   uint64_t seed = 1;
   for (const int64_t rows : {1, 2, 33}) {
     for (const int64_t columns : {1, 3, 32, 37, 256, 515}) {
-      ExpectRight(Text(GetParam().body, "f32", rows, columns), ++seed, GetParam().small);
+      ExpectRight(KindText(GetParam(), "f32", rows, columns), ++seed, GetParam().small);
     }
   }
-  ExpectRight(Text(GetParam().body, "f32", 260, 5), ++seed, GetParam().small);
-  ExpectRight(Text(GetParam().body, "f32", 5, 3000), ++seed, GetParam().small);
-  ExpectRight(Text(GetParam().body, "f32", 0, 5), ++seed);
+  ExpectRight(KindText(GetParam(), "f32", 260, 5), ++seed, GetParam().small);
+  ExpectRight(KindText(GetParam(), "f32", 5, 3000), ++seed, GetParam().small);
+  ExpectRight(KindText(GetParam(), "f32", 0, 5), ++seed);
 }
 
 TEST_P(GpuKinds, EveryType) {
   uint64_t seed = 50;
   for (const char* type : {"f64", "bf16", "f16", "f8e5m2", "c64", "s32", "s8", "u4", "s64"}) {
-    const bool floats = std::string(type)[0] != 's' && std::string(type)[0] != 'u', complex = std::string(type) == "c64";
-    const std::string body = GetParam().body;
-    if (body == kSoftmax && (!floats || complex || std::string(type) == "f64")) continue;  // exponentials of f64 are the host's
-    if (complex && (body == kPointwise || body == kSorted || body == kTop || body == kRunningMaxima)) continue;  // no maximum, no order
-    ExpectRight(Text(body, type, 33, 70), ++seed, GetParam().small);
+    if (!TakesType(GetParam(), type)) continue;
+    ExpectRight(KindText(GetParam(), type, 33, 70), ++seed, GetParam().small);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, GpuKinds, testing::ValuesIn(kKinds), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuKinds, testing::ValuesIn(KernelKinds()), [](const auto& info) { return std::string(info.param.name); });
 
 // Several launches: their plans, one line each, and where they lie between them.
-std::string LongSort() { return Text(kSorted, "f32", 1, 5000); }
-std::string LongScan() { return Text(kRunningSums, "f32", 2, 40000); }
+std::string LongSort() { return KindText(FindKernelKind("sorted"), "f32", 1, 5000); }
+std::string LongScan() { return KindText(FindKernelKind("sums_along"), "f32", 2, 40000); }
 
 absl::StatusOr<Program> Compiled(const std::string& text, const std::string& plans = "") {
   const auto module = ParseModule(text);
@@ -228,7 +111,7 @@ TEST(GpuLaunches, OfLongRowsAreSeveral) {
 
 // Merges of one kernel, by runs of different length.
 TEST(GpuLaunches, ShareKernels) {
-  const auto sort = Compiled(Text(kSorted, "f32", 1, 20000));
+  const auto sort = Compiled(KindText(FindKernelKind("sorted"), "f32", 1, 20000));
   ASSERT_TRUE(sort.ok()) << sort.status();
   EXPECT_EQ(sort->regions[0].steps.size(), 5u);
   EXPECT_EQ(sort->kernels.size(), 3u);
@@ -273,8 +156,13 @@ TEST(GpuLaunches, AnyComparatorMakesAPermutation) {
 
 // A plan of the user's: refused, or right.
 TEST(GpuPlans, AreParsedAndChecked) {
+<<<<<<< HEAD
   const auto module = ParseModule(Text(kSoftmax, "f32", 10, 300));
   const std::string plans = PlansFor(**module, kModels[0]);
+=======
+  const auto module = ParseModule(KindText(KernelKinds()[0], "f32", 10, 300));
+  const std::string plans = PlansOf(**module, kModels[0]);
+>>>>>>> runner
   ASSERT_THAT(plans, HasSubstr("team="));
   auto compile = [&](const std::string& given) {
     CompileOptions options{.targets = {*MakeEmulatedGpu(kModels[0])}, .plans = given};

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "backends/driver/compile.h"
 #include "backends/driver/targets.h"
 #include "backends/gpu/gpu.h"
@@ -28,11 +29,11 @@ std::shared_ptr<const Target> Libraries(const char* architecture) {
   return MakeGpu({.model = *FindGpuModel(architecture), .libraries = true});
 }
 
-absl::StatusOr<Program> CompileFor(const std::string& text, std::shared_ptr<const Target> target) {
+absl::StatusOr<Program> CompileFor(const std::string& text, std::shared_ptr<const Target> target, bool excess_precision = true) {
   const auto module = ParseModule(text);
   if (!module.ok()) return module.status();
   lab::MoveSignature(**module, 1);
-  CompileOptions options;
+  CompileOptions options{.excess_precision = excess_precision};
   options.verify_passes = true;
   options.targets.push_back(std::move(target));
   return CompileToProgram((*module)->Clone(), BindingOf(**module), options);
@@ -87,6 +88,87 @@ TEST(GpuLibraries, CublasLtTakesBatchesOfEveryFloat) {
     const std::string call = absl::StrCat("cublaslt.matmul(%0, %1, none, \"ntn\", \"default\", \"", sums, "\", 33554432) in 1");
     EXPECT_THAT(StepsOf(text), ElementsAre(call));
   }
+}
+
+// act(a * b + bias), or of the product alone; x is what it is of. `type`: of all, `work`: of the activation.
+std::string Activated(const std::string& type, const std::string& work, bool bias, const std::string& activation) {
+  std::string text = absl::StrCat(R"(HloModule m
+ENTRY f {
+  a = TYPE[64,96] parameter(0)
+  b = TYPE[96,32] parameter(1)
+  c = TYPE[32] parameter(2)
+  )", bias ? "d" : "v", R"( = TYPE[64,32] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)");
+  if (bias) absl::StrAppend(&text, "  s = TYPE[64,32] broadcast(c), dimensions={1}\n  v = TYPE[64,32] add(d, s)\n");
+  if (type != work) absl::StrAppend(&text, "  x = WORK[64,32] convert(v)\n");
+  absl::StrAppend(&text, activation, type != work ? "  ROOT z = TYPE[64,32] convert(r)\n}" : "}");
+  const bool same = type == work;
+  return absl::StrReplaceAll(text, {{"TYPE", type}, {"WORK", work}, {"VALUE", same ? "v" : "x"}, {"LAST", same ? "ROOT r" : "r"}});
+}
+constexpr char kRelu[] = R"(
+  n = WORK[] constant(0)
+  z0 = WORK[64,32] broadcast(n), dimensions={}
+  LAST = WORK[64,32] maximum(z0, VALUE)
+)";
+// As PyTorch's gelu is lowered, with `KAPPA`.
+constexpr char kGelu[] = R"(
+  k = WORK[] constant(KAPPA)
+  kb = WORK[64,32] broadcast(k), dimensions={}
+  p = WORK[64,32] multiply(VALUE, VALUE)
+  q = WORK[64,32] multiply(p, VALUE)
+  w = WORK[64,32] multiply(q, kb)
+  i = WORK[64,32] add(VALUE, w)
+  e = WORK[] constant(0.7978845608028654)
+  eb = WORK[64,32] broadcast(e), dimensions={}
+  j = WORK[64,32] multiply(i, eb)
+  t = WORK[64,32] tanh(j)
+  one = WORK[] constant(1)
+  ob = WORK[64,32] broadcast(one), dimensions={}
+  u = WORK[64,32] add(t, ob)
+  h = WORK[] constant(0.5)
+  hb = WORK[64,32] broadcast(h), dimensions={}
+  y = WORK[64,32] multiply(VALUE, hb)
+  LAST = WORK[64,32] multiply(y, u)
+)";
+const std::string kTanhGelu = absl::StrReplaceAll(kGelu, {{"KAPPA", "0.044715"}});
+
+std::string Call(const char* layouts, const char* bias, const char* epilogue) {
+  return absl::StrCat("cublaslt.matmul(%0, %1, ", bias, ", \"", layouts, "\", \"", epilogue, "\", \"32f\", 33554432) in 1");
+}
+
+TEST(GpuLibraries, CublasLtAppliesActivations) {
+  EXPECT_THAT(StepsOf(Activated("f32", "f32", false, kRelu)), ElementsAre(Call("nnn", "none", "relu")));
+  EXPECT_THAT(StepsOf(Activated("f32", "f32", true, kRelu)), ElementsAre(Call("nnn", "%2", "relu_bias")));
+  EXPECT_THAT(StepsOf(Activated("bf16", "bf16", true, kRelu)), ElementsAre(Call("nnn", "%2", "relu_bias")));
+  EXPECT_THAT(StepsOf(Activated("f32", "f32", false, kTanhGelu)), ElementsAre(Call("nnn", "none", "gelu")));
+  EXPECT_THAT(StepsOf(Activated("f32", "f32", true, kTanhGelu)), ElementsAre(Call("nnn", "%2", "gelu_bias")));
+  EXPECT_THAT(StepsOf(Activated("bf16", "f32", true, kTanhGelu)), ElementsAre(Call("nnn", "%2", "gelu_bias")));
+  EXPECT_THAT(StepsOf(Activated("f16", "f32", false, kTanhGelu)), ElementsAre(Call("nnn", "none", "gelu")));
+}
+
+// What would be something else, or rounded elsewhere, stays a kernel.
+TEST(GpuLibraries, CublasLtAppliesNoOtherActivations) {
+  const std::vector<std::string> biased = {Call("nnn", "%2", "bias"), "kernel in 1"};
+  const std::vector<std::string> alone = {Call("nnn", "none", "default"), "kernel in 1"};
+  auto replaced = [](const std::string& text, const char* from, const char* to) { return absl::StrReplaceAll(text, {{from, to}}); };
+  EXPECT_EQ(StepsOf(replaced(Activated("f32", "f32", true, kTanhGelu), "0.044715", "0.0447")), biased);
+  EXPECT_EQ(StepsOf(replaced(Activated("f32", "f32", true, kTanhGelu), "0.79788", "0.79789")), biased);
+  EXPECT_EQ(StepsOf(replaced(Activated("f32", "f32", true, kTanhGelu), "constant(0.5)", "constant(0.25)")), biased);
+  EXPECT_EQ(StepsOf(replaced(Activated("f32", "f32", true, kTanhGelu), "tanh(", "sine(")), biased);
+  EXPECT_EQ(StepsOf(replaced(Activated("f32", "f32", true, kTanhGelu), "multiply(p, v)", "multiply(p, p)")), biased);
+  EXPECT_EQ(StepsOf(replaced(Activated("f32", "f32", true, kRelu), "constant(0)", "constant(1)")), biased);
+  EXPECT_EQ(StepsOf(replaced(Activated("f32", "f32", true, kRelu), "maximum(", "minimum(")), biased);
+  // The product, or what lies between, is read by others too.
+  EXPECT_EQ(StepsOf(replaced(Activated("f32", "f32", true, kRelu), "ROOT r = f32[64,32] maximum(z0, v)",
+                             "r = f32[64,32] maximum(z0, v)\n  ROOT o = (f32[64,32], f32[64,32]) tuple(v, r)")), biased);
+  EXPECT_EQ(StepsOf(replaced(Activated("f32", "f32", true, kTanhGelu), "ROOT r = f32[64,32] multiply(y, u)",
+                             "r = f32[64,32] multiply(y, u)\n  ROOT o = (f32[64,32], f32[64,32]) tuple(t, r)")), biased);
+  const std::vector<std::string> f64 = StepsOf(Activated("f64", "f64", false, kRelu));
+  EXPECT_EQ(f64, (std::vector<std::string>{replaced(alone[0], "32f", "64f"), "kernel in 1"}));
+  // Rounded to bf16 before.
+  const auto strict = CompileFor(Activated("bf16", "bf16", false, kRelu), Libraries("sm_90"), /*excess_precision=*/false);
+  ASSERT_TRUE(strict.ok()) << strict.status();
+  EXPECT_EQ(Steps(*strict), alone);
 }
 
 // Integers, and one sum, are kernels.

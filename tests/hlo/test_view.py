@@ -134,3 +134,43 @@ def test_loops_are_boxes_and_rows_of_the_timeline(tmp_path):
     timeline = _draw(page, "pane=timeline")
     assert timeline.count('class="live"') == len(graph["profile"]["trace"])
     assert timeline.count('class="piece"') == len(graph["profile"]["pieces"])
+
+
+SOFTMAX = """HloModule m
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }
+ENTRY e {
+  x = f32[4096,2000] parameter(0)
+  low = f32[] constant(-inf)
+  m = f32[4096] reduce(x, low), dimensions={1}, to_apply=max
+  mb = f32[4096,2000] broadcast(m), dimensions={0}
+  d = f32[4096,2000] subtract(x, mb)
+  e = f32[4096,2000] exponential(d)
+  zero = f32[] constant(0)
+  s = f32[4096] reduce(e, zero), dimensions={1}, to_apply=add
+  b = f32[4096,2000] broadcast(s), dimensions={0}
+  ROOT r = f32[4096,2000] divide(e, b)
+}
+"""
+
+
+# On a GPU: how each kernel is launched, and how full it makes a multiprocessor.
+@pytest.mark.parametrize("target, most_threads, shared", [("sm_90", 2048, 228 << 10), ("sm_75", 1024, 64 << 10)])
+def test_launches_of_a_device(tmp_path, target, most_threads, shared):
+    page = _page(tmp_path, SOFTMAX, f"--target={target}")
+    (graph,) = _document(page)["graphs"]
+    (step,) = graph["program"]["regions"][0]["steps"]
+    assert (step["grid"], step["block"]) == ([4096, 1, 1], [128, 1, 1]) and "range" not in step
+    assert step["shared_bytes"] >= 4 * 2000, "a row is kept"
+    (occupancy,) = graph["occupancy"].values()
+    by_threads, by_shared = most_threads // 128, shared // (step["shared_bytes"] + 1024)  # 1 KiB a block is the hardware's
+    assert (by_shared < by_threads) == (target == "sm_75"), "each bound is met once"
+    assert (occupancy["blocks"], occupancy["most_threads"]) == (min(by_threads, by_shared), most_threads)
+    assert occupancy["threads"] == 128 * occupancy["blocks"]
+    assert "grid 4096, block 128" in _draw(page, "pane=kernels")
+    assert "occupancy" in _draw(page, "pane=steps")
+
+
+def test_the_host_has_no_launches(tmp_path):
+    (graph,) = _document(_page(tmp_path, SOFTMAX))["graphs"]
+    assert "occupancy" not in graph and "grid" not in graph["program"]["regions"][0]["steps"][0]

@@ -53,10 +53,13 @@ ARROWS = {
     "benchmarks/": WITHOUT_TORCH,
     # The GPU's target on an emulator.
     "tools/lab/gpu/": WITHOUT_TORCH + ["backends/gpu/"],
+    # On a GPU, by its driver: times of the modules that tests are about.
+    "tools/gpu-runner/": WITHOUT_TORCH + ["tools/", "backends/gpu/", "tests/backends/hlo_cases.h"],
     "tests/": WITHOUT_TORCH + ["tools/"],
     # libtenon with the emulated GPU.
     "tests/lab_library/": WITHOUT_TORCH + ["tools/", "torch_plugin/libtenon/hlo_target.h"],
     "tests/gpu/": WITHOUT_TORCH + ["tools/", "tests/", "backends/gpu/"],
+    "tests/gpu_driver/": WITHOUT_TORCH + ["tools/", "tests/", "backends/gpu/"],
     # The CPU's code generator is tested from inside.
     "tests/backends/": WITHOUT_TORCH + ["tools/", "tests/", "backends/cpu/"],
     "tests/plugin/cpp_caller.cc": ["torch_plugin/executor/tensor_function.h"],

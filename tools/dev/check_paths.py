@@ -24,10 +24,10 @@ HASH = (".py", ".cmake", ".sh", "CMakeLists.txt", "Makefile")
 SLASH = (".cc", ".h", ".def", ".js", ".c")
 
 # Of other projects: by the start of the name; XLA's and ATen's sources by their whole name.
-FOREIGN = ("ATen/", "aten/src/", "c10/", "torch/", "llvm/", "absl/", "xla/", "gtest/", "gmock/")
+FOREIGN = ("ATen/", "aten/src/", "c10/", "torch/", "llvm/", "absl/", "xla/", "gtest/", "gmock/", "cuda.h")
 XLAS = {"replica_group.h", "hlo_instructions.cc", "hlo_opcode.h", "UpSample.h"}
 # Made by a build or a run, or a name that a user would give.
-MADE = ("build/", "./interesting.sh")
+MADE = ("build/", "./interesting.sh", "./run.sh", "run.sh", "results.md")
 
 
 def comments(text: str, name: str):

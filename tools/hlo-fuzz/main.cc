@@ -34,6 +34,7 @@ Makes random HLO modules and runs each on the evaluator and on the CPU backend. 
   --jobs=N              worker processes (default 2); a crash or a hang costs one module
   --target=gpu-emulated[:MODEL]  on a GPU that is emulated, as far as it can, and the rest by the CPU; runs in several orders of
                         threads and blocks. Without MODEL: sm_90, and one whose plans take vectors for a few elements
+  --target=gpu[:MODEL]  on the GPU of this machine, by its driver
   --isa=a,b             instruction sets (default: sse4, avx2, avx512 as the machine has them)
   --threads=n,m         thread counts (default 1,3); work is cut into that many pieces however small it is
   --excess-precision=on,off  halves keep f32's bits between instructions, as users' do, or not (default: both, in turn)
@@ -103,7 +104,11 @@ bool SetFlag(const std::string& name, const std::string& value, Flags* f) {
   if (name == "--seconds") return f->workers.count = -1, absl::SimpleAtod(value, &f->workers.seconds) && f->workers.seconds > 0;
   if (name == "--module") return Integer(value, 0, &f->module);
   if (name == "--jobs") return Integer(value, 1, &f->workers.jobs);
-  if (name == "--target") return f->fuzz.run.target = value, gpu::MakeEmulatedGpu(value).ok();
+  if (name == "--target") {
+    // A GPU is looked for by the workers: none can be used behind a fork.
+    const std::string_view kind = std::string_view(value).substr(0, value.find(':'));
+    return f->fuzz.run.target = value, kind == "gpu" || kind == "gpu-rehearsed" || gpu::MakeEmulatedGpu(value).ok();
+  }
   if (name == "--isa") return f->fuzz.isas = List(value), !f->fuzz.isas.empty();
   if (name == "--excess-precision") return Switches(value, &f->fuzz.excess_precision);
   if (name == "--large-every") return Integer(value, 0, &f->fuzz.large_every);

@@ -13,6 +13,7 @@
 #include "tools/hlo-run/compare.h"
 #include "tools/hlo-run/measure.h"
 #include "tools/lab/case_files.h"
+#include "tools/lab/gpu/devices.h"
 #include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/judge/miscompare.h"
 #include "tools/lab/spaces.h"
@@ -43,10 +44,10 @@ absl::StatusOr<std::vector<Literal>> RunOnCpu(const Module& module, absl::Span<c
   const std::unique_ptr<Module> moved = module.Clone();
   const TenonHost* host = nullptr;
   if (!o.target.empty()) {
-    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const Target> target, gpu::MakeEmulatedGpu(o.target));
-    lab::MoveInside(*moved, target->facts().space);
-    compile.targets.push_back(std::move(target));
-    host = gpu::EmulatedHost(PlainHost());
+    TENON_ASSIGN_OR_RETURN(const gpu::LabDevice device, gpu::FindDevice(o.target));
+    lab::MoveInside(*moved, device.target->facts().space);
+    compile.targets.push_back(device.target);
+    host = device.host(PlainHost());
   }
   absl::StatusOr<std::unique_ptr<LiteralExecutable>> executable = LiteralExecutable::Compile(*moved, compile, host);
   if (!executable.ok()) return Told("cpu", executable.status());
@@ -55,11 +56,11 @@ absl::StatusOr<std::vector<Literal>> RunOnCpu(const Module& module, absl::Span<c
   if (!outputs.ok()) return Told("cpu", outputs.status());
   if (json != nullptr)
     (*json)["cpu"] = {{"compile_ms", (*executable)->compile_ms()}, {"first_run_us", us}};
-  else if (!o.measures() && !o.target.empty())
+  else if (!o.measures() && o.target.starts_with(gpu::kEmulatedName))
     std::printf("%s: compiled in %.1f ms, %lld launches\n", o.target.c_str(), (*executable)->compile_ms(),
                 static_cast<long long>(gpu::CountsOfEmulation().launches));
   else if (!o.measures())
-    std::printf("cpu: compiled in %.1f ms, ran in %.1f us\n", (*executable)->compile_ms(), us);
+    std::printf("%s: compiled in %.1f ms, ran in %.1f us\n", o.target.empty() ? "cpu" : o.target.c_str(), (*executable)->compile_ms(), us);
   if (o.measures()) TENON_RETURN_IF_ERROR(Measure(**executable, args, o, json));
   return outputs;
 }

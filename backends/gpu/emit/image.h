@@ -16,7 +16,7 @@ struct ImageKernel {
 };
 
 struct ImageModule {
-  std::string code;  // PTX text, or bitcode
+  std::string code;  // PTX text, or bitcode in LLVM's wrapper
   std::vector<ImageKernel> kernels;
 };
 

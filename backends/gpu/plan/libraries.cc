@@ -49,9 +49,10 @@ absl::Status CublasLtTakes(const Instruction& contraction, const ContractionSite
 
 template <int64_t kWorkspace>
 absl::StatusOr<LaunchPlan> LowerCublasLt(const Instruction& op, const ValueViews& views) {
-  TENON_ASSIGN_OR_RETURN(LaunchPlan plan, LowerMatmul(op, views));
+  TENON_ASSIGN_OR_RETURN(LaunchPlan plan, LowerActivatedMatmul(op, views));
   auto call = std::make_shared<PlannedCall>(dynamic_cast<const PlannedCall&>(*plan.target));
   call->function = "cublaslt.matmul";
+  TENON_ASSIGN_OR_RETURN(const ContractionOperands contraction, OperandsOf(op));
   const bool bias = call->operands.size() == 3;
   if (!bias) call->args.push_back(FrameworkArg::None());
   int64_t copies = 0;
@@ -61,7 +62,9 @@ absl::StatusOr<LaunchPlan> LowerCublasLt(const Instruction& op, const ValueViews
     if (layouts.back() == 'c') copies += DenseBytes(*m, call->type);
   }
   call->args.push_back(Text(std::move(layouts)));
-  call->args.push_back(Text(bias ? "bias" : "default"));
+  const std::string activation(ActivationName(contraction.activation));
+  if (contraction.activation != Activation::kNone) absl::StrAppend(&call->reason, ", ", activation);
+  call->args.push_back(Text(!bias ? activation : contraction.activation == Activation::kNone ? "bias" : absl::StrCat(activation, "_bias")));
   call->args.push_back(Text(ComputeType(call->type)));
   call->args.push_back(FrameworkArg::Int(kWorkspace + copies));
   plan.target = std::move(call);
@@ -99,7 +102,7 @@ absl::StatusOr<LaunchPlan> LowerCudnn(const Instruction& op, const ValueViews& v
 
 template <int64_t kWorkspace>
 constexpr Provider kLibraries[] = {
-    {"cublaslt", CublasLtTakes, Provider::Bias::kAlways, LowerCublasLt<kWorkspace>},
+    {"cublaslt", CublasLtTakes, Provider::Bias::kAlways, LowerCublasLt<kWorkspace>, /*activations=*/true},
     {"cudnn", CudnnTakes, Provider::Bias::kAlways, LowerCudnn<kWorkspace>},
     {"generated", GeneratedTakes, Provider::Bias::kNever, nullptr},
 };

@@ -5,8 +5,8 @@
 //                     workspace)
 //
 // layouts: a letter each for lhs, rhs, result: n rows one after the other, t columns, c neither (the call makes a dense copy first, in
-// its workspace). epilogue: "default", "bias". compute: what sums are kept in, "32f" (no TF32) or "64f". workspace: bytes that the call
-// may use.
+// its workspace). epilogue: "default", "bias", "relu", "relu_bias", "gelu" (by tanh), "gelu_bias". compute: what sums are kept in, "32f"
+// (no TF32) or "64f". workspace: bytes that the call may use.
 #pragma once
 
 #include "absl/types/span.h"

@@ -16,10 +16,27 @@ class Graph {
     this.program = json.program;
     this.profile = json.profile;
     this.code = json.code || {};
+    this.occupancy = json.occupancy || {};
     this.remarks = (this.program && this.program.remarks) || [];
     this.steps = [];
     if (this.program) this.readSteps();
     this.native = !this.program || this.program.tier === 'native';
+  }
+
+  launches() { return this.steps.filter((s) => s.grid).length; }
+
+  // Of a step that is launched on a device: grid, block and shared memory; how full a multiprocessor gets, and how often all of them.
+  launch(s) {
+    if (!s.grid) return null;
+    const o = this.occupancy[this.program.kernels[s.kernel].symbol], text = (dims) => dims.join(' × ').replace(/( × 1)+$/, '');
+    const blocks = s.grid.every(Number.isFinite) ? s.grid.reduce((a, b) => a * b) : null;
+    const launch = {grid: text(s.grid), block: text(s.block), shared: s.shared_bytes, occupancy: '', waves: ''};
+    if (!o) return launch;
+    launch.share = o.threads / o.most_threads;
+    launch.occupancy = `${shareText(launch.share)}: ${o.blocks} block${o.blocks === 1 ? '' : 's'}, ` +
+        `${o.threads} of ${o.most_threads} threads`;
+    if (blocks !== null && o.blocks > 0) launch.waves = (blocks / (o.blocks * o.multiprocessors)).toPrecision(3);
+    return launch;
   }
 
   readSteps() {

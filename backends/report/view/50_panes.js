@@ -110,6 +110,9 @@ class StepsPane {
       {title: 'why', cell: (s) => s.kind === 'call' || s.kind === 'library' ? s.reason : s.kind === 'kernel' ?
           el('span', {class: 'name dim'}, cut(p.kernels[s.kernel].plan.split(' phases=')[0], 60)) : s.depth === 0 &&
           p.regions[s.region].name === 'commit' ? 'write-back' : ''},
+      graph.launches() > 0 && {title: 'launch', cell: (s) => s.grid ? el('span', {class: 'name'}, ((l) =>
+          `${l.grid} by ${l.block}` + (l.shared ? `, ${bytesText(l.shared)} shared` : ''))(graph.launch(s))) : ''},
+      graph.launches() > 0 && {title: 'occupancy', cell: (s) => s.grid ? shareText(graph.launch(s).share || 0) : '', number: true},
       {title: 'reads', cell: (s) => values(s.reads)},
       {title: 'writes', cell: (s) => values(s.writes)},
       graph.measured && {title: 'time', cell: (s) => timeText(s.ns), number: true},
@@ -218,7 +221,7 @@ class OverviewPane {
         number('instructions', module ? module.instructions.length : ''),
             number('before the passes', g.modules[1] ? g.modules[1].instructions.length : ''),
         p ? [number('kernel steps', of('kernel')), number('distinct kernels', p.kernels.length), number('framework calls', of('call')),
-            number('copies', of('copy'))] : null,
+            number('copies', of('copy')), g.launches() > 0 ? number('launches', g.launches()) : null] : null,
         number('flops', g.flops() ? countText(g.flops()) : ''), number('bytes moved', g.bytes() === undefined ? '' : bytesText(g.bytes())),
         p ? [number('arena', typeof p.memory.arena === 'number' ? bytesText(p.memory.arena) : 'dynamic'),
             number('code', bytesText(p.memory.code)), number('compile', timeText(compileMs * 1e6))] : null,
@@ -253,6 +256,9 @@ class KernelsPane {
           el('h3', {style: 'text-transform:none'}, k.symbol, ` · ${users.length} steps · ${shareText(sum(users, (s) => s.share))}`),
         el('div', {}, users.slice(0, 20).map((s) => [nameLink(app, s.name), ' ']), users.length > 20 ? `and ${users.length - 20} more` :
             ''),
+        users.length > 0 && users[0].grid ? el('p', {class: 'launch'}, ((l) => `launch: grid ${l.grid}, block ${l.block}` +
+            (l.shared ? `, ${bytesText(l.shared)} shared` : '') + (l.occupancy ? `; occupancy at most ${l.occupancy}` : ''))(
+            graph.launch(users[0]))) : null,
         el('pre', {class: 'wrap'}, k.plan),
         code.llvm ? el('details', {}, el('summary', {}, `LLVM IR, ${code.llvm.split('\n').length} lines`), el('pre', {}, code.llvm)) : null,
         code.assembly ? el('details', {}, el('summary', {}, `assembly, ${code.assembly.split('\n').length} lines`),

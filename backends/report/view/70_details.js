@@ -8,6 +8,7 @@ function facts(rows) {
 
 function stepFacts(app, graph, s) {
   const kernel = s.kernel === undefined ? null : graph.program.kernels[s.kernel], code = kernel ? graph.code[kernel.symbol] || {} : {};
+  const launch = graph.launch(s);
   const valueLinks = (list) => list.map((v) => [el('a', {onclick: () => app.selectValue(graph.values[v])}, 'v' + v), ' ']);
   return [
     el('h3', {}, `step ${s.position}: ${s.control ? s.kind : s.op ? s.op : kernel ? 'kernel ' + kernel.symbol : s.kind}`),
@@ -22,6 +23,9 @@ function stepFacts(app, graph, s) {
       ['reads', s.reads.length ? valueLinks(s.reads) : ''],
       ['writes', s.writes.length ? valueLinks(s.writes) : ''],
       s.range && ['range', `${s.range[0]} … ${s.range[1]}, grain ${s.grain}`],
+      launch && ['launch', `grid ${launch.grid}, block ${launch.block}` + (launch.shared ? `, ${bytesText(launch.shared)} shared` : '')],
+      launch && launch.occupancy && ['occupancy', `at most ${launch.occupancy} a multiprocessor` +
+          (launch.waves ? `; ${launch.waves} waves` : '')],
       kernel && kernel.scratch_bytes > 0 && ['scratch', bytesText(kernel.scratch_bytes) + ' a thread'],
     ]),
     kernel ? [el('h3', {}, 'plan'), el('pre', {class: 'wrap'}, kernel.plan)] : null,

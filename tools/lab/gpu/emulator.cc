@@ -143,6 +143,14 @@ std::vector<std::string> EmulatedModule::kernels() const {
   return names;
 }
 
+int64_t EmulatedModule::static_shared_bytes(std::string_view kernel) const {
+  const auto k = std::find_if(image_->kernels.begin(), image_->kernels.end(), [&](const Kernel& k) { return k.name == kernel; });
+  if (k == image_->kernels.end()) return -1;
+  int64_t bytes = 0;
+  for (const size_t g : k->shared) bytes += static_cast<int64_t>(image_->shared->globals()[g].size);
+  return bytes;
+}
+
 absl::Status EmulatedModule::Launch(std::string_view kernel, const LaunchConfig& config, absl::Span<void* const> params,
                                     const EmulatorOptions& options, LaunchCounts* counts) const {
   const auto k = std::find_if(image_->kernels.begin(), image_->kernels.end(), [&](const Kernel& k) { return k.name == kernel; });

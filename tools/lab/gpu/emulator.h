@@ -59,6 +59,8 @@ class EmulatedModule {
   ~EmulatedModule();
 
   std::vector<std::string> kernels() const;
+  // Of the shared arrays that a kernel reaches, without its dynamic one; -1: there is no such kernel.
+  int64_t static_shared_bytes(std::string_view kernel) const;
 
   // `params`: a pointer to each parameter's value, as cuLaunchKernel takes them. Returns when the launch is over. What a detector saw
   // ends it; memory keeps what was written until then. The message's first words say which it was:

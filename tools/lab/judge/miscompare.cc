@@ -19,6 +19,7 @@
 #include "runtime/host/thread_pool.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/generate/random_sizes.h"
+#include "tools/lab/gpu/devices.h"
 #include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/judge/error_bound.h"
 #include "tools/lab/judge/error_rules.h"
@@ -196,11 +197,11 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compiled(const Module& module
   const TenonHost* host = HostWithThreads(options.threads);
   try {
     if (options.target.empty()) return LiteralExecutable::Compile(module, compile, host, options.max_grain);
-    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const Target> target, gpu::MakeEmulatedGpu(options.target));
+    TENON_ASSIGN_OR_RETURN(const gpu::LabDevice device, gpu::FindDevice(options.target));
     const std::unique_ptr<Module> moved = module.Clone();
-    MoveInside(*moved, target->facts().space);
-    compile.targets.push_back(std::move(target));
-    return LiteralExecutable::Compile(*moved, compile, gpu::EmulatedHost(host), options.max_grain);
+    MoveInside(*moved, device.target->facts().space);
+    compile.targets.push_back(device.target);
+    return LiteralExecutable::Compile(*moved, compile, device.host(host), options.max_grain);
   } catch (const InternalError& e) {
     return absl::InternalError(e.what());
   }

@@ -28,7 +28,7 @@ namespace tenon::lab {
 
 // How the backend compiles and runs.
 struct RunOptions {
-  std::string target;  // "": the CPU. "gpu-emulated[:MODEL]" (gpu/emulated_target.h): all that it can compute, in its memory
+  std::string target;  // "": the CPU. Else a device (tools/lab/gpu/devices.h): all that it can compute, in its memory
   std::string isa;  // "": the host's best
   int threads = 0;  // 0: the pool's
   int64_t max_grain = 1;  // work is cut into as many pieces as there are threads however small it is; 0: as a user's
