@@ -69,6 +69,19 @@ std::string Transposed() {
   return Entry("p = f32[70,90] parameter(0)\n q = f32[90,70] parameter(1)\n t = f32[90,70] transpose(p), dimensions={1,0}\n"
                " ROOT r = f32[90,70]{1,0} add(q, t)\n");
 }
+// By tensor cores, and by threads.
+std::string Halves() {
+  return Entry("p = f16[40,48] parameter(0)\n q = f16[48,64] parameter(1)\n"
+               " ROOT r = f32[40,64] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n");
+}
+std::string Brains() {
+  return Entry("p = bf16[48,40] parameter(0)\n q = bf16[64,48] parameter(1)\n"
+               " ROOT r = f32[40,64] dot(p, q), lhs_contracting_dims={0}, rhs_contracting_dims={1}\n");
+}
+std::string Tiles() {
+  return Entry("p = f32[64,48] parameter(0)\n q = f32[48,64] parameter(1)\n"
+               " ROOT r = f32[64,64] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n");
+}
 std::string OddSize() { return Entry("p = f32[5,13] parameter(0)\n ROOT r = f32[5,13] negate(p)\n"); }
 
 CompileOptions OptionsWith(const char* model, const GpuPlant* plant, int* places) {
@@ -199,6 +212,16 @@ constexpr Planting kPlantings[] = {
     {"uninitialised-shared", "columns", Columns, kUsual, "uninitialised"},
     {"divergent-barrier", "rows", Rows, kUsual, "divergent barrier"},
     {"divergent-barrier", "columns", Columns, kUsual, "divergent barrier"},
+    {"wrong-mma-layout", "halves", Halves, kUsual, "different"},
+    {"wrong-mma-layout", "brains", Brains, kUsual, "different"},
+    {"missing-barrier", "tiles", Tiles, kUsual, "race", false},
+    {"missing-first-barrier", "tiles", Tiles, kUsual, "race", false},
+    {"missing-barrier", "halves", Halves, kUsual, "race", false},
+    {"missing-first-barrier", "halves", Halves, kUsual, "race", false},
+    {"uninitialised-shared", "tiles", Tiles, kUsual, "uninitialised"},
+    {"uninitialised-shared", "halves", Halves, kUsual, "uninitialised"},
+    {"grid-too-small", "tiles", Tiles, kUsual, "different"},
+    {"grid-too-large", "tiles", Tiles, kUsual, "out of bounds"},
     {"broken-columns", "columns", Columns, kUsual, "columns that are no whole vectors"},
     {"two-teams-at-one-barrier", "rows", Rows, kUsual, "a team of some warps that is not the block"},
 };

@@ -157,7 +157,7 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
       case PlanKind::kTranspose:
         return EmitTransposeKernel(e, plan_, thread, exchange);
       case PlanKind::kContraction:
-        return EmitContractionKernel(e, plan_.loops);
+        return plan_.slice > 0 ? EmitTiledContractionKernel(e, plan_, thread) : EmitContractionKernel(e, plan_.loops);
       case PlanKind::kScatter:
         return EmitScatterKernel(e, plan_.loops);
       case PlanKind::kSelectAndScatter:

@@ -9,9 +9,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/emit/emit_types.h"
+#include "backends/codegen/index/contraction_index.h"
 #include "backends/codegen/plan/check_plan.h"
 #include "backends/codegen/plan/nest_planner.h"
 #include "backends/codegen/plan/serial_plan.h"
+#include "backends/gpu/plan/block_product.h"
 
 namespace tenon::gpu {
 namespace {
@@ -23,6 +25,7 @@ constexpr int kMaxColumnTeam = 16;
 constexpr int kHeavyBody = 100;       // instructions an element, above which a thread takes less at once
 constexpr int64_t kWarpRow = 8;       // vectors of a row for each thread of a warp, above which a block shares it
 constexpr int64_t kBlockVectors = 4;  // vectors for each thread of a block
+constexpr int kSlice = 16, kMmaSlice = 32;  // terms
 
 int64_t PowerBelow(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
 int64_t PowerAbove(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
@@ -186,8 +189,59 @@ class GpuPlanner : public NestPlanner {
     });
   }
 
+  // Loop `i` next to the last.
+  std::vector<tenon::PlanLoop> WithTileLoop(size_t i) const {
+    std::vector<tenon::PlanLoop> loops = plan_.loops;
+    tenon::PlanLoop loop = loops[i];
+    loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(i));
+    loops.insert(loops.end() - 1, std::move(loop));
+    return loops;
+  }
+
+  // Tiles of blocks: the largest of which there is one for each multiprocessor, and that are not mostly empty.
+  bool PlanTiles() {
+    std::optional<size_t> tile;
+    for (size_t i = 0; i + 1 < plan_.loops.size(); ++i) {
+      if ((!tile || Extent(i) >= Extent(*tile)) && BlockProductOf(f_, WithTileLoop(i))) tile = i;
+    }
+    if (!tile) return false;
+    const int64_t rows = Extent(*tile), columns = Extent(plan_.loops.size() - 1);
+    std::vector<tenon::PlanLoop> loops = WithTileLoop(*tile);
+    const BlockProduct product = *BlockProductOf(f_, loops);
+    int64_t terms = 1;
+    for (Dim d : SummedExtents(*product.op)) terms *= std::max<int64_t>(Typical(d), 1);
+    if (std::min({rows, columns, terms}) < kFewest) return false;
+    const KernelPlan before = std::exchange(plan_, {});
+    gpu_.mma = model_.bf16_flops_per_ns > 0 && HalvesOf(f_, product).has_value();
+    gpu_.slice = gpu_.mma ? kMmaSlice : kSlice;
+    plan_.kind = PlanKind::kContraction;
+    plan_.loops = std::move(loops);
+    plan_.split = plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
+    plan_.rows = gpu_.mma ? 4 * kTile : 2 * kTile;
+    plan_.block = 2 * kTile;
+    plan_.lanes = kThreadColumns;
+    plan_.unroll = kThreadRows;
+    const int64_t others = Iterations(false) / (rows * columns);
+    auto blocks = [&] { return others * ((rows + plan_.rows - 1) / plan_.rows) * ((columns + plan_.block - 1) / plan_.block); };
+    auto fits = [&] {
+      gpu_.loops = plan_;
+      return SharedOf(f_, gpu_).bytes <= model_.shared_per_block;
+    };
+    while (plan_.rows > kTile && plan_.rows / 2 >= rows) plan_.rows /= 2;
+    while (plan_.block > kTile && plan_.block / 2 >= columns) plan_.block /= 2;
+    while (plan_.rows * plan_.block > kTile * kTile && (blocks() < model_.sms || !fits())) {
+      (plan_.rows >= plan_.block ? plan_.rows : plan_.block) /= 2;
+    }
+    gpu_.threads = gpu_.team = static_cast<int>(plan_.rows * plan_.block / (kThreadRows * kThreadColumns));
+    if (fits()) return true;
+    gpu_ = {};
+    plan_ = before;
+    return false;
+  }
+
   // A tile of up to four rows by one vector of columns for each thread.
   void PlanContraction() {
+    if (PlanTiles()) return;
     ContractionNest();
     plan_.block = plan_.lanes;
     if (plan_.tile_loop < 0) return;
@@ -229,6 +283,11 @@ std::vector<MemoryUse> TurnedUses(IndexSpace& space, const FusedKernel& fused, c
   return turned;
 }
 
+int64_t SliceBytes(const GpuPlan& plan, int64_t size, PrimitiveType type) {
+  const int64_t bytes = plan.mma ? 2 : StorageBytes(type), terms = plan.slice;
+  return std::max(terms * (size * bytes + SliceGap(bytes)), plan.mma ? size * (terms * bytes + SliceGap(bytes)) : 0);
+}
+
 Dim GpuUnits(const GpuPlan& plan) {
   const Dim units = UnitsOf(plan.loops);
   return plan.loops.kind == PlanKind::kTranspose ? units * CeilDiv(plan.loops.loops.back().extent, kTile) : units;
@@ -236,12 +295,18 @@ Dim GpuUnits(const GpuPlan& plan) {
 
 SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   SharedLayout shared;
+  if (plan.slice > 0) {  // the slices, then in their place the sums
+    const Instruction* product = *absl::c_find_if(fused.order, [](const Instruction* op) { return IsContraction(*op); });
+    const PrimitiveType type = product->shape().element_type();
+    const int64_t slices = SliceBytes(plan, plan.loops.rows, type) + SliceBytes(plan, plan.loops.block, type);
+    shared.kept = shared.exchange = std::max(slices, plan.loops.rows * (plan.loops.block * StorageBytes(type) + kSumGap));
+  }
   if (plan.loops.kind == PlanKind::kRow) {
     shared.kept = plan.loops.scratch_bytes;
     shared.exchange = shared.kept * plan.units_per_block();
   }
   shared.bytes = shared.exchange;
-  if (!plan.has_barriers()) return shared;
+  if (!plan.has_barriers() || plan.slice > 0) return shared;
   if (plan.loops.kind == PlanKind::kTranspose) {
     IndexSpace space;
     const Iteration iteration(space, fused, plan.loops.loops);
@@ -253,19 +318,28 @@ SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   return shared;
 }
 
-std::string ToString(const GpuPlan& plan) { return absl::StrCat("threads=", plan.threads, " team=", plan.team, " ", ToString(plan.loops)); }
+std::string ToString(const GpuPlan& plan) {
+  const std::string slice = plan.slice > 0 ? absl::StrCat("slice=", plan.slice, plan.mma ? " mma " : " ") : "";
+  return absl::StrCat("threads=", plan.threads, " team=", plan.team, " ", slice, ToString(plan.loops));
+}
 
 absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims) {
   GpuPlan plan;
-  for (auto [name, number] : {std::pair{"threads=", &plan.threads}, std::pair{"team=", &plan.team}}) {
+  for (auto [name, number, wanted] :
+       {std::tuple{"threads=", &plan.threads, true}, {"team=", &plan.team, true}, {"slice=", &plan.slice, false}}) {
     const size_t end = text.find(' ');
     const std::string_view word = text.substr(0, end);
+    if (!wanted && !word.starts_with(name)) continue;
     if (!word.starts_with(name) || end == std::string_view::npos ||
         !absl::SimpleAtoi(absl::string_view(word.data() + std::string_view(name).size(), word.size() - std::string_view(name).size()),
                           number)) {
       return absl::InvalidArgumentError(absl::StrCat("GPU plan: wanted \"", name, "<number>\", got \"", std::string(word), "\""));
     }
     text.remove_prefix(end + 1);
+  }
+  if (constexpr std::string_view kMma = "mma "; text.starts_with(kMma)) {
+    plan.mma = true;
+    text.remove_prefix(kMma.size());
   }
   TENON_ASSIGN_OR_RETURN(plan.loops, ParseKernelPlan(text, dims));
   return plan;
@@ -276,6 +350,30 @@ absl::StatusOr<GpuPlan> MakeGpuPlan(const FusedKernel& fused, const GpuModel& mo
   TENON_RETURN_IF_ERROR(CheckGpuPlan(fused, plan, model));
   return plan;
 }
+
+namespace {
+
+// What is wrong with a contraction's tiles; "": nothing.
+std::string_view WrongTiles(const FusedKernel& fused, const GpuPlan& plan, const GpuModel& model) {
+  const KernelPlan& loops = plan.loops;
+  if (plan.slice == 0) return plan.mma ? "tensor cores without slices" : "";
+  const std::optional<BlockProduct> product = BlockProductOf(fused, loops.loops);
+  if (!product) return "a contraction that blocks cannot compute";
+  auto power = [](int64_t n, int64_t least, int64_t most) {
+    return n >= least && n <= most && std::has_single_bit(static_cast<uint64_t>(n));
+  };
+  if (loops.tile_loop < 0 || loops.lanes != kThreadColumns || loops.unroll != kThreadRows) return "not a thread's part of a tile";
+  if (!power(loops.rows, kTile, 8 * kTile) || !power(loops.block, kTile, 8 * kTile)) return "a tile whose sides are not 32 to 256";
+  if (!power(plan.slice, kMmaTerms, 4 * kMmaTerms)) return "a slice that is not 16, 32 or 64 terms";
+  if (plan.team != plan.threads || plan.threads != loops.rows * loops.block / (kThreadRows * kThreadColumns)) {
+    return "a block that is not a thread for each 32 elements of a tile";
+  }
+  if (!plan.mma) return "";
+  if (model.bf16_flops_per_ns <= 0) return "no tensor cores that sum halves in f32";
+  return HalvesOf(fused, *product) ? "" : "tensor cores for what are no halves in memory";
+}
+
+}  // namespace
 
 absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const GpuModel& model) {
   const KernelPlan& loops = plan.loops;
@@ -313,6 +411,7 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
       break;
     case PlanKind::kContraction:
       if (loops.packed) return bad("packed operands");
+      if (const std::string_view wrong = WrongTiles(fused, plan, model); !wrong.empty()) return bad(wrong);
       break;
     case PlanKind::kScatter:
     case PlanKind::kSelectAndScatter:
@@ -323,7 +422,9 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
     default:
       return bad("a kind that GPUs don't have");
   }
-  if (loops.kind != PlanKind::kRow && loops.kind != PlanKind::kColumn && plan.team != 1) return bad("a team for what one thread computes");
+  if (loops.kind != PlanKind::kContraction && (plan.slice != 0 || plan.mma)) return bad("slices of what is no contraction");
+  const bool teams = loops.kind == PlanKind::kRow || loops.kind == PlanKind::kColumn || plan.slice > 0;
+  if (!teams && plan.team != 1) return bad("a team for what one thread computes");
   if (const int64_t bytes = SharedOf(fused, plan).bytes; bytes > model.shared_per_block) {
     return bad(absl::StrCat(bytes, " bytes of shared memory, a block of ", model.name, " has ", model.shared_per_block));
   }

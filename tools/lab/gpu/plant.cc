@@ -187,6 +187,20 @@ bool NoBankPadding(Function& f) {
   return found;
 }
 
+// The registers of A that hold its lower rows and its later terms are taken for each other.
+bool WrongMmaLayout(Function& f) {
+  bool found = false;
+  for (const auto id : {llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32, llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16}) {
+    for (llvm::IntrinsicInst* product : Calls(f, id)) {
+      Value* lower = product->getArgOperand(1);
+      product->setArgOperand(1, product->getArgOperand(2));
+      product->setArgOperand(2, lower);
+      found = true;
+    }
+  }
+  return found;
+}
+
 // Blocks of every launch of a device.
 bool AddBlocks(Program& program, int64_t more) {
   bool found = false;
@@ -230,6 +244,7 @@ constexpr GpuPlant kPlants[] = {
     {.name = "divergent-barrier", .doc = "one thread does not come to a barrier", .kernel = DivergentBarrier},
     {.name = "no-bank-padding", .doc = "rows of a transpose's square are as long as there are banks", .kernel = NoBankPadding},
     {.name = "tree-by-grid", .doc = "the order in which a reduction merges depends on the block's number", .kernel = TreeByGrid},
+    {.name = "wrong-mma-layout", .doc = "two registers of a tensor core's operand exchanged", .kernel = WrongMmaLayout},
     {.name = "broken-columns", .doc = "vectors of columns of which a row has no whole number", .plan = BrokenColumns},
     {.name = "two-teams-at-one-barrier", .doc = "a block of two teams that meet at barriers", .plan = TwoTeamsAtOneBarrier},
 };
