@@ -236,7 +236,7 @@ TEST(GpuTiles, AreChecked) {
       EXPECT_NE(changed, plans) << from;
       return compile(changed, kModels[1]);
     };
-    EXPECT_THAT(refused("slice=", "slice=9"), HasSubstr("a slice that is not 16, 32 or 64 terms"));
+    EXPECT_THAT(refused("slice=", "slice=9"), HasSubstr("a slice that is not 16 or 32 terms"));
     EXPECT_THAT(refused(" block=64", " block=96"), HasSubstr("a tile whose sides are not 32 to 256"));
     EXPECT_THAT(refused(" block=64", " block=32"), HasSubstr("not a thread for each 32 elements"));
     EXPECT_THAT(refused(" lanes=4", " lanes=2"), HasSubstr("not a thread's part"));

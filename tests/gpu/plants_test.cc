@@ -281,6 +281,19 @@ TEST(GpuPlants, DroppedPaddingIsFoundByBankConflicts) {
   }
 }
 
+// What a tile's threads read and write in shared memory at once lies in different banks, up to pairs: a row further in a slice is some banks
+// further. Without the gaps between rows (SliceGap) these are 576, 768 and 768.
+TEST(GpuPlants, TilesHaveFewBankConflicts) {
+  for (std::string (*module)() : {Tiles, Halves, Brains}) {
+    int places = 0;
+    const int64_t before = CountsOfEmulation().extra_wavefronts;
+    EXPECT_EQ(Outcome(module(), kUsual, nullptr, {.count_memory = true}, &places), "right");
+    const int64_t conflicts = CountsOfEmulation().extra_wavefronts - before;
+    std::cout << conflicts << " extra wavefronts\n";
+    EXPECT_LE(conflicts, 256);
+  }
+}
+
 // Element 2^31 + 17 of an operand whose untouched memory costs nothing.
 TEST(GpuPlants, IndexOf32BitsIsFoundBeyondTwoGigabytes) {
   constexpr int64_t kFirst = (int64_t{1} << 31) + 17, kCount = 64;

@@ -1,10 +1,11 @@
 // kContraction, by blocks: a block has a tile of the result, `rows` by `block` elements. Of each slice of terms both operands' parts are
-// brought into shared memory, then multiplied: each thread has the sums of 8 by 4 elements in registers, or each warp those of a square of 32
-// by 32, which tensor cores add up (mma.sync.m16n8k16, halves times halves in f32). In the end the sums lie in shared memory, from where
+// brought into shared memory, then multiplied: each thread has the sums of 8 by 4 elements in registers, or each warp those of a square of
+// 32 by 32, which tensor cores add up (mma.sync.m16n8k16, halves times halves in f32). In the end the sums lie in shared memory, from where
 // threads take vectors of the result's rows through the rest of the fusion.
 //
 // What is outside of the operands is zero in shared memory, and what is outside of the result is not stored. A sum's order is that of its
 // terms (of mma: of sixteens of them), in parts of kPartTerms, whatever the tile and the grid.
+#include <algorithm>
 #include <utility>
 
 #include "backends/codegen/index/contraction_index.h"
@@ -20,7 +21,8 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t kTermsAtOnce = 4;  // of a thread's sums, in one turn of a loop
+constexpr int64_t kTermsAtOnce = 2;  // of a thread's sums, in one turn of a loop
+constexpr int64_t kLoadsAtOnce = 4;  // of an operand, by a thread
 constexpr int64_t kMmaRows = 16, kMmaColumns = 8, kMatrix = 8;
 constexpr int64_t kMmaDown = kTile / kMmaRows, kMmaAcross = kTile / kMmaColumns;  // of a warp's square
 
@@ -38,13 +40,23 @@ struct Side {
   Index offset = nullptr;    // in shared memory, in elements
   int64_t row = 0;           // elements from one row to the next there
   int64_t bytes_before = 0;
+  // What a thread brings into shared memory: `count` vectors, at place `along` of lines `across`, `across` + `step`, ...
+  int64_t count = 0, step = 0;
+  Value *along = nullptr, *across = nullptr;
+  std::vector<llvm::AllocaInst*> values;  // on the way
   Value* low = nullptr;  // block * size
 };
 
 class TiledContraction {
  public:
   TiledContraction(KernelEmitter& e, const GpuPlan& plan, Value* thread)
-      : e_(e), f_(e.fused()), gpu_(plan), plan_(plan.loops), thread_(thread), product_(*BlockProductOf(f_, plan_.loops)), op_(*product_.op) {
+      : e_(e),
+        f_(e.fused()),
+        gpu_(plan),
+        plan_(plan.loops),
+        thread_(thread),
+        product_(*BlockProductOf(f_, plan_.loops)),
+        op_(*product_.op) {
     type_ = op_.shape().element_type();
     element_ = gpu_.mma ? *HalvesOf(f_, product_) : type_;
     std::vector<Index> index;
@@ -79,6 +91,8 @@ class TiledContraction {
       Bind(rows_, digit(CeilDiv(rows_.extent, rows_.size)));
       for (int i = plan_.split; i-- > 0;) e_.BindVar(outer_[static_cast<size_t>(i)], digit(plan_.loops[static_cast<size_t>(i)].extent));
       Bind(columns_, rest);
+      MakeVectors(rows_);
+      MakeVectors(columns_);
       MakeSums();
       AddUp();
       InLevel([&] { gpu_.mma ? StoreFragments() : StoreSums(); });
@@ -164,11 +178,22 @@ class TiledContraction {
   }
 
   void Slices(Value* from, Value* to) {
-    e_.LoopOver(slice_, from, to, 1, [&] {
-      Value* first = b().CreateMul(e_.ScalarIndex(slice_).v[0], e_.I64(gpu_.slice));
-      Fill(rows_, first);
-      Fill(columns_, first);
+    const bool ahead = gpu_.mma && rows_.count <= kLoadsAtOnce && columns_.count <= kLoadsAtOnce;
+    auto load = [&](Value* slice, bool store) {
+      e_.If(b().CreateICmpSLT(slice, to), [&] {
+        e_.BindVar(slice_, slice);
+        for (const Side* side : {&rows_, &columns_}) Fill(*side, b().CreateMul(slice, e_.I64(gpu_.slice)), store);
+      });
+    };
+    if (ahead) load(from, false);
+    e_.Loop(from, to, e_.I64(1), [&](Value* slice) {
+      if (ahead) {
+        for (const Side* side : {&rows_, &columns_}) Store(*side, e_.I64(0), side->count);
+      } else {
+        load(slice, true);
+      }
       Barrier(b());
+      if (ahead) load(b().CreateAdd(slice, e_.I64(1)), false);  // under way while this one is multiplied
       InLevel([&] { gpu_.mma ? MultiplyFragments() : Multiply(); });
       Barrier(b());
     });
@@ -176,66 +201,92 @@ class TiledContraction {
 
   // ---- operands to shared memory ----
 
-  void Fill(const Side& side, Value* first) {
-    const bool terms = terms_.is_constant() && terms_.constant() % gpu_.slice == 0;
-    const bool places = side.extent.is_constant() && side.extent.constant() % side.size == 0;
-    if (terms && places) return FillAll(side, nullptr, nullptr);
-    Value *terms_left = b().CreateSub(e_.EmitDim(terms_), first), *places_left = b().CreateSub(e_.EmitDim(side.extent), side.low);
-    Value* whole = b().CreateAnd(b().CreateICmpSGE(terms_left, e_.I64(gpu_.slice)), b().CreateICmpSGE(places_left, e_.I64(side.size)));
-    e_.If(whole, [&] { FillAll(side, nullptr, nullptr); });
-    e_.If(b().CreateNot(whole), [&] { FillAll(side, terms_left, places_left); });
+  // The thread's vectors of each slice: of lines `step` apart, at one place.
+  void MakeVectors(Side& side) {
+    const int64_t line = (side.along_terms ? int64_t{gpu_.slice} : side.size) / side.lanes;  // vectors, at most one for each thread
+    side.step = gpu_.threads / line;
+    side.count = side.size * gpu_.slice / side.lanes / gpu_.threads;
+    side.along = b().CreateMul(b().CreateURem(thread_, e_.I64(line)), e_.I64(side.lanes));
+    side.across = b().CreateUDiv(thread_, e_.I64(line));
+    llvm::Type* element = gpu_.mma ? MemoryType(e_.context(), element_) : RegisterType(e_.context(), element_);
+    for (int64_t i = 0; i < std::min(side.count, kLoadsAtOnce); ++i) {
+      side.values.push_back(e_.Alloca(WithLanes(element, static_cast<unsigned>(side.lanes))));
+    }
   }
 
-  // All loads, then all stores. `terms_left`, `places_left`: what is there, if that is not all.
-  void FillAll(const Side& side, Value* terms_left, Value* places_left) {
-    const int64_t line = (side.along_terms ? int64_t{gpu_.slice} : side.size) / side.lanes;  // vectors
-    llvm::Type* element = gpu_.mma ? MemoryType(e_.context(), element_) : RegisterType(e_.context(), element_);
-    llvm::Type* type = WithLanes(element, static_cast<unsigned>(side.lanes));
-    struct Vector {
-      Value *term, *place;
-      llvm::AllocaInst* value;
-    };
-    std::vector<Vector> vectors;
-    for (int64_t k = 0; k < side.size * gpu_.slice / side.lanes; k += gpu_.threads) {
-      Value* at = b().CreateAdd(thread_, e_.I64(k));
-      Value *across = b().CreateUDiv(at, e_.I64(line)), *along = b().CreateMul(b().CreateURem(at, e_.I64(line)), e_.I64(side.lanes));
-      if (!side.along_terms) std::swap(across, along);
-      vectors.push_back({along, across, e_.Alloca(type)});
+  void Fill(const Side& side, Value* first, bool store) {
+    if (side.count <= kLoadsAtOnce) {
+      Load(side, first, e_.I64(0), side.count);
+      if (store) Store(side, e_.I64(0), side.count);
+      return;
     }
-    auto each = [&](const Vector& v, const std::function<void()>& body) {
-      e_.BindVar(term_, v.term);
-      e_.BindVar(side.local, v.place);
-      e_.set_mode(VectorsAlong(side.along_terms ? term_ : side.local, side.lanes));
-      body();
-      e_.set_mode({});
+    e_.Loop(e_.I64(0), e_.I64(side.count * side.step), e_.I64(kLoadsAtOnce * side.step), [&](Value* from) {
+      Load(side, first, from, kLoadsAtOnce);
+      Store(side, from, kLoadsAtOnce);
+    });
+  }
+
+  // body(term, place) for each of `count` vectors from line `from` on, and how it is emitted.
+  void Vectors(const Side& side, Value* from, int64_t count, const std::function<void(int64_t i, Value* term, Value* place)>& body) {
+    for (int64_t i = 0; i < count; ++i) {
+      Value* line = b().CreateAdd(b().CreateAdd(side.across, from), e_.I64(i * side.step));
+      body(i, side.along_terms ? side.along : line, side.along_terms ? line : side.along);
+    }
+  }
+  void InVector(const Side& side, Value* term, Value* place, const std::function<void()>& body) {
+    e_.BindVar(term_, term);
+    e_.BindVar(side.local, place);
+    e_.set_mode(VectorsAlong(side.along_terms ? term_ : side.local, side.lanes));
+    body();
+    e_.set_mode({});
+  }
+
+  void Load(const Side& side, Value* first, Value* from, int64_t count) {
+    auto load = [&](int64_t i, Value* term, Value* place) {
+      InVector(side, term, place, [&] {
+        const Val x = Read(side);
+        b().CreateStore(e_.Splat(x.v[0], x.level), side.values[static_cast<size_t>(i)]);
+      });
     };
-    for (const Vector& v : vectors) {
-      Value* inside = b().getTrue();
-      if (terms_left != nullptr) {
-        b().CreateStore(llvm::Constant::getNullValue(type), v.value);
-        inside = b().CreateAnd(b().CreateICmpSLT(v.term, terms_left), b().CreateICmpSLT(v.place, places_left));
-      }
-      e_.If(inside, [&] {
-        each(v, [&] {
-          const Val x = Load(side);
-          b().CreateStore(e_.Splat(x.v[0], x.level), v.value);
+    auto all = [&] {
+      Vectors(side, from, count, [&](int64_t i, Value* term, Value* place) { InLevel([&] { load(i, term, place); }); });
+    };
+    const bool terms = terms_.is_constant() && terms_.constant() % gpu_.slice == 0;
+    const bool places = side.extent.is_constant() && side.extent.constant() % side.size == 0;
+    if (terms && places) return all();
+    Value *terms_left = b().CreateSub(e_.EmitDim(terms_), first), *places_left = b().CreateSub(e_.EmitDim(side.extent), side.low);
+    auto inside = [&] {
+      Vectors(side, from, count, [&](int64_t i, Value* term, Value* place) {
+        llvm::AllocaInst* value = side.values[static_cast<size_t>(i)];
+        b().CreateStore(llvm::Constant::getNullValue(value->getAllocatedType()), value);
+        Value* there = b().CreateAnd(b().CreateICmpSLT(term, terms_left), b().CreateICmpSLT(place, places_left));
+        e_.If(there, [&] { load(i, term, place); });
+      });
+    };
+    if (side.count > kLoadsAtOnce) return inside();
+    Value* whole = b().CreateAnd(b().CreateICmpSGE(terms_left, e_.I64(gpu_.slice)), b().CreateICmpSGE(places_left, e_.I64(side.size)));
+    e_.If(whole, all);
+    e_.If(b().CreateNot(whole), inside);
+  }
+
+  void Store(const Side& side, Value* from, int64_t count) {
+    Vectors(side, from, count, [&](int64_t i, Value* term, Value* place) {
+      InLevel([&] {
+        InVector(side, term, place, [&] {
+          llvm::AllocaInst* value = side.values[static_cast<size_t>(i)];
+          Write(side, {.v = {b().CreateLoad(value->getAllocatedType(), value)}, .level = e_.innermost()});
         });
       });
-    }
-    for (const Vector& v : vectors) {
-      InLevel([&] {
-        each(v, [&] { Store(side, {.v = {b().CreateLoad(type, v.value)}, .level = e_.innermost()}); });
-      });
-    }
+    });
   }
 
   // Halves as they lie in memory, anything else in registers.
-  Val Load(const Side& side) {
+  Val Read(const Side& side) {
     if (!gpu_.mma) return e_.Eval(side.operand, side.index);
     Value* base = e_.OperandPointer(static_cast<int>(side.source->parameter->parameter_number()));
     return e_.LoadElements(base, 0, MemoryType(e_.context(), element_), side.source->offset, nullptr);
   }
-  void Store(const Side& side, const Val& v) {
+  void Write(const Side& side, const Val& v) {
     Value* base = e_.ScratchPointer(side.bytes_before);
     if (!gpu_.mma) return e_.StoreRaw(base, 0, side.offset, type_, v);
     e_.StoreElements(base, 0, MemoryType(e_.context(), element_), side.offset, v);
@@ -313,7 +364,8 @@ class TiledContraction {
   // turned on the way.
   Value* LaneOffset(const Side& side, Value* begin, bool rows_first) {
     Value *in = b().CreateAnd(Lane(), I32(kMatrix - 1)), *matrix = b().CreateUDiv(Lane(), I32(kMatrix));
-    Value *odd = b().CreateMul(b().CreateAnd(matrix, I32(1)), I32(kMatrix)), *upper = b().CreateMul(b().CreateUDiv(matrix, I32(2)), I32(kMatrix));
+    Value* odd = b().CreateMul(b().CreateAnd(matrix, I32(1)), I32(kMatrix));
+    Value* upper = b().CreateMul(b().CreateUDiv(matrix, I32(2)), I32(kMatrix));
     Value *place = rows_first ? odd : upper, *term = rows_first ? upper : odd;
     (side.term_rows ? term : place) = b().CreateAdd(side.term_rows ? term : place, in);
     place = b().CreateAdd(place, begin);

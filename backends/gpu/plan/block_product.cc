@@ -46,7 +46,8 @@ std::optional<BlockProduct> BlockProductOf(const FusedKernel& f, const std::vect
     product.op = op;
   }
   if (product.op == nullptr || f.RoleOf(product.op->shape()) != Role::kFull || !IsReadInPlace(f, *product.op)) return std::nullopt;
-  if (!AreSummed(product.op->shape().element_type()) || !OfOneType(*product.op) || SummedExtents(*product.op).empty()) return std::nullopt;
+  if (!AreSummed(product.op->shape().element_type()) || !OfOneType(*product.op)) return std::nullopt;
+  if (SummedExtents(*product.op).empty()) return std::nullopt;
   IndexSpace space;
   const Iteration iteration(space, f, loops);
   std::vector<Index> terms;
@@ -56,7 +57,8 @@ std::optional<BlockProduct> BlockProductOf(const FusedKernel& f, const std::vect
   const Index row = iteration.vars[loops.size() - 2], column = iteration.vars.back();
   product.row_operand = DependOn(at.rhs, row) ? 1 : 0;
   const IndexTuple &of_rows = product.row_operand == 0 ? at.lhs : at.rhs, &of_columns = product.row_operand == 0 ? at.rhs : at.lhs;
-  if (!DependOn(of_rows, row) || DependOn(of_rows, column) || DependOn(of_columns, row) || !DependOn(of_columns, column)) return std::nullopt;
+  if (!DependOn(of_rows, row) || DependOn(of_rows, column)) return std::nullopt;
+  if (DependOn(of_columns, row) || !DependOn(of_columns, column)) return std::nullopt;
   return product;
 }
 

@@ -25,8 +25,8 @@ std::optional<BlockProduct> BlockProductOf(const FusedKernel& fused, const std::
 // Will a dot outside of kernels be computed so, as far as its types and sizes tell? Its operands are read fast whichever way they lie then.
 bool BlocksTake(const Instruction& dot);
 
-// f16 or bf16, if both operands are of that type in memory and summed in f32: a product of two halves is exact in f32, so what a tensor core
-// adds up is what HLO says, in another order.
+// f16 or bf16, if both operands are of that type in memory and summed in f32: a product of two halves is exact in f32, so what a tensor
+// core adds up is what HLO says, in another order.
 std::optional<PrimitiveType> HalvesOf(const FusedKernel& fused, const BlockProduct& product);
 
 // Where element `index` of `operand` lies, if that is one element of a parameter, whatever is done with it on the way.

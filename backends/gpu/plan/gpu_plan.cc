@@ -364,7 +364,7 @@ std::string_view WrongTiles(const FusedKernel& fused, const GpuPlan& plan, const
   };
   if (loops.tile_loop < 0 || loops.lanes != kThreadColumns || loops.unroll != kThreadRows) return "not a thread's part of a tile";
   if (!power(loops.rows, kTile, 8 * kTile) || !power(loops.block, kTile, 8 * kTile)) return "a tile whose sides are not 32 to 256";
-  if (!power(plan.slice, kMmaTerms, 4 * kMmaTerms)) return "a slice that is not 16, 32 or 64 terms";
+  if (!power(plan.slice, kMmaTerms, 2 * kMmaTerms)) return "a slice that is not 16 or 32 terms";
   if (plan.team != plan.threads || plan.threads != loops.rows * loops.block / (kThreadRows * kThreadColumns)) {
     return "a block that is not a thread for each 32 elements of a tile";
   }
