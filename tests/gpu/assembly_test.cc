@@ -1,5 +1,6 @@
 // What ptxas makes of our PTX, for four architectures: it takes all of it, nothing spills, nothing lies in local memory. Registers and
-// shared memory of the models' kernels and of tiled contractions are goldens (tests/gpu/models/resources.txt, UPDATE_GOLDEN=1 rewrites), of the ptxas that made them.
+// shared memory of the models' kernels and of tiled contractions are goldens (tests/gpu/models/resources.txt, UPDATE_GOLDEN=1 rewrites), of
+// the ptxas that made them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

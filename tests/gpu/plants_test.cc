@@ -281,8 +281,8 @@ TEST(GpuPlants, DroppedPaddingIsFoundByBankConflicts) {
   }
 }
 
-// What a tile's threads read and write in shared memory at once lies in different banks, up to pairs: a row further in a slice is some banks
-// further. Without the gaps between rows (SliceGap) these are 576, 768 and 768.
+// What a tile's threads read and write in shared memory at once lies in different banks, up to pairs: a row further in a slice is some
+// banks further. Without the gaps between rows (SliceGap) these are 576, 768 and 768.
 TEST(GpuPlants, TilesHaveFewBankConflicts) {
   for (std::string (*module)() : {Tiles, Halves, Brains}) {
     int places = 0;
