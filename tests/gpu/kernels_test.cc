@@ -207,6 +207,20 @@ TEST(GpuTiles, LongSums) {
   }
 }
 
+// Products of products: what is made in between is a half in memory, which two kernels widen.
+TEST(GpuTiles, HalvesInBetween) {
+  ExpectRight(R"(HloModule m
+ENTRY e {
+  a = f16[32,48] parameter(0)
+  b = f16[32,48] parameter(1)
+  c = f16[32,48] multiply(a, b)
+  d = f16[32,32] dot(c, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  t = f16[32,32] tanh(d)
+  e = f16[32,48] dot(t, c), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT r = f16[32,48] add(e, c)
+})", 3);
+}
+
 TEST(GpuTiles, TensorCoresTakeHalves) {
   auto plans = [](const char* type, const char* model) { return PlansOf(**ParseModule(ProductText(type, 64)), model); };
   for (const char* model : {"gpu-emulated:sm_80", "gpu-emulated:sm_90", "gpu-emulated:sm_120"}) {
