@@ -9,6 +9,7 @@
 #include "backends/contract/provider.h"
 #include "backends/gpu/emit/gpu_kernel.h"
 #include "backends/gpu/emit/image.h"
+#include "backends/gpu/plan/block_product.h"
 #include "backends/gpu/plan/libraries.h"
 #include "hlo/check.h"
 #include "llvm/IR/Module.h"
@@ -69,6 +70,8 @@ class Gpu : public Target {
 
   bool CanGenerate(const Instruction& op) const override { return GpuCanGenerate(op); }
   bool ReducesInAnyOrder(const Instruction& reduce) const override { return CombineOf(reduce).has_value(); }
+  // Slices of it go through shared memory.
+  bool PacksWhereItLies(const Instruction& contraction, absl::Span<const Dim>) const override { return BlocksTake(contraction); }
   absl::StatusOr<LaunchPlan> Plan(const Instruction& op, const ValueViews& views, bool excess_precision) const override {
     return PlanAs(op, views, excess_precision, nullptr);
   }

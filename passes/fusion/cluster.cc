@@ -61,6 +61,18 @@ bool WholeTuple(const Instruction& op) {
 
 bool IsProduct(const Instruction& op) { return op.opcode() == Opcode::kDot || op.opcode() == Opcode::kConvolution; }
 
+// f16 or bf16 to f32, as expand-contractions widens operands.
+bool WidensHalves(const Instruction& op) {
+  if (op.opcode() != Opcode::kConvert || op.shape().element_type() != PrimitiveType::kF32) return false;
+  const PrimitiveType from = op.operand(0)->shape().element_type();
+  return from == PrimitiveType::kF16 || from == PrimitiveType::kBF16;
+}
+// May it be done in the kernels of the contractions that read it? On a device, whose kernels read operands of half types as they lie.
+bool WidensInProducts(const Instruction& op, const PassContext& context) {
+  return context.spaces != nullptr && SpaceOf(op.shape()) != 0 && WidensHalves(op) &&
+         absl::c_any_of(op.users(), [](const Instruction* u) { return IsProduct(*u); });
+}
+
 // What an epilogue may consist of: done where the sum is, with operands that lie as the sums do or are the same for many.
 bool InEpilogue(const Instruction& op) {
   return IsPointwise(op) || op.opcode() == Opcode::kBroadcast || op.opcode() == Opcode::kConstant || op.opcode() == Opcode::kIota ||
@@ -198,7 +210,7 @@ bool Clusters::Cheap(const Instruction& op) const {
   if (op.opcode() == Opcode::kConstant || op.opcode() == Opcode::kIota || op.opcode() == Opcode::kBroadcast) return true;
   if (op.opcode() == Opcode::kConvert) {
     return ByteWidth(op.operand(0)->shape().element_type()) < ByteWidth(op.shape().element_type()) &&
-           op.operand(0)->opcode() == Opcode::kParameter;
+           (op.operand(0)->opcode() == Opcode::kParameter || WidensInProducts(op, context_));
   }
   return views_.IsView(op);
 }
@@ -295,6 +307,8 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *form = FusionForm::kContraction;
     return true;
   }
+  auto takes = [&](const Instruction* u) { return IsProduct(*u) && c.contains.contains(u); };
+  if (!as_result && WidensInProducts(*op, context_) && absl::c_any_of(op->users(), takes)) return true;
   if (Alone(op->opcode()) || IsCheck(*op)) {
     *why = "needs a kernel of its own";
     return false;
@@ -304,7 +318,9 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     return false;
   }
   if (c.form == FusionForm::kContraction) {
-    const bool prologue = absl::c_any_of(op->users(), [&](const Instruction* u) { return IsProduct(*u) && c.contains.contains(u); });
+    const bool prologue = absl::c_any_of(op->users(), [&](const Instruction* u) {
+      return takes(u) || (WidensHalves(*u) && c.contains.contains(u) && absl::c_any_of(u->users(), takes));
+    });
     if (prologue || !InEpilogue(*op)) {
       *why = prologue ? "a contraction takes its operands from memory" : "no part of an epilogue";
       return false;

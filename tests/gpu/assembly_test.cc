@@ -1,5 +1,6 @@
 // What ptxas makes of our PTX, for four architectures: it takes all of it, nothing spills, nothing lies in local memory. Registers and
-// shared memory of the models' kernels are goldens (tests/gpu/models/resources.txt, UPDATE_GOLDEN=1 rewrites), of the ptxas that made them.
+// shared memory of the models' kernels and of tiled contractions are goldens (tests/gpu/models/resources.txt, UPDATE_GOLDEN=1 rewrites), of
+// the ptxas that made them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -161,6 +162,26 @@ TEST(GpuModels, ArePlannedToTheLastKernel) {
   }
 }
 
+// Contractions of blocks, with the largest tiles: of whole ones and of sizes that meet none.
+std::map<std::string, std::string> Products() {
+  std::map<std::string, std::string> products;
+  for (const auto& [type, m, n, k] : {std::tuple{"f32", 256, 512, 1024}, {"f32", 257, 331, 1101}, {"f64", 257, 331, 101},
+                                      {"s64", 257, 331, 101}, {"s8", 257, 331, 101}, {"f16", 256, 512, 1024}, {"bf16", 257, 331, 1101}}) {
+    const std::string result = absl::StrCat(type, "[3,", m, ",", n, "]");
+    products[absl::StrCat(type, ".", m, ".", n, ".", k)] = absl::StrCat(
+        "HloModule m\nENTRY e {\n x = ", type, "[3,", m, ",", k, "] parameter(0)\n y = ", type, "[3,", k, ",", n, "] parameter(1)\n b = ",
+        type, "[", n, "] parameter(2)\n c = ", result, " broadcast(b), dimensions={2}\n d = ", result,
+        " dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}\n ROOT r = ", result,
+        " add(d, c)\n}\n");
+  }
+  for (const char* type : {"f32", "f16"}) {
+    products[absl::StrCat(type, ".symbols")] =
+        absl::StrCat("HloModule m, symbols={s:[1,inf],t:[1,inf],u:[1,inf]}\nENTRY e {\n x = ", type, "[s,t] parameter(0)\n y = ", type,
+                     "[t,u] parameter(1)\n ROOT d = f32[s,u] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n");
+  }
+  return products;
+}
+
 std::string PtxasVersion() {
   std::FILE* pipe = popen("ptxas --version", "r");
   char line[256];
@@ -186,6 +207,20 @@ TEST(GpuModels, NeedTheseRegisters) {
       absl::StrAppend(&got, architecture, " ", model, ":");
       for (const auto& [number, need] : needs) absl::StrAppend(&got, " ", need);
       absl::StrAppend(&got, "\n");
+    }
+  }
+  for (const char* architecture : kArchitectures) {
+    for (const auto& [name, text] : Products()) {
+      const auto module = ParseModule(text);
+      ASSERT_TRUE(module.ok()) << module.status() << text;
+      lab::MoveSignature(**module, kSpace);
+      const Binding binding = BindingOf(**module);
+      const absl::StatusOr<Program> program =
+          CompileToProgram((*module)->Clone(), binding, OptionsFor(absl::StrCat(architecture, ",sms=1"), false));
+      ASSERT_TRUE(program.ok()) << name << ": " << program.status();
+      for (const PtxasKernel& k : Check(name, *program, architecture)) {
+        absl::StrAppend(&got, architecture, " ", name, ": ", k.registers, "+", k.shared, "\n");
+      }
     }
   }
   const std::string path = kModels + "/resources.txt";

@@ -154,15 +154,133 @@ TEST(GpuLaunches, AnyComparatorMakesAPermutation) {
   for (size_t i = 0; i < places.size(); ++i) ASSERT_EQ(places[i], static_cast<int32_t>(i));
 }
 
+// Tiles that blocks compute: every way that operands may lie, with a batch, several summed dims, and something done with the sums.
+struct Product {
+  const char* name;
+  std::string body;
+};
+std::vector<Product> Products() {
+  const std::string epilogue = R"(
+  c = TYPE[COLUMNS] parameter(2)
+  cb = TYPE[ROWS,COLUMNS] broadcast(c), dimensions={1}
+  s = TYPE[ROWS,COLUMNS] add(d, cb)
+  ROOT r = (TYPE[ROWS,COLUMNS], TYPE[ROWS,COLUMNS]) tuple(s, d)
+)";
+  return {
+      {"plain", "x = TYPE[ROWS,TERMS] parameter(0)\n y = TYPE[TERMS,COLUMNS] parameter(1)\n"
+                " d = TYPE[ROWS,COLUMNS] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}" + epilogue},
+      {"both_turned", "x = TYPE[TERMS,ROWS] parameter(0)\n y = TYPE[COLUMNS,TERMS] parameter(1)\n"
+                      " d = TYPE[ROWS,COLUMNS] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={1}" + epilogue},
+      {"result_turned", "x = TYPE[ROWS,TERMS] parameter(0)\n y = TYPE[COLUMNS,TERMS] parameter(1)\n"
+                        " ROOT d = TYPE[ROWS,COLUMNS]{0,1} dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n"},
+      {"batch", "x = TYPE[3,ROWS,TERMS] parameter(0)\n y = TYPE[3,TERMS,COLUMNS] parameter(1)\n"
+                " ROOT d = TYPE[3,ROWS,COLUMNS] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
+                "rhs_contracting_dims={1}\n"},
+      {"batch_inside", "x = TYPE[ROWS,3,TERMS] parameter(0)\n y = TYPE[COLUMNS,3,TERMS] parameter(1)\n"
+                       " ROOT d = TYPE[3,ROWS,COLUMNS] dot(x, y), lhs_batch_dims={1}, rhs_batch_dims={1}, lhs_contracting_dims={2}, "
+                       "rhs_contracting_dims={2}\n"},
+      {"two_summed", "x = TYPE[5,ROWS,TERMS] parameter(0)\n y = TYPE[5,TERMS,COLUMNS] parameter(1)\n"
+                     " ROOT d = TYPE[ROWS,COLUMNS] dot(x, y), lhs_contracting_dims={0,2}, rhs_contracting_dims={0,1}\n"},
+      {"picture", "x = TYPE[2,3,ROWS,TERMS] parameter(0)\n y = TYPE[2,1,TERMS,COLUMNS] parameter(1)\n"
+                  " ROOT d = TYPE[2,2,ROWS,COLUMNS] convolution(x, y), window={size=2x1}, dim_labels=b01f_01io->b01f\n"},
+  };
+}
+
+class GpuProducts : public testing::TestWithParam<Product> {
+ protected:
+  void Check(const char* type, int64_t m, int64_t n, int64_t k) {
+    const std::string text = absl::StrReplaceAll(KindText({"", GetParam().body.c_str(), ""}, type, m, n), {{"TERMS", absl::StrCat(k)}});
+    ExpectRight(text, static_cast<uint64_t>(m * 1000 + n * 10 + k));
+  }
+};
+
+TEST_P(GpuProducts, EveryEdge) {
+  for (const char* type : {"f32", "f16", "bf16"}) {
+    for (const auto& [m, n, k] :
+         {std::tuple{1, 17, 33}, {7, 65, 40}, {17, 17, 16}, {33, 130, 65}, {65, 33, 130}, {130, 65, 17}, {64, 64, 64}}) {
+      Check(type, m, n, k);
+    }
+  }
+}
+
+TEST_P(GpuProducts, EveryType) {
+  for (const char* type : {"f64", "c64", "s32", "s8", "u4", "s64", "f8e5m2"}) Check(type, 33, 34, 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuProducts, testing::ValuesIn(Products()), [](const auto& info) { return std::string(info.param.name); });
+
+std::string ProductText(const char* type, int64_t terms) {
+  return absl::StrReplaceAll(KindText(FindKernelKind("product"), type, 128, 256), {{"40", absl::StrCat(terms)}});
+}
+
+// More terms than one part of a sum has, and a remainder.
+TEST(GpuTiles, LongSums) {
+  for (const char* type : {"f32", "bf16"}) {
+    ExpectRight(absl::StrReplaceAll(KindText(FindKernelKind("product"), type, 33, 50), {{",40]", ",1100]"}, {"[40,", "[1100,"}}), 9);
+  }
+}
+
+// Products of products: what is made in between is a half in memory, which two kernels widen.
+TEST(GpuTiles, HalvesInBetween) {
+  ExpectRight(R"(HloModule m
+ENTRY e {
+  a = f16[32,48] parameter(0)
+  b = f16[32,48] parameter(1)
+  c = f16[32,48] multiply(a, b)
+  d = f16[32,32] dot(c, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  t = f16[32,32] tanh(d)
+  e = f16[32,48] dot(t, c), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT r = f16[32,48] add(e, c)
+})", 3);
+}
+
+TEST(GpuTiles, TensorCoresTakeHalves) {
+  auto plans = [](const char* type, const char* model) { return PlansFor(**ParseModule(ProductText(type, 64)), model); };
+  for (const char* model : {"gpu-emulated:sm_80", "gpu-emulated:sm_90", "gpu-emulated:sm_120"}) {
+    EXPECT_THAT(plans("f16", model), HasSubstr("slice=32 mma "));
+    EXPECT_THAT(plans("bf16", model), HasSubstr("slice=32 mma "));
+    EXPECT_THAT(plans("f32", model), HasSubstr("slice=16 contraction "));  // no TF32
+    EXPECT_THAT(plans("f64", model), HasSubstr("slice=16 contraction "));
+  }
+  EXPECT_THAT(plans("f16", "gpu-emulated:sm_75"), HasSubstr("slice=16 contraction "));
+  EXPECT_THAT(PlansFor(**ParseModule(ProductText("f16", 8)), kModels[0]), testing::Not(HasSubstr("slice=")));  // few terms
+}
+
+TEST(GpuTiles, AreChecked) {
+  for (const char* type : {"f32", "bf16"}) {
+    const auto module = ParseModule(KindText(FindKernelKind("product"), type, 70, 140));
+    const std::string plans = PlansFor(**module, kModels[1]);
+    auto compile = [&](const std::string& given, const char* model) {
+      CompileOptions options{.targets = {*MakeEmulatedGpu(model)}, .plans = given};
+      std::unique_ptr<Module> moved = (*module)->Clone();
+      lab::MoveSignature(*moved, 1);
+      const Binding binding = BindingOf(*moved);
+      return std::string(CompileToProgram(std::move(moved), binding, options).status().message());
+    };
+    EXPECT_EQ(compile(plans, kModels[1]), "");
+    auto refused = [&](const std::string& from, const std::string& to) {
+      const std::string changed = absl::StrReplaceAll(plans, {{from, to}});
+      EXPECT_NE(changed, plans) << from;
+      return compile(changed, kModels[1]);
+    };
+    EXPECT_THAT(refused("slice=", "slice=9"), HasSubstr("a slice that is not 16 or 32 terms"));
+    EXPECT_THAT(refused(" block=64", " block=96"), HasSubstr("a tile whose sides are not 32 to 256"));
+    EXPECT_THAT(refused(" block=64", " block=32"), HasSubstr("not a thread for each 32 elements"));
+    EXPECT_THAT(refused(" lanes=4", " lanes=2"), HasSubstr("not a thread's part"));
+    EXPECT_THAT(compile(plans, "gpu-emulated:sm_80,sms=1,shared_per_block=4096"), HasSubstr("bytes of shared memory"));
+    if (std::string(type) == "bf16") {
+      EXPECT_THAT(compile(plans, "gpu-emulated:sm_75,sms=1"), HasSubstr("no tensor cores that sum halves in f32"));
+      EXPECT_THAT(refused("slice=32 ", ""), HasSubstr("tensor cores without slices"));
+    } else {
+      EXPECT_THAT(refused("slice=16 ", "slice=16 mma "), HasSubstr("what are no halves in memory"));
+    }
+  }
+}
+
 // A plan of the user's: refused, or right.
 TEST(GpuPlans, AreParsedAndChecked) {
-<<<<<<< HEAD
-  const auto module = ParseModule(Text(kSoftmax, "f32", 10, 300));
+  const auto module = ParseModule(KindText(FindKernelKind("softmax"), "f32", 10, 300));
   const std::string plans = PlansFor(**module, kModels[0]);
-=======
-  const auto module = ParseModule(KindText(KernelKinds()[0], "f32", 10, 300));
-  const std::string plans = PlansOf(**module, kModels[0]);
->>>>>>> runner
   ASSERT_THAT(plans, HasSubstr("team="));
   auto compile = [&](const std::string& given) {
     CompileOptions options{.targets = {*MakeEmulatedGpu(kModels[0])}, .plans = given};

@@ -85,6 +85,19 @@ std::string ScanOf(int64_t n) {
 }
 std::string Scanned() { return ScanOf(2000); }
 std::string ScannedInPieces() { return ScanOf(20000); }
+// By tensor cores, and by threads.
+std::string Halves() {
+  return Entry("p = f16[40,48] parameter(0)\n q = f16[48,64] parameter(1)\n"
+               " ROOT r = f32[40,64] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n");
+}
+std::string Brains() {
+  return Entry("p = bf16[48,40] parameter(0)\n q = bf16[64,48] parameter(1)\n"
+               " ROOT r = f32[40,64] dot(p, q), lhs_contracting_dims={0}, rhs_contracting_dims={1}\n");
+}
+std::string Tiles() {
+  return Entry("p = f32[64,48] parameter(0)\n q = f32[48,64] parameter(1)\n"
+               " ROOT r = f32[64,64] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n");
+}
 std::string OddSize() { return Entry("p = f32[5,13] parameter(0)\n ROOT r = f32[5,13] negate(p)\n"); }
 
 CompileOptions OptionsWith(const char* model, const GpuPlant* plant, int* places) {
@@ -223,6 +236,16 @@ constexpr Planting kPlantings[] = {
     {"one-temporary", "sorted", SortedInPieces, kUsual, "race", false},
     {"short-runs", "sorted", SortedInPieces, kUsual, "different"},
     {"wrong-shuffle-up", "scanned", Scanned, kUsual, "different"},
+    {"wrong-mma-layout", "halves", Halves, kUsual, "different"},
+    {"wrong-mma-layout", "brains", Brains, kUsual, "different"},
+    {"missing-barrier", "tiles", Tiles, kUsual, "race", false},
+    {"missing-first-barrier", "tiles", Tiles, kUsual, "race", false},
+    {"missing-barrier", "halves", Halves, kUsual, "race", false},
+    {"missing-first-barrier", "halves", Halves, kUsual, "race", false},
+    {"uninitialised-shared", "tiles", Tiles, kUsual, "uninitialised"},
+    {"uninitialised-shared", "halves", Halves, kUsual, "uninitialised"},
+    {"grid-too-small", "tiles", Tiles, kUsual, "different"},
+    {"grid-too-large", "tiles", Tiles, kUsual, "out of bounds"},
     {"broken-columns", "columns", Columns, kUsual, "columns that are no whole vectors"},
     {"two-teams-at-one-barrier", "rows", Rows, kUsual, "a team of some warps that is not the block"},
 };
@@ -279,6 +302,19 @@ TEST(GpuPlants, DroppedPaddingIsFoundByBankConflicts) {
     std::cout << (planted ? "without" : "with") << " padding: " << conflicts << " extra wavefronts\n";
     EXPECT_EQ(planted, conflicts > 0);
     EXPECT_EQ(planted, places > 0);
+  }
+}
+
+// What a tile's threads read and write in shared memory at once lies in different banks, up to pairs: a row further in a slice is some
+// banks further. Without the gaps between rows (SliceGap) these are 576, 768 and 768.
+TEST(GpuPlants, TilesHaveFewBankConflicts) {
+  for (std::string (*module)() : {Tiles, Halves, Brains}) {
+    int places = 0;
+    const int64_t before = CountsOfEmulation().extra_wavefronts;
+    EXPECT_EQ(Outcome(module(), kUsual, nullptr, {.count_memory = true}, &places), "right");
+    const int64_t conflicts = CountsOfEmulation().extra_wavefronts - before;
+    std::cout << conflicts << " extra wavefronts\n";
+    EXPECT_LE(conflicts, 256);
   }
 }
 

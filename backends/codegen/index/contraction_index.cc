@@ -133,6 +133,10 @@ std::optional<int64_t> TermsOf(const Instruction& contraction) {
   return terms.constant();
 }
 
+bool SumsInParts(const Instruction& op) {
+  return op.shape().element_type() == PrimitiveType::kF32 && TermsOf(op).value_or(kPartTerms + 1) > kPartTerms;
+}
+
 ContractionIndex MapContraction(IndexSpace& space, const Instruction& op,
                                 absl::Span<const Index> index, absl::Span<const Index> vars) {
   return op.opcode() == Opcode::kConvolution ? MapConvolution(space, op, index, vars)

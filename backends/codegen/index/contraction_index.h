@@ -20,6 +20,10 @@ bool OfOneType(const Instruction& op);
 // Number of products in one element of the result; nullopt if a size is symbolic.
 std::optional<int64_t> TermsOf(const Instruction& contraction);
 
+// Rounding errors of a sum grow with its length: more f32 terms than this are added up in parts, as libraries do.
+inline constexpr int64_t kPartTerms = 512;
+bool SumsInParts(const Instruction& contraction);
+
 struct ContractionIndex {
   std::vector<Index> taps;   // loops over a convolution's window, outer to inner
   std::vector<Index> terms;  // loops inside of those: contracting dims, or the input feature

@@ -32,13 +32,6 @@ struct KernelEmitter::Contraction {
 
 namespace {
 
-// Rounding errors of a sum grow with its length: more f32 terms than this are added up in parts, as libraries do.
-constexpr int64_t kPartTerms = 512;
-
-bool SumsInParts(const Instruction& op) {
-  return op.shape().element_type() == PrimitiveType::kF32 && TermsOf(op).value_or(kPartTerms + 1) > kPartTerms;
-}
-
 // acc, x, y -> acc + x * y, for types whose arithmetic is more than one LLVM instruction.
 const Computation* MultiplyAddBody(Module& module, PrimitiveType type) {
   Computation* c = module.AddComputation("multiply_add");

@@ -190,6 +190,7 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
       case PlanKind::kTranspose:
         return EmitTransposeKernel(e, launch_.plan, thread, exchange);
       case PlanKind::kContraction:
+        if (launch_.plan.slice > 0) return EmitTiledContractionKernel(e, launch_.plan, thread);
         return EmitContractionKernel(e, launch_.plan.loops);
       case PlanKind::kScatter:
         return EmitScatterKernel(e, launch_.plan.loops);

@@ -11,6 +11,9 @@ void EmitLoopKernel(KernelEmitter& e, const KernelPlan& plan);
 // A block has 32 vectors of columns; its threads share the rows. `thread`: in the block, i64.
 void EmitColumnKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread);
 
+// A block has a tile of the result of a contraction, whose operands it brings into shared memory by slices.
+void EmitTiledContractionKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread);
+
 // A block has a square of the result. Operands that lie across it are read along themselves into `tiles`, in shared memory.
 void EmitTransposeKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread, llvm::Value* tiles);
 

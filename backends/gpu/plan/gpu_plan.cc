@@ -10,9 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "backends/codegen/emit/emit_types.h"
+#include "backends/codegen/index/contraction_index.h"
 #include "backends/codegen/plan/check_plan.h"
 #include "backends/codegen/plan/nest_planner.h"
 #include "backends/codegen/plan/serial_plan.h"
+#include "backends/gpu/plan/block_product.h"
 
 namespace tenon::gpu {
 namespace {
@@ -28,6 +30,7 @@ constexpr int64_t kMaxSortPiece = 2048, kSortElements = 8;  // of a block, of a 
 constexpr int64_t kScanElements = 4, kMaxScanElements = 8;  // of a thread
 constexpr int64_t kShortScan = 16;    // elements of a row, below which a thread has it
 constexpr int64_t kLongScan = 8;      // pieces of a row, above which blocks share it where rows are few
+constexpr int kSlice = 16, kMmaSlice = 32;  // terms
 
 int64_t PowerBelow(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
 int64_t PowerAbove(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
@@ -303,8 +306,59 @@ class GpuPlanner : public NestPlanner {
     });
   }
 
+  // Loop `i` next to the last.
+  std::vector<tenon::PlanLoop> WithTileLoop(size_t i) const {
+    std::vector<tenon::PlanLoop> loops = plan_.loops;
+    tenon::PlanLoop loop = loops[i];
+    loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(i));
+    loops.insert(loops.end() - 1, std::move(loop));
+    return loops;
+  }
+
+  // Tiles of blocks: the largest of which there is one for each multiprocessor, and that are not mostly empty.
+  bool PlanTiles() {
+    std::optional<size_t> tile;
+    for (size_t i = 0; i + 1 < plan_.loops.size(); ++i) {
+      if ((!tile || Extent(i) >= Extent(*tile)) && BlockProductOf(f_, WithTileLoop(i))) tile = i;
+    }
+    if (!tile) return false;
+    const int64_t rows = Extent(*tile), columns = Extent(plan_.loops.size() - 1);
+    std::vector<tenon::PlanLoop> loops = WithTileLoop(*tile);
+    const BlockProduct product = *BlockProductOf(f_, loops);
+    int64_t terms = 1;
+    for (Dim d : SummedExtents(*product.op)) terms *= std::max<int64_t>(Typical(d), 1);
+    if (std::min({rows, columns, terms}) < kFewest) return false;
+    const KernelPlan before = std::exchange(plan_, {});
+    gpu_.mma = model_.bf16_flops_per_ns > 0 && HalvesOf(f_, product).has_value();
+    gpu_.slice = gpu_.mma ? kMmaSlice : kSlice;
+    plan_.kind = PlanKind::kContraction;
+    plan_.loops = std::move(loops);
+    plan_.split = plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
+    plan_.rows = gpu_.mma ? 4 * kTile : 2 * kTile;
+    plan_.block = 2 * kTile;
+    plan_.lanes = kThreadColumns;
+    plan_.unroll = kThreadRows;
+    const int64_t others = Iterations(false) / (rows * columns);
+    auto blocks = [&] { return others * ((rows + plan_.rows - 1) / plan_.rows) * ((columns + plan_.block - 1) / plan_.block); };
+    auto fits = [&] {
+      gpu_.loops = plan_;
+      return SharedOf(f_, gpu_).bytes <= model_.shared_per_block;
+    };
+    while (plan_.rows > kTile && plan_.rows / 2 >= rows) plan_.rows /= 2;
+    while (plan_.block > kTile && plan_.block / 2 >= columns) plan_.block /= 2;
+    while (plan_.rows * plan_.block > kTile * kTile && (blocks() < model_.sms || !fits())) {
+      (plan_.rows >= plan_.block ? plan_.rows : plan_.block) /= 2;
+    }
+    gpu_.threads = gpu_.team = static_cast<int>(plan_.rows * plan_.block / (kThreadRows * kThreadColumns));
+    if (fits()) return true;
+    gpu_ = {};
+    plan_ = before;
+    return false;
+  }
+
   // A tile of up to four rows by one vector of columns for each thread.
   void PlanContraction() {
+    if (PlanTiles()) return;
     ContractionNest();
     plan_.block = plan_.lanes;
     if (plan_.tile_loop < 0) return;
@@ -346,6 +400,11 @@ std::vector<MemoryUse> TurnedUses(IndexSpace& space, const FusedKernel& fused, c
   return turned;
 }
 
+int64_t SliceBytes(const GpuPlan& plan, int64_t size, PrimitiveType type) {
+  const int64_t bytes = plan.mma ? 2 : StorageBytes(type), terms = plan.slice;
+  return std::max(terms * (size * bytes + SliceGap(bytes)), plan.mma ? size * (terms * bytes + SliceGap(bytes)) : 0);
+}
+
 Dim GpuUnits(const GpuPlan& plan) {
   const Dim units = UnitsOf(plan.loops);
   if (plan.loops.kind == PlanKind::kTranspose) return units * CeilDiv(plan.loops.loops.back().extent, kTile);
@@ -355,6 +414,12 @@ Dim GpuUnits(const GpuPlan& plan) {
 
 SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   SharedLayout shared;
+  if (plan.slice > 0) {  // the slices, then in their place the sums
+    const Instruction* product = *absl::c_find_if(fused.order, [](const Instruction* op) { return IsContraction(*op); });
+    const PrimitiveType type = product->shape().element_type();
+    const int64_t slices = SliceBytes(plan, plan.loops.rows, type) + SliceBytes(plan, plan.loops.block, type);
+    shared.kept = shared.exchange = std::max(slices, plan.loops.rows * (plan.loops.block * StorageBytes(type) + kSumGap));
+  }
   if (plan.loops.kind == PlanKind::kRow) {
     shared.kept = plan.loops.scratch_bytes;
     shared.exchange = shared.kept * plan.units_per_block();
@@ -364,7 +429,7 @@ SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
     shared.exchange = shared.kept * plan.units_per_block();
   }
   shared.bytes = shared.exchange;
-  if (!plan.has_barriers() || plan.loops.kind == PlanKind::kSort) return shared;
+  if (!plan.has_barriers() || plan.loops.kind == PlanKind::kSort || plan.slice > 0) return shared;
   if (plan.loops.kind == PlanKind::kScan) {
     shared.bytes += plan.threads / kWarp * std::max<int64_t>(8, StorageBytes(fused.serial->operand(0)->shape().element_type()));
     return shared;
@@ -402,6 +467,13 @@ absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims) {
     const std::optional<std::string> given = word(name);
     if (!given || !absl::SimpleAtoi(*given, number)) return wrong(absl::StrCat(name, "<number>"));
   }
+  if (const std::optional<std::string> slice = word("slice="); slice && !absl::SimpleAtoi(*slice, &plan.slice)) {
+    return wrong("slice=<number>");
+  }
+  if (constexpr std::string_view kMma = "mma "; text.starts_with(kMma)) {
+    plan.mma = true;
+    text.remove_prefix(kMma.size());
+  }
   if (const std::optional<std::string> piece = word("piece="); piece && !absl::SimpleAtoi(*piece, &plan.piece)) {
     return wrong("piece=<number>");
   }
@@ -418,6 +490,8 @@ absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims) {
 
 std::string ToString(const GpuPlan& plan) {
   std::string text = absl::StrCat("threads=", plan.threads, " team=", plan.team, " ");
+  if (plan.slice > 0) absl::StrAppend(&text, "slice=", plan.slice, " ");
+  if (plan.mma) absl::StrAppend(&text, "mma ");
   if (plan.piece > 0) absl::StrAppend(&text, "piece=", plan.piece, " ");
   if (plan.pass != GpuPass::kWhole) absl::StrAppend(&text, "pass=", std::string(kPasses[static_cast<size_t>(plan.pass)]), " ");
   return text + ToString(plan.loops);
@@ -488,6 +562,26 @@ GpuLaunches LaunchesOf(const FusedKernel& fused, absl::Span<const GpuPlan> plans
 
 namespace {
 
+// What is wrong with a contraction's tiles; "": nothing.
+std::string_view WrongTiles(const FusedKernel& fused, const GpuPlan& plan, const GpuModel& model) {
+  const KernelPlan& loops = plan.loops;
+  if (plan.slice == 0) return plan.mma ? "tensor cores without slices" : "";
+  const std::optional<BlockProduct> product = BlockProductOf(fused, loops.loops);
+  if (!product) return "a contraction that blocks cannot compute";
+  auto power = [](int64_t n, int64_t least, int64_t most) {
+    return n >= least && n <= most && std::has_single_bit(static_cast<uint64_t>(n));
+  };
+  if (loops.tile_loop < 0 || loops.lanes != kThreadColumns || loops.unroll != kThreadRows) return "not a thread's part of a tile";
+  if (!power(loops.rows, kTile, 8 * kTile) || !power(loops.block, kTile, 8 * kTile)) return "a tile whose sides are not 32 to 256";
+  if (!power(plan.slice, kMmaTerms, 2 * kMmaTerms)) return "a slice that is not 16 or 32 terms";
+  if (plan.team != plan.threads || plan.threads != loops.rows * loops.block / (kThreadRows * kThreadColumns)) {
+    return "a block that is not a thread for each 32 elements of a tile";
+  }
+  if (!plan.mma) return "";
+  if (model.bf16_flops_per_ns <= 0) return "no tensor cores that sum halves in f32";
+  return HalvesOf(fused, *product) ? "" : "tensor cores for what are no halves in memory";
+}
+
 // One launch, by itself.
 absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const GpuModel& model) {
   const KernelPlan& loops = plan.loops;
@@ -526,6 +620,7 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
       break;
     case PlanKind::kContraction:
       if (loops.packed) return bad("packed operands");
+      if (const std::string_view wrong = WrongTiles(fused, plan, model); !wrong.empty()) return bad(wrong);
       break;
     case PlanKind::kScatter:
     case PlanKind::kSelectAndScatter:
@@ -553,7 +648,8 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
   if (loops.kind != PlanKind::kSort && !scan && (plan.piece != 0 || plan.pass != GpuPass::kWhole)) {
     return bad("pieces of what is no sort and no scan of a team");
   }
-  const bool teams = loops.kind == PlanKind::kRow || loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kSort || scan;
+  if (loops.kind != PlanKind::kContraction && (plan.slice != 0 || plan.mma)) return bad("slices of what is no contraction");
+  const bool teams = loops.kind == PlanKind::kRow || loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kSort || scan || plan.slice > 0;
   if (!teams && plan.team != 1) return bad("a team for what one thread computes");
   if (const int64_t bytes = SharedOf(fused, plan).bytes; bytes > model.shared_per_block) {
     return bad(absl::StrCat(bytes, " bytes of shared memory, a block of ", model.name, " has ", model.shared_per_block));

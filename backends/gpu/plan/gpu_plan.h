@@ -5,7 +5,8 @@
 //   row         a team of threads that share a row: part of a warp, or a block
 //   column      a block: 32 threads side by side, each with a vector of columns; `team` such rows of threads share the rows
 //   transpose   a block: a square of 32 by 32 elements, which operands that lie across it go through shared memory for
-//   contraction a thread: a tile in registers
+//   contraction a thread: a tile in registers. With `slice`: a block, whose tile is `rows` by `block` elements: slices of both operands, of
+//               so many terms, go through shared memory; with `mma` tensor cores multiply them
 //   scatter, select-and-scatter   a thread
 //   scan        a thread; of an associative combiner a team, and rows that are few and long lie in pieces, a block each, in three launches
 //   sort        a team of threads that share a row, in shared memory; longer rows lie in pieces, a block each, that are sorted by a first
@@ -45,6 +46,8 @@ struct GpuPlan {
   int team = 1;       // threads that share a unit; a column's: rows of 32 threads
   // Sort, scan of a team: elements of a row that a team has at once, a power of two, which its threads share evenly.
   int64_t piece = 0;
+  int slice = 0;      // of a contraction that blocks compute: terms that lie in shared memory at once
+  bool mma = false;   // its operands are halves, multiplied by tensor cores
   bool operator==(const GpuPlan&) const = default;
 
   // Units that a block computes.
@@ -53,7 +56,7 @@ struct GpuPlan {
   bool merges() const { return pass == GpuPass::kMerge || pass == GpuPass::kLast; }
   // A team of more threads than a warp has, or of columns, meets at barriers, and so does the block of a transpose.
   bool has_barriers() const {
-    if (loops.kind == PlanKind::kTranspose) return true;
+    if (loops.kind == PlanKind::kTranspose || slice > 0) return true;
     if (loops.kind == PlanKind::kSort) return team > 1 && !merges();
     return loops.kind == PlanKind::kColumn ? team > 1 : team > kWarp;
   }
@@ -75,6 +78,16 @@ inline constexpr int64_t kTile = 32, kTileRow = kTile + 1;
 
 // Bytes in shared memory of a square of this parameter's elements.
 int64_t TileBytes(const Instruction& parameter);
+
+// A contraction's tile: each thread has the sums of kThreadRows by kThreadColumns of its elements; with `mma`, each warp those of a square
+// of kTile by kTile. Tensor cores take kMmaTerms terms at once.
+inline constexpr int64_t kThreadRows = 8, kThreadColumns = 4, kMmaTerms = 16;
+// Rows in shared memory are so many bytes longer than what they hold, which leaves the banks of neighbours apart and vectors aligned: a
+// slice's, of elements of so many bytes, and the sums'.
+constexpr int64_t SliceGap(int64_t element) { return element < 4 ? 16 : 4 * element; }
+inline constexpr int64_t kSumGap = 32;
+// Bytes in shared memory of a slice of an operand along a side of `size` elements, whichever way it lies.
+int64_t SliceBytes(const GpuPlan& plan, int64_t size, PrimitiveType type);
 
 // Size of the outer range: UnitsOf, and of a transpose the squares along the vector loop.
 Dim GpuUnits(const GpuPlan& plan);

@@ -106,7 +106,7 @@ constexpr KernelKind kKinds[] = {
     {"columns", kColumnSums, " column "},
     {"transposed", kTransposed, " transpose "},
     {"pointwise", kPointwise, " loop "},
-    {"product", kProduct, " contraction "},
+    {"product", kProduct, " slice=16 "},
     {"updated", kUpdated, " scatter "},
     {"sorted", kSorted, " sort ", kLittleShared},
     {"top", kTop, " sort ", kLittleShared},
@@ -120,7 +120,7 @@ absl::Span<const KernelKind> KernelKinds() { return kKinds; }
 
 const KernelKind& FindKernelKind(std::string_view name) {
   const auto* found = absl::c_find_if(kKinds, [&](const KernelKind& kind) { return kind.name == name; });
-  TENON_CHECK(found != std::end(kKinds), absl::StrCat("no kernel kind ", name));
+  TENON_CHECK(found != std::end(kKinds), absl::StrCat("no kernel kind ", std::string(name)));
   return *found;
 }
 

@@ -187,6 +187,20 @@ bool NoBankPadding(Function& f) {
   return found;
 }
 
+// The registers of A that hold its lower rows and its later terms are taken for each other.
+bool WrongMmaLayout(Function& f) {
+  bool found = false;
+  for (const auto id : {llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32, llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16}) {
+    for (llvm::IntrinsicInst* product : Calls(f, id)) {
+      Value* lower = product->getArgOperand(1);
+      product->setArgOperand(1, product->getArgOperand(2));
+      product->setArgOperand(2, lower);
+      found = true;
+    }
+  }
+  return found;
+}
+
 // Blocks of every launch of a device.
 bool AddBlocks(Program& program, int64_t more) {
   bool found = false;
@@ -283,6 +297,7 @@ constexpr GpuPlant kPlants[] = {
     {.name = "one-temporary", .doc = "two temporaries of one operator lie in one place", .program = OneTemporary},
     {.name = "short-runs", .doc = "a merge of runs of half the length", .program = ShortRuns},
     {.name = "wrong-shuffle-up", .doc = "the first step of a scan's shuffles goes two lanes up", .kernel = WrongShuffleUp},
+    {.name = "wrong-mma-layout", .doc = "two registers of a tensor core's operand exchanged", .kernel = WrongMmaLayout},
     {.name = "broken-columns", .doc = "vectors of columns of which a row has no whole number", .plan = BrokenColumns},
     {.name = "two-teams-at-one-barrier", .doc = "a block of two teams that meet at barriers", .plan = TwoTeamsAtOneBarrier},
 };
