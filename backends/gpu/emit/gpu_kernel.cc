@@ -5,7 +5,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "backends/codegen/emit/library_calls.h"
 #include "backends/codegen/fused/generate.h"
 #include "backends/codegen/plan/check_plan.h"
 #include "backends/contract/digest.h"
@@ -175,7 +174,7 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
 bool GpuCanGenerate(const Instruction& op) {
   if (op.opcode() == Opcode::kSort || op.opcode() == Opcode::kTopk) return false;
   if (op.opcode() == Opcode::kCustomCall && !IsPointwiseCall(op)) return false;  // checks: an error of a launch comes too late
-  return CanGenerate(op) && !CallsLibrary(op);
+  return CanGenerate(op);
 }
 
 absl::StatusOr<std::unique_ptr<GpuKernel>> PlanGpuKernel(const KernelRequest& request, const GpuModel& model, bool excess_precision,

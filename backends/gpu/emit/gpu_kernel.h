@@ -43,7 +43,7 @@ class GpuKernel : public PlannedKernel {
   std::string fingerprint_;
 };
 
-// Can this instruction be part of a GPU's kernel (opcode, types)? What is a call of the C library is not.
+// Can this instruction be part of a GPU's kernel (opcode, types)?
 bool GpuCanGenerate(const Instruction& op);
 
 // Unimplemented: names the instruction for which there is no code. `given`: instead of MakeGpuPlan's; InvalidArgument if it does not fit.
