@@ -1,5 +1,5 @@
-// The math bodies as a GPU runs them: code for NVPTX on the emulator gives the bits that the host's compiler makes of the same bodies, for every
-// function of float, and of double as library.h defines it; complex functions against the C library's.
+// The math bodies as a GPU runs them: code for NVPTX on the emulator gives the bits that the host's compiler makes of the same bodies, for
+// every function of float, and of double as library.h defines it; complex functions against the C library's.
 #include "backends/codegen/math/math.h"
 
 #include <gtest/gtest.h>
@@ -32,10 +32,11 @@ using BodyEmitter = std::function<std::vector<llvm::Value*>(llvm::IRBuilderBase&
 
 constexpr int kThreads = 128;
 
-// Thread t computes lanes t * lanes and so on: results[k][i] = body(operands[0][i], operands[1][i], ...)[k]. Arrays are of one size, a multiple of
-// a block's.
+// Thread t computes lanes t * lanes and so on: results[k][i] = body(operands[0][i], operands[1][i], ...)[k]. Arrays are of one size, a
+// multiple of a block's.
 struct GpuBody {
-  GpuBody(int operands, int results, int lanes, bool is_double, const BodyEmitter& emit) : operands(operands), results(results), lanes(lanes) {
+  GpuBody(int operands, int results, int lanes, bool is_double, const BodyEmitter& emit)
+      : operands(operands), results(results), lanes(lanes) {
     llvm::LLVMContext context;
     llvm::Module m("math", context);
     m.setTargetTriple(llvm::Triple("nvptx64-nvidia-cuda"));
@@ -56,7 +57,8 @@ struct GpuBody {
     }
     const std::vector<llvm::Value*> values = emit(b, args);
     for (int k = 0; k < results; ++k) {
-      b.CreateAlignedStore(values[static_cast<size_t>(k)], b.CreateGEP(type, f->getArg(static_cast<unsigned>(operands + k)), at), llvm::Align(8));
+      llvm::Value* place = b.CreateGEP(type, f->getArg(static_cast<unsigned>(operands + k)), at);
+      b.CreateAlignedStore(values[static_cast<size_t>(k)], place, llvm::Align(8));
     }
     b.CreateRetVoid();
     math::DefineLibraryFunctions(m);
@@ -99,8 +101,9 @@ struct GpuBody {
 };
 
 GpuBody BodyOf(math::Fn fn, int lanes, bool is_double) {
-  return GpuBody(math::Info(fn).arity, 1, lanes, is_double,
-                 [&](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) { return std::vector<llvm::Value*>{math::Emit(b, fn, args)}; });
+  return GpuBody(math::Info(fn).arity, 1, lanes, is_double, [&](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) {
+    return std::vector<llvm::Value*>{math::Emit(b, fn, args)};
+  });
 }
 
 ulp_sweep::JitBody HostBodyOf(math::Fn fn, ulp_sweep::JitOptions options) {
@@ -173,7 +176,8 @@ TEST_P(GpuMath, DoubleHasTheHostsBits) {
   if (info.arity == 2) in.push_back(b);
   const std::vector<double> gpu = BodyOf(GetParam(), 2, true).Run(in)[0];
   std::vector<double> host(a.size());
-  HostBodyOf(GetParam(), {.width = 1, .is_double = true, .own_library = true}).Run(a.data(), b.data(), host.data(), static_cast<int64_t>(a.size()));
+  const ulp_sweep::JitBody body = HostBodyOf(GetParam(), {.width = 1, .is_double = true, .own_library = true});
+  body.Run(a.data(), b.data(), host.data(), static_cast<int64_t>(a.size()));
   ExpectSameBits(gpu, host, a, b);
   const ulp_sweep::ResultF64 worst = ulp_sweep::CompareF64(*reference, a, b, gpu);
   EXPECT_LE(worst.worst.ulp, info.max_ulp_f64);
@@ -295,7 +299,8 @@ TEST_P(GpuComplex, SpecialValues) {
       if (std::isinf(w) || w == 0) return g == w && std::signbit(g) == std::signbit(w);
       return std::abs(g - w) <= std::abs(w) * 0x1p-49 + std::numeric_limits<double>::denorm_min();
     };
-    EXPECT_TRUE(same(got[i].real(), want.real()) && same(got[i].imag(), want.imag())) << x[i] << " " << y[i] << ": " << got[i] << ", want " << want;
+    EXPECT_TRUE(same(got[i].real(), want.real()) && same(got[i].imag(), want.imag()))
+        << x[i] << " " << y[i] << ": " << got[i] << ", want " << want;
   }
 }
 

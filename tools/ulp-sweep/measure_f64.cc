@@ -57,11 +57,13 @@ int MeasureF64(std::span<const math::Fn> functions, int64_t inputs, bool write_d
     absl::PrintF("%-9s max %.4f ULP (claimed %.2f) at %s: got %a, want %La; %d inputs%s\n", info.name, r.worst.ulp, info.max_ulp_f64,
                  Where(info, r.worst), r.worst.got, r.worst.want, r.inputs, right ? "" : "  FAILED");
     if (r.mismatches > 0) {
-      absl::PrintF("          %d special values wrong, one at %s: got %a, want %La\n", r.mismatches, Where(info, r.first_mismatch), r.first_mismatch.got,
-                   r.first_mismatch.want);
+      const WorstF64& first = r.first_mismatch;
+      absl::PrintF("          %d special values wrong, one at %s: got %a, want %La\n", r.mismatches, Where(info, first), first.got,
+                   first.want);
     }
     std::fflush(stdout);
-    absl::StrAppendFormat(&section, "| %s | %.3f | %.2f | `%s` | %d |\n", info.name, r.worst.ulp, info.max_ulp_f64, Where(info, r.worst), r.inputs);
+    absl::StrAppendFormat(&section, "| %s | %.3f | %.2f | `%s` | %d |\n", info.name, r.worst.ulp, info.max_ulp_f64, Where(info, r.worst),
+                          r.inputs);
   }
   if (write_docs) WriteSection(docs, section);
   return ok ? 0 : 1;

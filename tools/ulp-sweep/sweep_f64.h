@@ -69,10 +69,10 @@ inline double UlpErrorF64(double got, long double want) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : kInf;
   const double rounded = static_cast<double>(want);
   if ((got == 0 || rounded == 0) && std::signbit(got) != std::signbit(rounded)) return kInf;
-  if (got == rounded) return std::isinf(got) || got == 0 ? 0 : static_cast<double>(std::abs(got - want) / std::ldexp(1.0L, std::max(std::ilogb(want), -1022) - 52));
-  if (std::isinf(got) && std::isinf(want)) return kInf;
+  if (got == rounded && (std::isinf(got) || want == 0)) return 0;
+  if (std::isinf(rounded) && (std::isinf(want) || std::isinf(got))) return kInf;
   const long double value = std::isinf(got) ? std::copysign(0x1p1024L, got) : got;
-  const double error = std::isinf(rounded) && std::isinf(want) ? kInf : static_cast<double>(std::abs(value - want) / std::ldexp(1.0L, std::max(std::ilogb(want), -1022) - 52));
+  const double error = static_cast<double>(std::abs(value - want) / std::ldexp(1.0L, std::max(std::ilogb(want), -1022) - 52));
   return error > 1e6 ? kInf : error;
 }
 
@@ -80,18 +80,20 @@ inline std::vector<double> SpecialValuesF64() {
   using Limits = std::numeric_limits<double>;
   std::vector<double> values;
   for (const float v : SpecialValues()) values.push_back(v);
-  for (const double v : {Limits::denorm_min(), 1e-310, 0x1.fffffffffffffp-1023, Limits::min(), 0x1p-969, 1e-200, 0x1p-60, 0x1p-55, 0x1p-54, 0x1p-53,
-                         0x1p-28, 0x1p-27, 0.7071067811865475, std::nextafter(1.0, 0.0), std::nextafter(1.0, 2.0), 1.4142135623730951, 1.5707963267948966,
-                         3.141592653589793, 2.718281828459045, 22.0, 27.3, 36.7, 709.782712893384, 709.79, 710.4758600739439, 710.476, 744.44, 745.14, 745.2,
-                         1023.5, 1024.0, 1074.0, 1074.5, 1075.5, 0x1p30, 0x1p52, 0x1p53, 0x1.0000000000001p53, 0x1p60, 1e200, 1e300, 0x1p1000, Limits::max(),
-                         0x1.6ac5b262ca1ffp+849 /* nearest a multiple of pi/2: J.-M. Muller */, 1e22}) {
+  for (const double v : {Limits::denorm_min(), 1e-310, 0x1.fffffffffffffp-1023, Limits::min(), 0x1p-969, 1e-200, 0x1p-60, 0x1p-55, 0x1p-54,
+                         0x1p-53, 0x1p-28, 0x1p-27, 0.7071067811865475, std::nextafter(1.0, 0.0), std::nextafter(1.0, 2.0),
+                         1.4142135623730951, 1.5707963267948966, 3.141592653589793, 2.718281828459045, 22.0, 27.3, 36.7, 709.782712893384,
+                         709.79, 710.4758600739439, 710.476, 744.44, 745.14, 745.2, 1023.5, 1024.0, 1074.0, 1074.5, 1075.5, 0x1p30, 0x1p52,
+                         0x1p53, 0x1.0000000000001p53, 0x1p60, 1e200, 1e300, 0x1p1000, Limits::max(), 1e22,
+                         0x1.6ac5b262ca1ffp+849 /* nearest a multiple of pi/2: J.-M. Muller */}) {
     values.push_back(v);
     values.push_back(-v);
   }
   return values;
 }
 
-// Of four: any bits; a size between 2^-60 and 2^12; two in [low, high]. Where there is a trigonometric reduction, some next to multiples of pi/2.
+// Of four: any bits; a size between 2^-60 and 2^12; two in [low, high]. Where there is a trigonometric reduction, some next to multiples
+// of pi/2.
 inline double RandomF64(uint64_t i, uint64_t seed, const ReferenceF64& reference) {
   const uint64_t r = SplitMix(i * 3 + seed * 0x10001), s = SplitMix(r);
   const double unit = static_cast<double>(s >> 11) * 0x1p-53;
@@ -143,7 +145,8 @@ inline void SampleF64(const ReferenceF64& reference, int64_t count, uint64_t see
   }
 }
 
-inline ResultF64 CompareF64(const ReferenceF64& reference, const std::vector<double>& a, const std::vector<double>& b, const std::vector<double>& y) {
+inline ResultF64 CompareF64(const ReferenceF64& reference, const std::vector<double>& a, const std::vector<double>& b,
+                            const std::vector<double>& y) {
   ResultF64 result;
   for (size_t i = 0; i < a.size(); ++i) {
     const long double want = reference.unary ? reference.unary(a[i]) : reference.binary(a[i], b[i]);

@@ -52,8 +52,8 @@ V SquaresLessOne(V x, V y) {
 
 }  // namespace
 
-// R. Smith's quotient (CACM 5, 1962) with the scaling of M. Baudin and R. Smith (arXiv:1210.4539) by libgcc's limits, so that its bits are libgcc's;
-// then Annex G.5.1.
+// R. Smith's quotient (CACM 5, 1962) with the scaling of M. Baudin and R. Smith (arXiv:1210.4539) by libgcc's limits, so that its bits are
+// libgcc's; then Annex G.5.1.
 ComplexV Divide(ComplexV x, ComplexV y) {
   constexpr double kBig = std::numeric_limits<double>::max() / 2, kLeast = std::numeric_limits<double>::min();
   constexpr double kStep = std::numeric_limits<double>::epsilon(), kMuch = kBig * kStep;

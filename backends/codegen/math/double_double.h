@@ -1,5 +1,5 @@
-// A sum of two doubles, |lo| at most half a unit of hi, for the bodies of library.h. The error-free sums and products are those of T. Dekker
-// (Numer. Math. 18, 1971) and D. Knuth (TAOCP 2, 4.2.2), products with FMA.
+// A sum of two doubles, |lo| at most half a unit of hi, for the bodies of library.h. The error-free sums and products are those of T.
+// Dekker (Numer. Math. 18, 1971) and D. Knuth (TAOCP 2, 4.2.2), products with FMA.
 #pragma once
 
 #include "backends/codegen/math/vec.h"

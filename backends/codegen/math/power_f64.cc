@@ -12,8 +12,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-// A third of the exponent (W. Kahan; FreeBSD's cbrt), Halley's steps, of which each triples the right places, and one of Newton with the exact
-// residual.
+// A third of the exponent (W. Kahan; FreeBSD's cbrt), Halley's steps, of which each triples the right places, and one of Newton with the
+// exact residual.
 V Cbrt(V x) {
   V a = Abs(x);
   V tiny = a < 0x1p-800, huge = a > 0x1p800;  // where the cube or its low part would leave the range

@@ -1,6 +1,6 @@
-// Trigonometric functions in f64. Arguments below 2^30 are reduced by three words of pi/2 (W. Cody, W. Waite 1980), others by the binary places
-// of 2/pi that count (M. Payne, R. Hanek, SIGNUM Newsletter 18, 1983): what is left is a double-double. The kernels add the terms behind the
-// first exactly where they would cost the last place, as fdlibm's do.
+// Trigonometric functions in f64. Arguments below 2^30 are reduced by three words of pi/2 (W. Cody, W. Waite 1980), others by the binary
+// places of 2/pi that count (M. Payne, R. Hanek, SIGNUM Newsletter 18, 1983): what is left is a double-double. The kernels add the terms
+// behind the first exactly where they would cost the last place, as fdlibm's do.
 #include <limits>
 
 #include "backends/codegen/math/coefficients_f64.h"
@@ -39,8 +39,8 @@ llvm::Value* PlacesOfTwoOverPi(llvm::IRBuilderBase& b) {
   return new llvm::GlobalVariable(*module, words->getType(), /*isConstant=*/true, llvm::GlobalValue::PrivateLinkage, words, kName);
 }
 
-// a = M 2^e with a whole number M of 53 bits. Of M 2^e (2/pi), the places from 2^1 M on downwards are wanted: 192 of them make the product right
-// to 2^-137 modulo 4, and it is M times a whole number of 192 bits, modulo 2^192, times 2^-190.
+// a = M 2^e with a whole number M of 53 bits. Of M 2^e (2/pi), the places from 2^1 M on downwards are wanted: 192 of them make the product
+// right to 2^-137 modulo 4, and it is M times a whole number of 192 bits, modulo 2^192, times 2^-190.
 Reduced ReduceLarge(V a) {
   llvm::IRBuilderBase& b = *a.b;
   llvm::Type* i128 = b.getInt128Ty();
@@ -52,7 +52,9 @@ Reduced ReduceLarge(V a) {
   llvm::Value* shift = b.CreateAnd(start.v, 63);
   llvm::Value* at = b.CreateGEP(b.getInt64Ty(), PlacesOfTwoOverPi(b), b.CreateLShr(start.v, 6));
   llvm::Value* words[4];
-  for (unsigned k = 0; k < 4; ++k) words[k] = b.CreateAlignedLoad(b.getInt64Ty(), b.CreateConstGEP1_64(b.getInt64Ty(), at, k), llvm::Align(8));
+  for (unsigned k = 0; k < 4; ++k) {
+    words[k] = b.CreateAlignedLoad(b.getInt64Ty(), b.CreateConstGEP1_64(b.getInt64Ty(), at, k), llvm::Align(8));
+  }
   auto product = [&](unsigned k) {  // M times the k-th word of the window, in 128 bits
     llvm::Value* above = b.CreateShl(words[k], shift);
     llvm::Value* below = b.CreateLShr(b.CreateLShr(words[k + 1], 1), b.CreateXor(shift, 63));

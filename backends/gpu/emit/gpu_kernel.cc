@@ -9,9 +9,12 @@
 #include "backends/codegen/plan/check_plan.h"
 #include "backends/contract/digest.h"
 #include "backends/gpu/emit/kernels.h"
+#include "backends/gpu/emit/narrow_indices.h"
 #include "backends/gpu/emit/threads.h"
 #include "hlo/byte_stream.h"
 #include "hlo/own_calls.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
 
 namespace tenon::gpu {
@@ -82,6 +85,17 @@ int64_t Flops(const FusedKernel& f) {
   }
   for (const Instruction* r : f.reduces) flops += Typical(r->operand(0)->shape().num_elements());
   return flops;
+}
+
+// Division and roots of f64, and functions. Around those ptxas spills rather than take a 33rd register, unless it is told how many blocks a
+// multiprocessor should hold at least.
+bool HasSubroutines(const llvm::Function& f) {
+  return absl::c_any_of(llvm::instructions(f), [](const llvm::Instruction& i) {
+    const auto* call = llvm::dyn_cast<llvm::CallInst>(&i);
+    if (call != nullptr && !llvm::isa<llvm::IntrinsicInst>(call)) return true;
+    const bool root = call != nullptr && call->getIntrinsicID() == llvm::Intrinsic::sqrt;
+    return (root || i.getOpcode() == llvm::Instruction::FDiv) && i.getType()->getScalarType()->isDoubleTy();
+  });
 }
 
 }  // namespace
@@ -168,7 +182,10 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
     }
   };
   if (!IsEmpty(fused_)) body();
-  return e.Finish();
+  TENON_RETURN_IF_ERROR(e.Finish());
+  NarrowIndices(*f, plan_.threads, info_.launch->grid[0].constant_or(0));
+  if (HasSubroutines(*f)) f->addFnAttr("nvvm.minctasm", "1");
+  return absl::OkStatus();
 }
 
 bool GpuCanGenerate(const Instruction& op) {

@@ -180,8 +180,8 @@ bool IsComplexFunction(Opcode opcode) {
   return IsTranscendental(opcode) || opcode == Opcode::kAbs || opcode == Opcode::kSqrt || opcode == Opcode::kSign;
 }
 
-// Of exact operands. Where there is no C library, complex functions of f64 are our own, right to a few units of the larger part, and those of
-// narrower types are these, rounded. Powers multiply the error of a logarithm; the square root of atan2's formula may lose all places.
+// Of exact operands. Where there is no C library, complex functions of f64 are our own, right to a few units of the larger part, and those
+// of narrower types are these, rounded. Powers multiply the error of a logarithm; the square root of atan2's formula may lose all places.
 double OwnComplexError(Opcode opcode, PrimitiveType type, double v) {
   if (opcode == Opcode::kAtan2) return kUnknown;
   if (!std::isfinite(v)) return 0;
@@ -189,8 +189,8 @@ double OwnComplexError(Opcode opcode, PrimitiveType type, double v) {
   return Spacing(type, v) * (BitWidth(ComplexComponent(type)) < 64 ? 1 : power ? 4096 : 8);
 }
 
-// Complex arithmetic is done in f64 on both sides and rounded once: the same bits from exact operands. Each part of an inexact operand may be off
-// by its error.
+// Complex arithmetic is done in f64 on both sides and rounded once: the same bits from exact operands. Each part of an inexact operand may
+// be off by its error.
 double ComplexError(Opcode opcode, PrimitiveType type, const std::complex<double>* x, const double* e, double v) {
   const double size[2] = {std::abs(x[0]), std::abs(x[1])}, rounding = 2 * Spacing(type, v + e[0] + e[1]);
   if (!std::isfinite(size[0]) || !std::isfinite(size[1]) || !std::isfinite(v)) return kUnknown;

@@ -62,21 +62,21 @@ def main():
     print("\n// Zeros, then 2/pi's binary places.")
     words_of_two_over_pi()
     one = mp.mpf(1)
-    row("kExpF64", "(e^r - 1 - r - r^2/2) / r^3, |r| <= ln2/2, relative to e^r - 1", taylor_rest(mp.exp, [one, one, one / 2]), 11, -HALF_LN2,
-        HALF_LN2, lambda r: abs(r**3 / mp.expm1(r)))
+    root = mp.sqrt
+    row("kExpF64", "(e^r - 1 - r - r^2/2) / r^3, |r| <= ln2/2, relative to e^r - 1", taylor_rest(mp.exp, [one, one, one / 2]), 11,
+        -HALF_LN2, HALF_LN2, lambda r: abs(r**3 / mp.expm1(r)))
     row("kLogF64", "2 atanh(s)/s from s^6 on, in s^2, |s| <= 3 - sqrt(8), relative",
-        taylor_rest(lambda z: 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z), [2 * one, 2 * one / 3, 2 * one / 5]), 8, SMALL, LOG_S,
-        lambda z: z**3 / 2)
-    row("kSinF64", "(sin(r)/r - 1) / r^2 in r^2, |r| <= pi/4, relative to sin(r)/r", taylor_rest(lambda z: mp.sin(mp.sqrt(z)) / mp.sqrt(z), [one]), 7,
-        SMALL, EIGHTH, lambda z: z)
-    row("kCosF64", "(cos(r) - 1 + r^2/2) / r^4 in r^2, |r| <= pi/4", taylor_rest(lambda z: mp.cos(mp.sqrt(z)), [one, -one / 2]), 7, SMALL, EIGHTH,
-        lambda z: z * z)
-    row("kAtanF64", "(atan(t)/t - 1) / t^2 in t^2, |t| <= 1, relative to atan(t)/t", taylor_rest(lambda z: mp.atan(mp.sqrt(z)) / mp.sqrt(z), [one]), 22,
-        SMALL, 1, lambda z: z * mp.sqrt(z) / mp.atan(mp.sqrt(z)))
-    row("kAsinF64", "(asin(s)/s - 1) / s^2 in s^2, |s| <= 1/2, relative to asin(s)/s", taylor_rest(lambda z: mp.asin(mp.sqrt(z)) / mp.sqrt(z), [one]), 13,
-        SMALL, mp.mpf("0.25"), lambda z: z)
-    row("kErfF64", "erf(x)/x - 1 in x^2, |x| <= 1, relative to erf(x)/x", lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1, 14, SMALL, mp.mpf("1.0001"),
-        lambda z: one)
+        taylor_rest(lambda z: 2 * mp.atanh(root(z)) / root(z), [2 * one, 2 * one / 3, 2 * one / 5]), 8, SMALL, LOG_S, lambda z: z**3 / 2)
+    row("kSinF64", "(sin(r)/r - 1) / r^2 in r^2, |r| <= pi/4, relative to sin(r)/r",
+        taylor_rest(lambda z: mp.sin(root(z)) / root(z), [one]), 7, SMALL, EIGHTH, lambda z: z)
+    row("kCosF64", "(cos(r) - 1 + r^2/2) / r^4 in r^2, |r| <= pi/4", taylor_rest(lambda z: mp.cos(root(z)), [one, -one / 2]), 7, SMALL,
+        EIGHTH, lambda z: z * z)
+    row("kAtanF64", "(atan(t)/t - 1) / t^2 in t^2, |t| <= 1, relative to atan(t)/t",
+        taylor_rest(lambda z: mp.atan(root(z)) / root(z), [one]), 22, SMALL, 1, lambda z: z * root(z) / mp.atan(root(z)))
+    row("kAsinF64", "(asin(s)/s - 1) / s^2 in s^2, |s| <= 1/2, relative to asin(s)/s",
+        taylor_rest(lambda z: mp.asin(root(z)) / root(z), [one]), 13, SMALL, mp.mpf("0.25"), lambda z: z)
+    row("kErfF64", "erf(x)/x - 1 in x^2, |x| <= 1, relative to erf(x)/x", lambda z: mp.erf(root(z)) / root(z) - 1, 14, SMALL,
+        mp.mpf("1.0001"), lambda z: one)
     head = scaled_erfc(mp.mpf(0))
     parts("kErfcHeadF64", head, 2)
     row("kErfcF64", "((1 + 2a) erfc(a) e^(a^2) - head) / t in t = (a - 3.75) / (a + 3.75), 0.49 <= a <= 27.3, times t relative",
