@@ -87,14 +87,12 @@ int64_t Flops(const FusedKernel& f) {
   return flops;
 }
 
-// Division and roots of f64, and functions. Around those ptxas spills rather than take a 33rd register, unless it is told how many blocks a
-// multiprocessor should hold at least.
-bool HasSubroutines(const llvm::Function& f) {
+// Numbers of f64 (whose division and roots are subroutines), and functions. With those ptxas spills rather than take a 33rd or 49th register,
+// unless it is told how many blocks a multiprocessor should hold at least.
+bool SpillsUnlessTold(const llvm::Function& f) {
   return absl::c_any_of(llvm::instructions(f), [](const llvm::Instruction& i) {
-    const auto* call = llvm::dyn_cast<llvm::CallInst>(&i);
-    if (call != nullptr && !llvm::isa<llvm::IntrinsicInst>(call)) return true;
-    const bool root = call != nullptr && call->getIntrinsicID() == llvm::Intrinsic::sqrt;
-    return (root || i.getOpcode() == llvm::Instruction::FDiv) && i.getType()->getScalarType()->isDoubleTy();
+    const bool calls = llvm::isa<llvm::CallInst>(i) && !llvm::isa<llvm::IntrinsicInst>(i);
+    return calls || i.getType()->getScalarType()->isDoubleTy();
   });
 }
 
@@ -184,7 +182,7 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
   if (!IsEmpty(fused_)) body();
   TENON_RETURN_IF_ERROR(e.Finish());
   NarrowIndices(*f, plan_.threads, info_.launch->grid[0].constant_or(0));
-  if (HasSubroutines(*f)) f->addFnAttr("nvvm.minctasm", "1");
+  if (SpillsUnlessTold(*f)) f->addFnAttr("nvvm.minctasm", "1");
   return absl::OkStatus();
 }
 
