@@ -87,8 +87,8 @@ int64_t Flops(const FusedKernel& f) {
   return flops;
 }
 
-// Numbers of f64 (whose division and roots are subroutines), and functions. With those ptxas spills rather than take a 33rd or 49th register,
-// unless it is told how many blocks a multiprocessor should hold at least.
+// Numbers of f64 (whose division and roots are subroutines), and functions. With those ptxas spills rather than take a 33rd or 49th
+// register, unless it is told how many blocks a multiprocessor should hold at least.
 bool SpillsUnlessTold(const llvm::Function& f) {
   return absl::c_any_of(llvm::instructions(f), [](const llvm::Instruction& i) {
     const bool calls = llvm::isa<llvm::CallInst>(i) && !llvm::isa<llvm::IntrinsicInst>(i);
