@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/fused/fused_kernel.h"
 #include "backends/codegen/llvm/emit_kernels.h"
+#include "backends/codegen/math/library.h"
 #include "backends/contract/provider.h"
 #include "backends/gpu/emit/gpu_kernel.h"
 #include "backends/gpu/emit/image.h"
@@ -92,6 +93,7 @@ class Gpu : public Target {
     emission.emit = [this](llvm::Module& module, const PlannedKernel& planned, const std::string& symbol) {
       TENON_RETURN_IF_ERROR(KernelOf(planned, symbol).Emit(module, symbol));
       if (options_.sabotage) options_.sabotage(*module.getFunction(symbol));
+      math::DefineLibraryFunctions(module);
       return CheckCalls(module);
     };
     TENON_ASSIGN_OR_RETURN(std::vector<EmittedShare> shares, EmitKernels(request, emission));

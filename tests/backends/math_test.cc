@@ -11,7 +11,7 @@
 
 #include "backends/codegen/math/bodies.h"
 #include "backends/codegen/math/coefficients.h"
-#include "tools/ulp-sweep/sweep.h"
+#include "tools/ulp-sweep/sweep_f64.h"
 
 namespace tenon::math {
 namespace {
@@ -156,6 +156,18 @@ TEST_P(MathFunction, ImportsOnlyWhatIsListedAndIgnoresFastMathFlags) {
   }
 }
 
+// The functions that stand for the C library's where there is none (ulp-sweep --f64 measures more).
+TEST_P(MathFunction, OwnDoubleIsAsAccurateAsClaimed) {
+  const ulp_sweep::ReferenceF64* reference = ulp_sweep::ReferenceF64For(GetParam());
+  EXPECT_EQ(reference != nullptr, Info(GetParam()).max_ulp_f64 > 0);
+  if (reference == nullptr) GTEST_SKIP() << "none of its own";
+  const ulp_sweep::ResultF64 result =
+      SweepF64(Compile(GetParam(), {.width = 1, .is_double = true, .own_library = true}), *reference, 1 << 17);
+  EXPECT_LE(result.worst.ulp, Info(GetParam()).max_ulp_f64) << std::hexfloat << result.worst.a << ", " << result.worst.b;
+  EXPECT_GE(result.worst.ulp, 0.49) << "no measurement finds less than half a unit";
+  EXPECT_EQ(result.mismatches, 0) << std::hexfloat << result.first_mismatch.a << ", " << result.first_mismatch.b;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, MathFunction, testing::ValuesIn([] {
                            std::vector<Fn> all;
                            for (const FnInfo& info : Functions()) all.push_back(info.fn);
@@ -229,6 +241,21 @@ TEST(UlpSweep, CatchesAWrongSpecialValue) {
   ulp_sweep::SweepResult result = Sweep(*body, ulp_sweep::ReferenceFor(Fn::kTanh), Sampled());
   EXPECT_EQ(result.mismatches, 1);
   EXPECT_TRUE(result.first_mismatch.a == 0 && std::signbit(result.first_mismatch.a));
+}
+
+TEST(UlpSweep, MeasuresUlpsOfDouble) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(ulp_sweep::UlpErrorF64(1.0, 1.0L), 0);
+  EXPECT_EQ(ulp_sweep::UlpErrorF64(1.0, 1.0L + 0x1p-54L), 0.25);
+  EXPECT_EQ(ulp_sweep::UlpErrorF64(1.0, 1.0L + 0x1p-52L), 1);
+  EXPECT_EQ(ulp_sweep::UlpErrorF64(0x1p-1074, 0x1p-1073L), 1);
+  EXPECT_EQ(ulp_sweep::UlpErrorF64(0.0, 0x1p-1074L), 1);
+  EXPECT_EQ(ulp_sweep::UlpErrorF64(kInf, 0x1p2000L), 0);
+  EXPECT_EQ(ulp_sweep::UlpErrorF64(kInf, 0x1.fffffffffffffp1023L), 1);
+  for (auto [got, want] : std::vector<std::pair<double, long double>>{
+           {NAN, 1}, {1, NAN}, {-0.0, 0}, {0, -0.0L}, {kInf, 1}, {kInf, -kInf}, {1, kInf}, {1, 0x1p2000L}, {kInf, -0x1p2000L}}) {
+    EXPECT_TRUE(std::isinf(ulp_sweep::UlpErrorF64(got, want))) << got << " " << static_cast<double>(want);
+  }
 }
 
 TEST(UlpSweep, MeasuresUlps) {

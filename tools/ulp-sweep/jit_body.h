@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "backends/codegen/math/library.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
@@ -26,7 +27,8 @@ using BodyEmitter =
 struct JitOptions {
   int width = 0;  // lanes; 0: as wide as the host; 1: a scalar, not a vector of one
   bool is_double = false;
-  std::string cpu;  // empty: the host; "x86-64-v3" is AVX2 with FMA
+  bool own_library = false;  // calls of the C library are library.h's functions
+  std::string cpu;           // empty: the host; "x86-64-v3" is AVX2 with FMA
 };
 
 inline int HostWidth(const std::string& cpu) {
@@ -119,6 +121,7 @@ inline absl::StatusOr<JitBody> JitBody::Create(int arity, const BodyEmitter& emi
   auto module = std::make_unique<llvm::Module>("ulp_sweep", *context);
   module->setDataLayout(body.jit_->getDataLayout());
   body.Build(*module, arity, emit, options.is_double);
+  if (options.own_library) math::DefineLibraryFunctions(*module);
   std::string problem;
   llvm::raw_string_ostream out(problem);
   if (llvm::verifyModule(*module, &out)) return absl::InternalError(problem);

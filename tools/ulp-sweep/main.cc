@@ -3,6 +3,7 @@
 //
 //   ulp-sweep [--fn=exp,tanh] [--sample=N] [--threads=N] [--cpu=x86-64-v3] [--markdown |
 //   --write-docs]
+//   ulp-sweep --f64 ...: the functions of doubles that stand for the C library's (backends/codegen/math/library.h), against long double
 //
 // Exit status 1: a claim of math_functions.def is exceeded or a special value is wrong. 2: bad
 // usage or a failed compile.
@@ -20,6 +21,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "backends/codegen/math/math.h"
+#include "tools/ulp-sweep/measure_f64.h"
 #include "tools/ulp-sweep/sweep.h"
 
 namespace tenon::ulp_sweep {
@@ -29,17 +31,18 @@ constexpr int64_t kFullPairs = int64_t{1} << 28;
 
 constexpr char kUsage[] =
     "usage: ulp-sweep [--fn=NAME,...] [--sample=N] [--threads=N] [--cpu=NAME] [--width=N] "
-    "[--markdown | --write-docs]\n"
+    "[--markdown | --write-docs] [--f64]\n"
     "  --sample=N    one of N neighbouring inputs, chosen with a fixed seed (default 1: all 2^32)\n"
     "  --cpu=NAME    compile for this CPU instead of the host, e.g. x86-64-v3\n"
     "  --markdown    print the table of docs/accuracy.md; --write-docs writes it there, keeping "
-    "the rows not measured now\n";
+    "the rows not measured now\n"
+    "  --f64         library.h's functions of doubles, on 2^24 inputs each, or one of N of them\n";
 
 struct Arguments {
   std::vector<math::Fn> functions;
   SweepOptions sweep;
   JitOptions jit;
-  bool markdown = false, write_docs = false;
+  bool markdown = false, write_docs = false, f64 = false;
 };
 
 struct Row {
@@ -71,6 +74,8 @@ absl::StatusOr<Arguments> Parse(int argc, char** argv) {
       arguments.jit.width = number;
     } else if (name == "--cpu" && !value.empty()) {
       arguments.jit.cpu = value;
+    } else if (name == "--f64" && value.empty()) {
+      arguments.f64 = true;
     } else if (name == "--markdown" && value.empty()) {
       arguments.markdown = true;
     } else if (name == "--write-docs" && value.empty()) {
@@ -172,11 +177,11 @@ std::string OldDocsLine(std::string_view name) {
   return "";
 }
 
-// What follows the table: measured by tools/dev/reduction_accuracy.py.
+// What follows the table: measured by --f64 and by tools/dev/reduction_accuracy.py.
 std::string OtherDocs() {
   std::ifstream in(kDocs);
   const std::string text(std::istreambuf_iterator<char>(in), {});
-  const size_t at = text.find("\n# Accuracy of reductions");
+  const size_t at = text.find("\n# Accuracy of ");
   return at == std::string::npos ? "" : text.substr(at);
 }
 
@@ -218,6 +223,7 @@ int Main(int argc, char** argv) {
     absl::FPrintF(stderr, "ulp-sweep: %s\n%s", std::string(arguments.status().message()), kUsage);
     return 2;
   }
+  if (arguments->f64) return MeasureF64(arguments->functions, (int64_t{1} << 24) / arguments->sweep.stride, arguments->write_docs, kDocs);
   std::vector<Row> rows;
   bool ok = true;
   for (math::Fn fn : arguments->functions) {

@@ -12,15 +12,15 @@ namespace tenon::math {
 namespace {
 
 constexpr FnInfo kFunctions[] = {
-#define TENON_MATH_FN(id, name, arity, emit, libm, max_ulp, notes) \
-  {Fn::id, name, arity, libm, max_ulp, notes},
+#define TENON_MATH_FN(id, name, arity, emit, libm, max_ulp, max_ulp_f64, notes) \
+  {Fn::id, name, arity, libm, max_ulp, max_ulp_f64, notes},
 #include "backends/codegen/math/math_functions.def"
 #undef TENON_MATH_FN
 };
 
 const Body& FloatBody(Fn fn) {
   static const Body kBodies[] = {
-#define TENON_MATH_FN(id, name, arity, emit, libm, max_ulp, notes) Body(emit),
+#define TENON_MATH_FN(id, name, arity, emit, libm, max_ulp, max_ulp_f64, notes) Body(emit),
 #include "backends/codegen/math/math_functions.def"
 #undef TENON_MATH_FN
   };

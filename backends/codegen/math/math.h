@@ -9,7 +9,7 @@
 // float: own bodies, accurate to the ULP claimed in math_functions.def for every input
 // (tools/ulp-sweep measures it, the result is docs/accuracy.md). NaN in gives NaN out; infinities,
 // subnormals (in and out) and signed zeros are as in C's libm. double: one libm call per lane; the
-// symbols are ImportedSymbols(). Functions without a libm counterpart have no double body.
+// symbols are ImportedSymbols(), library.h has bodies for targets without them. Functions without a libm counterpart have no double body.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@
 namespace tenon::math {
 
 enum class Fn {
-#define TENON_MATH_FN(id, name, arity, emit, libm, max_ulp, notes) id,
+#define TENON_MATH_FN(id, name, arity, emit, libm, max_ulp, max_ulp_f64, notes) id,
 #include "backends/codegen/math/math_functions.def"
 #undef TENON_MATH_FN
 };
@@ -32,6 +32,7 @@ struct FnInfo {
   int arity;               // 1 or 2
   std::string_view libm;   // what a double lane calls; empty: no double body
   double max_ulp;          // claimed for float, over the whole domain
+  double max_ulp_f64;      // claimed for the double function of library.h; 0: none
   std::string_view notes;  // method and domain, for docs/accuracy.md
 };
 

@@ -5,14 +5,16 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "backends/codegen/emit/library_calls.h"
 #include "backends/codegen/fused/generate.h"
 #include "backends/codegen/plan/check_plan.h"
 #include "backends/contract/digest.h"
 #include "backends/gpu/emit/kernels.h"
+#include "backends/gpu/emit/narrow_indices.h"
 #include "backends/gpu/emit/threads.h"
 #include "hlo/byte_stream.h"
 #include "hlo/own_calls.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
 
 namespace tenon::gpu {
@@ -89,6 +91,15 @@ int64_t Flops(const FusedKernel& f) {
   }
   for (const Instruction* r : f.reduces) flops += Typical(r->operand(0)->shape().num_elements());
   return flops;
+}
+
+// Numbers of f64 (whose division and roots are subroutines), and functions. With those ptxas spills rather than take a 33rd or 49th
+// register, unless it is told how many blocks a multiprocessor should hold at least.
+bool SpillsUnlessTold(const llvm::Function& f) {
+  return absl::c_any_of(llvm::instructions(f), [](const llvm::Instruction& i) {
+    const bool calls = llvm::isa<llvm::CallInst>(i) && !llvm::isa<llvm::IntrinsicInst>(i);
+    return calls || i.getType()->getScalarType()->isDoubleTy();
+  });
 }
 
 }  // namespace
@@ -206,12 +217,15 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
     }
   };
   if (!IsEmpty(fused_)) body();
-  return e.Finish();
+  TENON_RETURN_IF_ERROR(e.Finish());
+  NarrowIndices(*f, plan_.threads, info_.launch->grid[0].constant_or(0));
+  if (SpillsUnlessTold(*f)) f->addFnAttr("nvvm.minctasm", "1");
+  return absl::OkStatus();
 }
 
 bool GpuCanGenerate(const Instruction& op) {
   if (op.opcode() == Opcode::kCustomCall && !IsPointwiseCall(op)) return false;  // checks: an error of a launch comes too late
-  return CanGenerate(op) && !CallsLibrary(op);
+  return CanGenerate(op);
 }
 
 absl::StatusOr<LaunchPlan> PlanGpuLaunches(const KernelRequest& request, const GpuModel& model, bool excess_precision,

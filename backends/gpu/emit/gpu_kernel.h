@@ -47,7 +47,7 @@ class GpuKernel : public PlannedKernel {
   std::string fingerprint_;
 };
 
-// Can this instruction be part of a GPU's kernel (opcode, types)? What is a call of the C library is not.
+// Can this instruction be part of a GPU's kernel (opcode, types)?
 bool GpuCanGenerate(const Instruction& op);
 
 // LaunchPlan's targets are GpuKernels. Unimplemented: names the instruction for which there is no code. `given`: instead of MakeGpuPlans';

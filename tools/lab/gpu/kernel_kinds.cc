@@ -126,7 +126,7 @@ const KernelKind& FindKernelKind(std::string_view name) {
 
 bool TakesType(const KernelKind& kind, std::string_view type) {
   const bool floats = type[0] != 's' && type[0] != 'u', complex = type[0] == 'c';
-  if (kind.body == kSoftmax) return floats && !complex && type != "f64";
+  if (kind.body == kSoftmax) return floats && !complex;
   return !complex || (kind.body != kPointwise && kind.body != kSorted && kind.body != kTop && kind.body != kRunningMaxima);
 }
 

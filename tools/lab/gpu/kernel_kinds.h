@@ -18,7 +18,7 @@ struct KernelKind {
 absl::Span<const KernelKind> KernelKinds();
 const KernelKind& FindKernelKind(std::string_view name);
 
-// Whether its kernel is the GPU's at that type: exponentials of f64 are the host's, complex numbers have no maximum and no order.
+// Whether its kernel is the GPU's at that type: integers have no exponentials, complex numbers no maximum and no order.
 bool TakesType(const KernelKind& kind, std::string_view type);
 // A module of HLO.
 std::string KindText(const KernelKind& kind, const std::string& type, int64_t rows, int64_t columns);

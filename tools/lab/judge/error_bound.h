@@ -3,7 +3,7 @@
 // A value is exact (no bound) or has a bound per element, as f64; infinity says that nothing is known. Exact means bit-equal.
 //
 //  * conversions, movement, integers, comparisons, + - * / sqrt and every other correctly rounded op: exact on exact operands
-//  * transcendental functions: as many units in the last place as docs/accuracy.md publishes
+//  * transcendental functions: as many units in the last place as docs/accuracy.md publishes; of complex numbers, of the larger part
 //  * sums (reduce, dot, convolution, scatter, ...): exact where every partial sum in any order is representable, which is found
 //    from the data; else hlo/tolerance.h's c * n * eps * sum|x_i y_i|
 //  * a bounded operand: movement moves the bound, negate, abs, add, subtract, multiply, maximum, minimum, select, clamp, narrowing

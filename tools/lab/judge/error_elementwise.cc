@@ -13,7 +13,7 @@ namespace tenon::lab {
 namespace {
 
 // Units in the last place by which a right transcendental function may be off the exact value (docs/accuracy.md: below one in f32,
-// which narrower types are computed in; f64 is libm's on both sides, some by formula).
+// which narrower types are computed in; f64 is libm's, some by formula, or our own within two units).
 double UlpsOf(PrimitiveType type) { return type == PrimitiveType::kF64 ? 4 : 1; }
 
 bool IsWide(PrimitiveType type) { return type == PrimitiveType::kF64 || type == PrimitiveType::kF8E8M0FNU; }
@@ -176,8 +176,21 @@ class FloatRule {
   std::vector<Range> ranges_;
 };
 
-// Complex arithmetic is done in f64 on both sides and rounded once, elementary functions by the same calls: the same bits from exact
-// operands. Each part of an inexact operand may be off by its error.
+bool IsComplexFunction(Opcode opcode) {
+  return IsTranscendental(opcode) || opcode == Opcode::kAbs || opcode == Opcode::kSqrt || opcode == Opcode::kSign;
+}
+
+// Of exact operands. Where there is no C library, complex functions of f64 are our own, right to a few units of the larger part, and those
+// of narrower types are these, rounded. Powers multiply the error of a logarithm; the square root of atan2's formula may lose all places.
+double OwnComplexError(Opcode opcode, PrimitiveType type, double v) {
+  if (opcode == Opcode::kAtan2) return kUnknown;
+  if (!std::isfinite(v)) return 0;
+  const bool power = opcode == Opcode::kPower || opcode == Opcode::kCbrt;
+  return Spacing(type, v) * (BitWidth(ComplexComponent(type)) < 64 ? 1 : power ? 4096 : 8);
+}
+
+// Complex arithmetic is done in f64 on both sides and rounded once: the same bits from exact operands. Each part of an inexact operand may
+// be off by its error.
 double ComplexError(Opcode opcode, PrimitiveType type, const std::complex<double>* x, const double* e, double v) {
   const double size[2] = {std::abs(x[0]), std::abs(x[1])}, rounding = 2 * Spacing(type, v + e[0] + e[1]);
   if (!std::isfinite(size[0]) || !std::isfinite(size[1]) || !std::isfinite(v)) return kUnknown;
@@ -199,7 +212,8 @@ Known ComplexRule(const Instruction& i, Shadows operands, const Literal& value, 
     double e[2] = {0, 0};
     for (size_t k = 0; k < operands.size() && k < 2; ++k) x[k] = operands[k]->value.GetAsComplex(at), e[k] = operands[k]->known().At(at);
     const double v = IsComplex(value.type()) ? std::abs(value.GetAsComplex(at)) : std::fabs(value.GetAsDouble(at));
-    errors[n] = e[0] == 0 && e[1] == 0 ? 0 : ComplexError(i.opcode(), value.type(), x, e, v);
+    const bool exact = e[0] == 0 && e[1] == 0, function = IsComplex(operands[0]->value.type()) && IsComplexFunction(i.opcode());
+    errors[n] = !exact ? ComplexError(i.opcode(), value.type(), x, e, v) : function ? OwnComplexError(i.opcode(), value.type(), v) : 0;
     if (excess && IsHalfType(value.type())) {  // the real part, in a register: an f32, rounded in some way
       const double real = x[0].real();
       errors[n] += Distance(real, value.GetAsDouble(at));
@@ -267,7 +281,7 @@ absl::StatusOr<Known> ElementwiseRule(const Instruction& i, Shadows operands, co
   const bool float_result = !is_complex && IsFloat(value.type()) && (IsFloat(x.type()) || opcode == Opcode::kConvert) &&
                             opcode != Opcode::kSelect && opcode != Opcode::kStochasticConvert && opcode != Opcode::kBitcastConvert;
   const bool keeps_more = excess && IsHalfType(value.type()) && (float_result || is_complex);
-  const bool inexact = keeps_more || (float_result && IsTranscendental(opcode));
+  const bool inexact = keeps_more || (float_result && IsTranscendental(opcode)) || (IsComplex(x.type()) && IsComplexFunction(opcode));
   if (exact && !inexact && !open_nans) return Known{std::nullopt, keeps};
   if (is_complex && opcode != Opcode::kSelect && opcode != Opcode::kComplex) return ComplexRule(i, operands, value, excess);
   if (float_result) return FloatRule(i, operands, value, excess).Run();

@@ -141,4 +141,5 @@ def main():
     print("}  // namespace tenon::math::coefficients\n// clang-format on")
 
 
-main()
+if __name__ == "__main__":
+    main()
