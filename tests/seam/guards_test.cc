@@ -82,7 +82,8 @@ struct Argument {
 
   TenonTensor tensor() const {
     if (number >= 0) return {nullptr, reinterpret_cast<void*>(number), nullptr, nullptr, 0, -1};
-    return {nullptr, memory->data() + offset, sizes.data(), strides.data(), tenon_dtype_from_name("f32"), static_cast<int32_t>(sizes.size())};
+    const auto rank = static_cast<int32_t>(sizes.size());
+    return {nullptr, memory->data() + offset, sizes.data(), strides.data(), tenon_dtype_from_name("f32"), rank};
   }
 };
 

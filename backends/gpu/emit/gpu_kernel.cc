@@ -218,8 +218,9 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
   };
   if (!IsEmpty(fused_)) body();
   TENON_RETURN_IF_ERROR(e.Finish());
-  NarrowIndices(*f, plan_.threads, info_.launch->grid[0].constant_or(0));
-  if (SpillsUnlessTold(*f)) f->addFnAttr("nvvm.minctasm", "1");
+  NarrowIndices(*f, launch_.plan.threads, info_.launch->grid[0].constant_or(0));
+  // Tiles have their sums in registers, as many as there are.
+  if (launch_.plan.slice > 0 || SpillsUnlessTold(*f)) f->addFnAttr("nvvm.minctasm", "1");
   return absl::OkStatus();
 }
 

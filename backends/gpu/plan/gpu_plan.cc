@@ -649,7 +649,8 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
     return bad("pieces of what is no sort and no scan of a team");
   }
   if (loops.kind != PlanKind::kContraction && (plan.slice != 0 || plan.mma)) return bad("slices of what is no contraction");
-  const bool teams = loops.kind == PlanKind::kRow || loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kSort || scan || plan.slice > 0;
+  const bool rows = loops.kind == PlanKind::kRow || loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kSort;
+  const bool teams = rows || scan || plan.slice > 0;
   if (!teams && plan.team != 1) return bad("a team for what one thread computes");
   if (const int64_t bytes = SharedOf(fused, plan).bytes; bytes > model.shared_per_block) {
     return bad(absl::StrCat(bytes, " bytes of shared memory, a block of ", model.name, " has ", model.shared_per_block));
