@@ -178,8 +178,9 @@ class LoopKernel {
       EmitChecks(e_, iteration, Role::kFull);
       for (size_t k = 0; k < roots.size(); ++k) {
         const size_t root = static_cast<size_t>(roots[k]);
-        const IndexTuple index = iteration.IndexOf(e_.space(), f_, RootShape(f_, root));
+        IndexTuple index = iteration.IndexOf(e_.space(), f_, RootShape(f_, root));
         values[k].push_back(e_.Eval(f_.roots[root], index));
+        if (f_.updated != nullptr) index = UpdatePlace(e_.space(), *f_.updated, index);
         offsets[k].push_back(e_.space().Linear(index, f_.results[root].strides));
       }
     }
