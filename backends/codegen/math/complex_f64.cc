@@ -246,7 +246,7 @@ ComplexV Casinh(ComplexV z) { return TimesI(CallComplex("casin", {OverI(z)})); }
 
 ComplexV Cacosh(ComplexV z) {
   ComplexV c = CallComplex("cacos", {z});
-  return {Abs(c.im), CopySign(c.re, z.im)};
+  return {Abs(c.im), Select(IsNan(z.im), c.re, CopySign(c.re, z.im))};  // of 0 + i NaN +pi/2, as the C library's
 }
 
 // log1p(4x / ((1 - x)^2 + y^2)) / 4, and half the angle of (1 - x)(1 + x) - y^2 + 2iy.

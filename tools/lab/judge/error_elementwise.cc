@@ -181,9 +181,12 @@ bool IsComplexFunction(Opcode opcode) {
 }
 
 // Of exact operands. Where there is no C library, complex functions of f64 are our own, right to a few units of the larger part, and those
-// of narrower types are these, rounded. Powers multiply the error of a logarithm; the square root of atan2's formula may lose all places.
-double OwnComplexError(Opcode opcode, PrimitiveType type, double v) {
+// of narrower types are these, rounded. Powers multiply the error of a logarithm, and of large angles nothing is left, not even the sign of
+// an infinity; the square root of atan2's formula may lose all places.
+double OwnComplexError(Opcode opcode, PrimitiveType type, const std::complex<double>* x, double v) {
   if (opcode == Opcode::kAtan2) return kUnknown;
+  constexpr double kLargeAngle = 1024;
+  if (opcode == Opcode::kPower && x[0] != 0.0 && std::abs(x[1]) * std::abs(std::log(x[0])) > kLargeAngle) return kUnknown;
   if (!std::isfinite(v)) return 0;
   const bool power = opcode == Opcode::kPower || opcode == Opcode::kCbrt;
   return Spacing(type, v) * (BitWidth(ComplexComponent(type)) < 64 ? 1 : power ? 4096 : 8);
@@ -213,7 +216,7 @@ Known ComplexRule(const Instruction& i, Shadows operands, const Literal& value, 
     for (size_t k = 0; k < operands.size() && k < 2; ++k) x[k] = operands[k]->value.GetAsComplex(at), e[k] = operands[k]->known().At(at);
     const double v = IsComplex(value.type()) ? std::abs(value.GetAsComplex(at)) : std::fabs(value.GetAsDouble(at));
     const bool exact = e[0] == 0 && e[1] == 0, function = IsComplex(operands[0]->value.type()) && IsComplexFunction(i.opcode());
-    errors[n] = !exact ? ComplexError(i.opcode(), value.type(), x, e, v) : function ? OwnComplexError(i.opcode(), value.type(), v) : 0;
+    errors[n] = !exact ? ComplexError(i.opcode(), value.type(), x, e, v) : function ? OwnComplexError(i.opcode(), value.type(), x, v) : 0;
     if (excess && IsHalfType(value.type())) {  // the real part, in a register: an f32, rounded in some way
       const double real = x[0].real();
       errors[n] += Distance(real, value.GetAsDouble(at));
