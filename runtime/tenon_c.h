@@ -355,8 +355,8 @@ TENON_API char* tenon_hlo_cost(const TenonHlo*, char** error);
 /* `passes`, `disable`: names with commas between; no passes: the default list. 1: changed, 0: not, -1: error, unchanged. */
 TENON_API int tenon_hlo_run_passes(TenonHlo*, const char* passes, const char* disable, char** error);
 
-/* A whole report of one graph: the module compiled for the CPU with `options` (as in tenon_compile), or, where that is refused, as
- * it is, with the reason. Does not touch what tenon_hlo_compile made. */
+/* A whole report of one graph: the module compiled with `options` (as in tenon_compile; "target": "cpu", or "sm_90" for a GPU that need
+ * not be there), or, where that is refused, as it is, with the reason. Does not touch what tenon_hlo_compile made. */
 TENON_API char* tenon_hlo_report(const TenonHlo*, const TenonOption* options, int64_t num_options, char** error);
 
 typedef struct TenonHloResult TenonHloResult;

@@ -159,6 +159,14 @@ std::string_view DefinedFunction(std::string_view line) {
   return at == line.npos || open == line.npos || open < at ? std::string_view() : line.substr(at + 1, open - at - 1);
 }
 
+// ".visible .entry k0(" -> k0
+std::string_view Entry(std::string_view line) {
+  constexpr std::string_view kEntry = ".visible .entry ";
+  if (!line.starts_with(kEntry)) return {};
+  line.remove_prefix(kEntry.size());
+  return line.substr(0, line.find('('));
+}
+
 // "k0:    # @k0" -> k0
 std::string_view Label(std::string_view line) {
   const size_t colon = line.find(':');
@@ -179,8 +187,12 @@ StageSink KernelCode::Sink() {
                   Cut(stage.text, "}", DefinedFunction,
                       [&](const std::string& k, std::string t) { kernels_[k].llvm = std::move(t); });
                 } else {
-                  Cut(stage.text, ".Lfunc_end", Label,
-                      [&](const std::string& k, std::string t) { kernels_[k].assembly = std::move(t); });
+                  const auto keep = [&](const std::string& k, std::string t) { kernels_[k].assembly = std::move(t); };
+                  if (stage.file.ends_with(".ptx")) {
+                    Cut(stage.text, "}", Entry, keep);
+                  } else {
+                    Cut(stage.text, ".Lfunc_end", Label, keep);
+                  }
                 }
               },
           .wanted = wanted};

@@ -183,6 +183,11 @@ bool SettleSpaces(Module& module) {
 
 void MoveTo(Instruction* op, int64_t space) { SetSpace(&op->mutable_shape(), space); }
 
+void MoveSignature(Module& module, int64_t space) {
+  for (Instruction* p : module.entry()->parameters()) MoveTo(p, space);
+  MoveTo(module.entry()->root(), space);
+}
+
 absl::StatusOr<bool> SettleSpaces(Module& module, PassContext& context) {
   if (context.spaces == nullptr) return false;
   return SettleSpaces(module);

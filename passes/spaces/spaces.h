@@ -36,4 +36,7 @@ bool SettleSpaces(Module& module);
 // Its results lie in `space` from now on: the host's, where a device has no code for it after all. Call SettleSpaces afterwards.
 void MoveTo(Instruction* op, int64_t space);
 
+// Every array among the entry's parameters and results lies in `space`. Of a module before assign-spaces.
+void MoveSignature(Module& module, int64_t space);
+
 }  // namespace tenon

@@ -17,10 +17,10 @@
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/program/binding.h"
 #include "tests/backends/hlo_cases.h"
 #include "tools/lab/gpu/ptxas.h"
-#include "tools/lab/spaces.h"
 #include "torch_plugin/aten/lower.h"
 #include "torch_plugin/aten/retarget.h"
 
@@ -108,7 +108,7 @@ void CheckModules(size_t first) {
     for (const HloCase& c : LoadCases(std::string(TENON_SOURCE_DIR) + folder)) {
       const auto module = ParseModule(c.text);
       ASSERT_TRUE(module.ok()) << module.status();
-      lab::MoveSignature(**module, kSpace);
+      MoveSignature(**module, kSpace);
       const std::string architecture = kArchitectures[number++ % std::size(kArchitectures)];
       CompileOptions options = OptionsFor(architecture, false);
       options.excess_precision = !c.strict;
@@ -213,7 +213,7 @@ TEST(GpuModels, NeedTheseRegisters) {
     for (const auto& [name, text] : Products()) {
       const auto module = ParseModule(text);
       ASSERT_TRUE(module.ok()) << module.status() << text;
-      lab::MoveSignature(**module, kSpace);
+      MoveSignature(**module, kSpace);
       const Binding binding = BindingOf(**module);
       const absl::StatusOr<Program> program =
           CompileToProgram((*module)->Clone(), binding, OptionsFor(absl::StrCat(architecture, ",sms=1"), false));

@@ -13,6 +13,7 @@
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/host/plain_host.h"
 #include "runtime/program/binding.h"
 #include "tests/backends/hlo_cases.h"
@@ -78,7 +79,7 @@ TEST(Gpu, RunsMostOfThem) {
   std::set<std::string> reasons;
   for (const HloCase& c : DeviceCases()) {
     const auto module = ParseModule(c.text);
-    lab::MoveSignature(**module, 1);
+    MoveSignature(**module, 1);
     const absl::StatusOr<Program> program = CompileToProgram((*module)->Clone(), BindingOf(**module), OptionsFor(c, kModels[0]));
     ASSERT_TRUE(program.ok()) << c.name << program.status();
     ++all;

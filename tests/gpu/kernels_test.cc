@@ -11,6 +11,7 @@
 #include "backends/driver/given_plans.h"
 #include "backends/driver/literal_executable.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/host/plain_host.h"
 #include "runtime/program/binding.h"
 #include "tools/lab/generate/random_inputs.h"
@@ -33,7 +34,7 @@ std::string PlansFor(const Module& module, const std::string& model) {
   options.stages.wanted = 1u << static_cast<int>(StageKind::kPlans);
   options.stages.take = [&](const Stage& stage) { plans += stage.text; };
   std::unique_ptr<Module> moved = module.Clone();
-  lab::MoveSignature(*moved, 1);
+  MoveSignature(*moved, 1);
   const Binding binding = BindingOf(*moved);
   const absl::Status status = CompileStages(std::move(moved), binding, options);
   EXPECT_TRUE(status.ok()) << status;
@@ -91,7 +92,7 @@ absl::StatusOr<Program> Compiled(const std::string& text, const std::string& pla
   const auto module = ParseModule(text);
   CompileOptions options{.targets = {*MakeEmulatedGpu(kModels[0])}, .plans = plans};
   std::unique_ptr<Module> moved = (*module)->Clone();
-  lab::MoveSignature(*moved, 1);
+  MoveSignature(*moved, 1);
   const Binding binding = BindingOf(*moved);
   return CompileToProgram(std::move(moved), binding, options);
 }
@@ -253,7 +254,7 @@ TEST(GpuTiles, AreChecked) {
     auto compile = [&](const std::string& given, const char* model) {
       CompileOptions options{.targets = {*MakeEmulatedGpu(model)}, .plans = given};
       std::unique_ptr<Module> moved = (*module)->Clone();
-      lab::MoveSignature(*moved, 1);
+      MoveSignature(*moved, 1);
       const Binding binding = BindingOf(*moved);
       return std::string(CompileToProgram(std::move(moved), binding, options).status().message());
     };
@@ -285,7 +286,7 @@ TEST(GpuPlans, AreParsedAndChecked) {
   auto compile = [&](const std::string& given) {
     CompileOptions options{.targets = {*MakeEmulatedGpu(kModels[0])}, .plans = given};
     std::unique_ptr<Module> moved = (*module)->Clone();
-    lab::MoveSignature(*moved, 1);
+    MoveSignature(*moved, 1);
     const Binding binding = BindingOf(*moved);
     return CompileToProgram(std::move(moved), binding, options).status();
   };

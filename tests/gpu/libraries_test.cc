@@ -14,9 +14,9 @@
 #include "backends/driver/targets.h"
 #include "backends/gpu/gpu.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/program/binding.h"
 #include "tools/lab/gpu/emulated_target.h"
-#include "tools/lab/spaces.h"
 
 namespace tenon::gpu {
 namespace {
@@ -32,7 +32,7 @@ std::shared_ptr<const Target> Libraries(const char* architecture) {
 absl::StatusOr<Program> CompileFor(const std::string& text, std::shared_ptr<const Target> target, bool excess_precision = true) {
   const auto module = ParseModule(text);
   if (!module.ok()) return module.status();
-  lab::MoveSignature(**module, 1);
+  MoveSignature(**module, 1);
   CompileOptions options{.excess_precision = excess_precision};
   options.verify_passes = true;
   options.targets.push_back(std::move(target));

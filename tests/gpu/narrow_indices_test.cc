@@ -9,9 +9,9 @@
 #include "backends/driver/compile.h"
 #include "backends/gpu/gpu.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/program/binding.h"
 #include "tools/lab/gpu/ptxas.h"
-#include "tools/lab/spaces.h"
 
 namespace tenon::gpu {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 std::string PtxOfText(const std::string& body) {
   const auto module = ParseModule(absl::StrCat("HloModule m\nENTRY e {\n", body, "}\n"));
   if (!module.ok()) return std::string(module.status().message());
-  lab::MoveSignature(**module, kSpace);
+  MoveSignature(**module, kSpace);
   const Binding binding = BindingOf(**module);
   CompileOptions options{.targets = {MakeGpu({.model = *FindGpuModel("sm_90")})}};
   const absl::StatusOr<Program> program = CompileToProgram((*module)->Clone(), binding, options);

@@ -13,6 +13,7 @@
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/execute/executable.h"
 #include "runtime/host/plain_host.h"
 #include "runtime/program/binding.h"
@@ -20,7 +21,6 @@
 #include "tools/lab/gpu/emulated_memory.h"
 #include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/gpu/plant.h"
-#include "tools/lab/spaces.h"
 
 namespace tenon::gpu {
 namespace {
@@ -162,7 +162,7 @@ std::unique_ptr<Module> Parsed(const std::string& text) {
 absl::StatusOr<Literal> RunThere(const Module& module, const std::vector<std::unique_ptr<OnDevice>>& args, const char* model,
                                  const GpuPlant* plant, int* places) {
   auto moved = module.Clone();
-  lab::MoveSignature(*moved, 1);
+  MoveSignature(*moved, 1);
   CompileOptions options = OptionsWith(model, plant, places);
   if (plant != nullptr && plant->plan != nullptr) {
     TENON_ASSIGN_OR_RETURN(const Program program, CompileToProgram(moved->Clone(), BindingOf(*moved), options));

@@ -9,8 +9,8 @@
 #include "backends/driver/compile.h"
 #include "backends/gpu/gpu.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/program/binding.h"
-#include "tools/lab/spaces.h"
 
 namespace tenon::gpu {
 namespace {
@@ -22,7 +22,7 @@ int Failures(int threads) {
   for (int t = 0; t < threads; ++t) {
     all.emplace_back([&] {
       const auto module = ParseModule("HloModule m\nENTRY f {\n x = f32[64] parameter(0)\n ROOT r = f32[64] negate(x)\n}");
-      lab::MoveSignature(**module, kSpace);
+      MoveSignature(**module, kSpace);
       CompileOptions options;
       options.compile_threads = 1;
       options.targets.push_back(MakeGpu({.model = *FindGpuModel("sm_90")}));

@@ -14,9 +14,9 @@
 #include "backends/gpu/emit/image.h"
 #include "backends/gpu/gpu.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/program/binding.h"
 #include "tests/gpu_driver/fake_cuda.h"
-#include "tools/lab/spaces.h"
 
 namespace tenon::gpu {
 namespace {
@@ -255,7 +255,7 @@ struct Negate {
 };
 Negate MakeNegate() {
   auto module = ParseModule("HloModule m\nENTRY e {\n x = f32[4] parameter(0)\n ROOT r = f32[4] negate(x)\n}");
-  lab::MoveSignature(**module, kSpace);
+  MoveSignature(**module, kSpace);
   CompileOptions options;
   options.targets.push_back(MakeGpu({.model = *FindGpuModel("sm_90"), .bitcode = true}));
   const Binding binding = BindingOf(**module);

@@ -366,3 +366,16 @@ def test_to_html(hlo, tmp_path):
     with pytest.raises(ValueError, match="isa"):
         hlo.Module(text).to_html(isa=7)
     assert hlo.Module(text)._repr_html_().startswith("<iframe")
+
+
+def test_to_html_of_a_gpu_needs_none(hlo):
+    text = "HloModule page\nENTRY e { x = f32[4096,64] parameter(0)\n ROOT y = f32[4096,64] sine(x) }"
+    page = hlo.Module(text).to_html(target="sm_90")
+    for wanted in ('"tier":"native"', ".visible .entry k0", '"target":{"name":"gpu-sm_90"', '"occupancy":{"k0":'):
+        assert wanted in page
+    assert '"name":"gpu-sm_120"' in hlo.Module(text).to_html(target="sm_120")
+    assert "define void @k0" in hlo.Module(text).to_html(target="cpu")
+    with pytest.raises(ValueError, match='"sm_7"'):
+        hlo.Module(text).to_html(target="sm_7")
+    with pytest.raises(ValueError, match='"abacus"'):
+        hlo.Module(text).to_html(target="abacus")

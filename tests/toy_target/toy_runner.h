@@ -8,13 +8,12 @@
 #include "backends/driver/compile.h"
 #include "hlo/literal.h"
 #include "hlo/module.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/execute/executable.h"
 #include "tests/toy_target/toy.h"
-#include "tools/lab/spaces.h"
 
 namespace tenon::toy {
 
-using lab::MoveSignature;
 
 // With MakeToy() among the targets.
 absl::StatusOr<Program> CompileForToy(const Module& module, CompileOptions options = {});

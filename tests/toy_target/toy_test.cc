@@ -16,6 +16,7 @@
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/host/plain_host.h"
 #include "tests/backends/hlo_cases.h"
 #include "tests/toy_target/toy_runner.h"

@@ -14,11 +14,11 @@
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/execute/executable.h"
 #include "runtime/host/plain_host.h"
 #include "runtime/program/binding.h"
 #include "tools/lab/gpu/devices.h"
-#include "tools/lab/spaces.h"
 
 namespace tenon::runner {
 namespace {
@@ -78,7 +78,7 @@ class Runs {
     auto runs = std::make_unique<Runs>();
     runs->device_ = device;
     TENON_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, ParseModule(text));
-    lab::MoveSignature(*module, gpu::kSpace);
+    MoveSignature(*module, gpu::kSpace);
     CompileOptions compile{.excess_precision = true};
     compile.evaluate = ConstantFolder();
     TENON_ASSIGN_OR_RETURN(const gpu::LabDevice lab_device, gpu::FindDevice(options.device));

@@ -14,9 +14,9 @@
 #include "hlo/eval/evaluator.h"
 #include "hlo/verifier.h"
 #include "passes/memory/buffer_plan.h"
+#include "passes/spaces/spaces.h"
 #include "tools/hlo-opt/line_diff.h"
 #include "tools/lab/gpu/ptxas.h"
-#include "tools/lab/spaces.h"
 
 namespace tenon::opt {
 namespace {
@@ -45,7 +45,7 @@ class Processor {
   absl::Status Work(std::vector<std::string>* graphs) {
     if (o_.time) return Time();
     TENON_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, ParseModule(input_.text, o_.parse));
-    if (o_.space != 0) lab::MoveSignature(*module, o_.space);
+    if (o_.space != 0) MoveSignature(*module, o_.space);
     if (o_.stages != 0) TENON_RETURN_IF_ERROR(ShowStages(*module));
     if (!o_.html.empty()) TENON_RETURN_IF_ERROR(AddGraph(*module, graphs));
     if (o_.stages != 0 || !o_.html.empty()) return absl::OkStatus();

@@ -7,11 +7,6 @@
 namespace tenon::lab {
 namespace {
 
-void MoveShape(Shape* shape, int64_t space) {
-  if (shape->is_array()) shape->set_memory_space(space);
-  for (int64_t i = 0; i < static_cast<int64_t>(shape->elements().size()); ++i) MoveShape(&shape->mutable_element(i), space);
-}
-
 // `value`, or each array of a tuple, brought to `space`.
 Instruction* Brought(Instruction* value, int64_t space) {
   Computation* c = value->parent();
@@ -32,11 +27,6 @@ Instruction* Brought(Instruction* value, int64_t space) {
 }
 
 }  // namespace
-
-void MoveSignature(Module& module, int64_t space) {
-  for (Instruction* p : module.entry()->parameters()) MoveShape(&p->mutable_shape(), space);
-  MoveShape(&module.entry()->root()->mutable_shape(), space);
-}
 
 void MoveInside(Module& module, int64_t space) {
   Computation* entry = module.entry();

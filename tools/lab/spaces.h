@@ -7,8 +7,6 @@
 
 namespace tenon::lab {
 
-// Every array among the entry's parameters and results lies in `space`.
-void MoveSignature(Module& module, int64_t space);
 // Parameters and results stay the host's, but for copies of them all is computed in `space`, as far as its target can.
 void MoveInside(Module& module, int64_t space);
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "backends/driver/literal_executable.h"
+#include "backends/driver/targets.h"
 #include "backends/report/document.h"
 #include "hlo/cost.h"
 #include "hlo/eval/evaluator.h"
@@ -15,6 +16,7 @@
 #include "hlo/text/text.h"
 #include "hlo/verifier.h"
 #include "passes/pipeline.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/float_mode.h"
 #include "runtime/fork.h"
 #include "runtime/host/plain_host.h"
@@ -159,6 +161,22 @@ absl::StatusOr<std::string> TakeTarget(std::vector<TenonOption>* options) {
   }
   std::erase_if(*options, [](const TenonOption& o) { return o.name != nullptr && std::string_view(o.name) == "target"; });
   return target;
+}
+
+// Makes the module and the options those of a page about `target`, which this machine need not be able to run: "sm_90", as hlo-opt --target
+// takes it (parameters and results lie in the GPU's memory), or what UseTarget knows.
+absl::Status ShowFor(const std::string& target, Module& module, CompileOptions* options) {
+  if (!target.starts_with("sm_")) {
+    const TenonHost* host = HloHost();
+    return UseTarget(target, module, options, &host);
+  }
+  for (const BuiltInTarget& built_in : BuiltInTargets()) {
+    if (built_in.name != "gpu") continue;
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const Target> gpu, built_in.make(target, /*compile_only=*/true));
+    MoveSignature(module, gpu->facts().space);
+    options->targets.push_back(std::move(gpu));
+  }
+  return absl::OkStatus();
 }
 
 // The module's executable, made by the first who asks. Two who ask at once may both make one: no lock is held while compiling, since a
@@ -322,15 +340,19 @@ int tenon_hlo_compile(TenonHlo* hlo, const TenonOption* options, int64_t num_opt
 char* tenon_hlo_report(const TenonHlo* hlo, const TenonOption* options, int64_t num_options, char** error) {
   return tenon::GuardedText(
       [&]() -> absl::StatusOr<std::string> {
-        TENON_ASSIGN_OR_RETURN(tenon::RequestOptions request, tenon::ReadOptions(options, num_options));
+        std::vector<TenonOption> given(options, options + num_options);
+        TENON_ASSIGN_OR_RETURN(const std::string target, tenon::TakeTarget(&given));
+        TENON_ASSIGN_OR_RETURN(tenon::RequestOptions request,
+                               tenon::ReadOptions(given.data(), static_cast<int64_t>(given.size())));
         if (request.compile.report == tenon::CompileOptions::Report::kNone) {
           request.compile.report = tenon::CompileOptions::Report::kCode;
         }
-        const tenon::Module& module = *hlo->module;
-        auto program = tenon::CompileToProgram(module.Clone(), tenon::BindingOf(module), request.compile);
+        std::unique_ptr<tenon::Module> module = hlo->module->Clone();
+        if (target != "cpu") TENON_RETURN_IF_ERROR(tenon::ShowFor(target, *module, &request.compile));
+        auto program = tenon::CompileToProgram(module->Clone(), tenon::BindingOf(*module), request.compile);
         return tenon::ReportDocument(
-            module.name(), {program.ok() ? tenon::GraphReport(*program, "")
-                                         : tenon::GraphReport(module, std::string(program.status().message()))});
+            module->name(), {program.ok() ? tenon::GraphReport(*program, "")
+                                          : tenon::GraphReport(*module, std::string(program.status().message()))});
       },
       error);
 }

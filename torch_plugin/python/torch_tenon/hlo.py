@@ -386,10 +386,16 @@ class Module:
             self._elsewhere.pop(target, None)  # a run would compile it for the CPU
             raise
 
-    def to_html(self, path: str | os.PathLike | None = None, **options: Any) -> str:
-        """A page of the module compiled for the CPU: graph, buffers, costs, remarks, code. One self-contained text, written to
-        `path` if given. What the backend refuses is shown as it is, with the reason. `options` as in compile()."""
-        document = _take(_call("tenon_hlo_report", self._handle, *_options(options))).encode()
+    def to_html(self, path: str | os.PathLike | None = None, *, target: str = "cpu", **options: Any) -> str:
+        """A page of the module compiled for `target`: graph, buffers, costs, remarks, code. One self-contained text, written to
+        `path` if given. What the backend refuses is shown as it is, with the reason. `options` as in compile().
+
+        target="sm_90" (75, 80, 86, 89, 90, 100, 120) needs no GPU: parameters and results lie in its memory, and each kernel has its
+        launch, its occupancy and PTX."""
+        given = _options(options | {"target": target})
+        handle = self._handle if target.startswith("sm_") else self._handle_for(target)
+        library = _lib("cpu" if target.startswith("sm_") else target)
+        document = _take(_call("tenon_hlo_report", handle, *given, library=library)).encode()
         html = _take(_call("tenon_report_html", document, len(document)))
         if path is not None:
             pathlib.Path(path).write_text(html, encoding="utf-8")
