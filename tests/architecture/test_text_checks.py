@@ -1,4 +1,4 @@
-"""check_paths and check_width find what they look for, in a repository of a few planted files."""
+"""check_paths, check_width and check_twice find what they look for, in a repository of a few planted files."""
 
 import pathlib
 import subprocess
@@ -59,3 +59,15 @@ def test_wide_lines_are_found(tmp_path):
     code, text = _run("check_width.py", tmp_path, files)
     assert code == 1
     assert [line.split(": ")[0] for line in text.splitlines()] == ["a.js:1", "b.def:2", "c.cc:4"]
+
+
+def test_ten_lines_in_both_targets_are_found(tmp_path):
+    shared = [f"int a{i} = {i};" for i in range(10)]
+    indented = "namespace gpu {\n\n" + "".join(f"  {line}\n  // why\n" for line in shared)
+    files = {
+        "backends/cpu/a.cc": "\n".join(["int before;", *shared, "}"]),
+        "backends/gpu/b.cc": "\n".join(shared[:9]),  # nine of them
+    }
+    assert _run("check_twice.py", tmp_path, files) == (0, "no 10 lines stand in backends/cpu and in backends/gpu\n")
+    code, text = _run("check_twice.py", tmp_path, {**files, "backends/gpu/c.cc": indented})
+    assert (code, text) == (1, "backends/gpu/c.cc:3: 10 lines as in backends/cpu/a.cc:2\n")

@@ -22,6 +22,7 @@ export TENON_VERIFY=1
 
 run arrows .venv/bin/python tools/dev/check_arrows.py
 run width .venv/bin/python tools/dev/check_width.py
+run twice .venv/bin/python tools/dev/check_twice.py
 run paths .venv/bin/python tools/dev/check_paths.py
 run ctest ctest --preset "$preset" -j "$(nproc)"
 # Of the plugin's tests most time is PyTorch's own Python, on one core: as many processes as cores, whose OpenMP threads don't spin.
