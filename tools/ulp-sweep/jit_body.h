@@ -27,8 +27,7 @@ using BodyEmitter =
 struct JitOptions {
   int width = 0;  // lanes; 0: as wide as the host; 1: a scalar, not a vector of one
   bool is_double = false;
-  bool own_library = false;  // calls of the C library are library.h's functions
-  std::string cpu;           // empty: the host; "x86-64-v3" is AVX2 with FMA
+  std::string cpu;  // empty: the host; "x86-64-v3" is AVX2 with FMA
 };
 
 inline int HostWidth(const std::string& cpu) {
@@ -121,7 +120,7 @@ inline absl::StatusOr<JitBody> JitBody::Create(int arity, const BodyEmitter& emi
   auto module = std::make_unique<llvm::Module>("ulp_sweep", *context);
   module->setDataLayout(body.jit_->getDataLayout());
   body.Build(*module, arity, emit, options.is_double);
-  if (options.own_library) math::DefineLibraryFunctions(*module);
+  math::DefineLibraryFunctions(*module);  // pow, as a GPU has it
   std::string problem;
   llvm::raw_string_ostream out(problem);
   if (llvm::verifyModule(*module, &out)) return absl::InternalError(problem);

@@ -157,7 +157,7 @@ them from hard regions; and all special values or pairs of them. 0.5 ULP is corr
 
 Nothing is flushed to zero; special values are those of C's libm. The tests measure a sample and
 fail above the claim (`backends_test`, all inputs under the label slow). AVX2, narrower vectors and
-scalars give the same bits. double is computed by libm, lane by lane; bf16 and f16 go through float.
+scalars give the same bits. double has bodies of its own (below); bf16 and f16 go through float.
 
 )";
 

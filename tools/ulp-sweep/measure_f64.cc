@@ -12,11 +12,11 @@ namespace tenon::ulp_sweep {
 namespace {
 
 constexpr char kHead[] = R"(
-# Accuracy of double without a C library
+# Accuracy of double
 
-Written by `ulp-sweep --f64 --write-docs`; do not edit. What `backends/codegen/math/library.h` gives a GPU in place of the C library, against the C
-library's functions of long double, on a sample: any bits, sizes from 2^-60 to 2^12, the interval where the function varies, neighbours of 1 and of
-multiples of pi/2, and all special values. On a CPU double is the C library's.
+Written by `ulp-sweep --f64 --write-docs`; do not edit. The functions of `backends/codegen/math/library.h`, on CPUs by vectors and on GPUs by
+threads, the same bits (but for `pow`, which a CPU has of the C library), against the C library's functions of long double, on a sample: any bits, sizes from 2^-60 to 2^12, the interval where the
+function varies, neighbours of 1 and of multiples of pi/2, and all special values. Complex numbers of double are the C library's on a CPU.
 
 | function | max ULP | claimed | worst input | inputs |
 |---|---|---|---|---|
@@ -46,7 +46,7 @@ int MeasureF64(std::span<const math::Fn> functions, int64_t inputs, bool write_d
     if (reference == nullptr) continue;
     auto body = JitBody::Create(
         info.arity, [fn](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) { return math::Emit(b, fn, args); },
-        {.width = 1, .is_double = true, .own_library = true});
+        {.is_double = true});
     if (!body.ok()) {
       absl::FPrintF(stderr, "ulp-sweep: %s: %s\n", info.name, std::string(body.status().message()));
       return 2;

@@ -162,13 +162,14 @@ inline ResultF64 CompareF64(const ReferenceF64& reference, const std::vector<dou
   return result;
 }
 
-// In blocks, so that memory stays small. The body's width is 1.
+// In blocks, so that memory stays small.
 inline ResultF64 SweepF64(const JitBody& body, const ReferenceF64& reference, int64_t count, uint64_t seed = 1) {
   constexpr int64_t kBlock = 1 << 14;
   ResultF64 all;
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     std::vector<double> a, b;
     SampleF64(reference, std::min(kBlock, count - begin), seed + static_cast<uint64_t>(begin), &a, &b);
+    for (; a.size() % static_cast<size_t>(body.width()) != 0; a.push_back(1)) b.push_back(1);
     std::vector<double> y(a.size());
     body.Run(a.data(), b.data(), y.data(), static_cast<int64_t>(a.size()));
     const ResultF64 r = CompareF64(reference, a, b, y);

@@ -8,21 +8,33 @@ namespace {
 
 using namespace coefficients;
 
+// P, whose leading term is kErfcHeadF64's.
+V ErfcTail(V a) {
+  V t = (a - 3.75) / (a + 3.75);
+  return Fma(t, PolynomialInHalves(t, kErfcF64), kErfcHeadF64[1]);
+}
+
 // For 1/2 <= a <= 27.3.
 V ErfcOf(V a) {
-  V t = (a - 3.75) / (a + 3.75);
-  DD numerator = FastTwoSum(a.Constant(kErfcHeadF64[0]), Fma(t, Polynomial(t, kErfcF64), kErfcHeadF64[1]));
+  DD numerator = FastTwoSum(a.Constant(kErfcHeadF64[0]), ErfcTail(a));
   return ExpOf(-TwoProduct(a, a), numerator / (1 + Exact(a + a)));
 }
 
+// For 1 <= a <= 6, to a few units: what is left of 1 has two places more.
+V ErfcBeyondOne(V a) {
+  DD square = TwoProduct(a, a);
+  V e = Exp(-square.hi);
+  return Fma(-e, square.lo, e) * ((kErfcHeadF64[0] + ErfcTail(a)) / (1 + (a + a)));
+}
+
 // erf(x) - x for |x| <= 1.
-V ErfRest(V x) { return x * Polynomial(x * x, kErfF64); }
+V ErfRest(V x) { return x * PolynomialInHalves(x * x, kErfF64); }
 
 }  // namespace
 
 V Erf(V x) {
   V a = Abs(x);
-  V large = 1 - ErfcOf(ClampLow(ClampHigh(a, 6), 1));
+  V large = 1 - ErfcBeyondOne(ClampLow(ClampHigh(a, 6), 1));
   V near = ClampHigh(a, 1);
   return CopySign(Select(a < 1, near + ErfRest(near), large), x);
 }

@@ -1,5 +1,6 @@
 // exp and what is built on it, in f64: x = n ln2 + r with ln2 in two parts, e^r - 1 as a double-double (r and r^2/2 exact, the rest by one
 // polynomial), so that sums and quotients of exponentials lose nothing (the method of N. Shibata and F. Petrogalli, SLEEF, IEEE TPDS 2020).
+// exp and exp2 themselves do with e^r - 1 as one double: it is at most half of the 1 that it is added to.
 #include <limits>
 
 #include "backends/codegen/math/coefficients_f64.h"
@@ -16,9 +17,26 @@ constexpr double kRound = 0x1.8p52;
 // p = r + r^2/2 + r^3 Q(r)
 DD Expm1OfReduced(DD r) {
   DD square = Scaled(TwoProduct(r.hi, r.hi), 0.5);
-  V rest = Fma(r.hi * r.hi * r.hi, Polynomial(r.hi, kExpF64), Fma(r.hi, r.lo, square.lo)) + r.lo;
+  V rest = Fma(r.hi * r.hi * r.hi, PolynomialInHalves(r.hi, kExpF64), Fma(r.hi, r.lo, square.lo)) + r.lo;
   DD sum = FastTwoSum(r.hi, square.hi);
   return FastTwoSum(sum.hi, sum.lo + rest);
+}
+
+struct ByLn2 {
+  V n, r;  // x = n ln2 + r
+};
+
+ByLn2 ReduceByLn2(V x) {
+  V n = Fma(x, kLog2EParts[0], kRound) - kRound;
+  return {n, Fma(-n, kLn2Parts[1], Fma(-n, kLn2Parts[0], x))};
+}
+
+V Expm1OfReduced(V r) { return Fma(r * r, Fma(r, PolynomialInHalves(r, kExpF64), 0.5), r); }
+
+// y 2^n for |n| <= 1500, y near 1; rounded once but where it is subnormal.
+V ScaleTwice(V y, V n) {
+  V half = Fma(n, 0.5, kRound) - kRound;
+  return y * PowerOfTwo(half) * PowerOfTwo(n - half);
 }
 
 // e^x - 1, as half of it times two: e^x may be beyond the largest double where its half is not.
@@ -71,21 +89,19 @@ V ExpOf(DD x, DD factor) {
 }
 
 V ExpOf(DD x) {
-  V none = x.hi < -760;
-  x = Select(none, Exact(x.hi.Constant(0)), x);
-  auto [n, p] = ReduceExp(x);
-  DD y = FastTwoSum(x.hi.Constant(1), p.hi);
-  return Select(none, 0, ScaleByPower(y.hi + (y.lo + p.lo), n));
+  auto [n, r] = ReduceByLn2(x.hi);
+  return ScaleTwice(1 + Expm1OfReduced(r + x.lo), n);
 }
 
-V Exp(V x) { return ExpOf(Exact(ClampHigh(x, 800))); }
+V Exp(V x) {
+  auto [n, r] = ReduceByLn2(ClampHigh(ClampLow(x, -800), 800));
+  return ScaleTwice(1 + Expm1OfReduced(r), n);
+}
 
 V Exp2(V x) {
   V t = ClampHigh(ClampLow(x, -1100), 1100);
   V n = (t + kRound) - kRound;
-  DD p = Expm1OfReduced(Constant(x, kLn2Parts) * (t - n));
-  DD y = FastTwoSum(x.Constant(1), p.hi);
-  return ScaleByPower(y.hi + (y.lo + p.lo), n);
+  return ScaleTwice(1 + Expm1OfReduced((t - n) * kLn2Parts[0]), n);
 }
 
 V Expm1(V x) {

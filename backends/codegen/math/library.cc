@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/math/library_bodies.h"
+#include "backends/codegen/math/out_of_line.h"
+#include "hlo/check.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
 
@@ -66,6 +68,16 @@ const Row* Find(std::string_view symbol) {
 }
 
 }  // namespace
+
+llvm::Value* CallLibraryFunction(llvm::IRBuilderBase& b, std::string_view symbol, std::span<llvm::Value* const> args) {
+  const Row* row = Find(symbol);
+  TENON_CHECK(row != nullptr && (args.size() == 1 ? row->body.unary != nullptr : row->body.binary != nullptr), std::string(symbol));
+  llvm::Type* const results[] = {args[0]->getType()};
+  return CallOutOfLine(b, symbol, args, results, [&](llvm::IRBuilderBase& in, std::span<llvm::Value* const> own) {
+    const V x{&in, own[0]};
+    return std::vector<llvm::Value*>{(own.size() == 1 ? row->body.unary(x) : row->body.binary(x, {&in, own[1]})).v};
+  })[0];
+}
 
 void DefineLibraryFunctions(llvm::Module& module) {
   for (bool more = true; more;) {

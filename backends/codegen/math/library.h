@@ -1,6 +1,7 @@
-// The C library's functions that generated code calls, as LLVM IR: for targets that have no C library. On the CPU the calls stay calls.
+// Functions of the C library's names and meaning as LLVM IR: of double, for every target, by vectors; of complex numbers of two doubles, for
+// targets that have no C library to call (on the CPU those calls stay calls).
 //
-// Functions of double and of two doubles for a complex number, scalar, with control flow, without fast-math flags; FMA where written.
+// Functions beside the kernels, without fast-math flags; FMA where written. A lane's bits don't depend on how many there are.
 // Special values are C99's (Annex F and G), subnormals are kept. Their error is claimed in math_functions.def (real ones; ulp-sweep --f64
 // measures it); complex ones are composed of them: a few units of the larger part, and of each part where cancellation is avoided as the
 // source that is named beside the function does.
@@ -9,11 +10,16 @@
 #include <span>
 #include <string_view>
 
+#include "llvm/IR/IRBuilder.h"
+
 namespace llvm {
 class Module;
 }
 
 namespace tenon::math {
+
+// A call of the real function of this name (checked: LibraryFunctions has it) for doubles or vectors of them, of one type.
+llvm::Value* CallLibraryFunction(llvm::IRBuilderBase& b, std::string_view symbol, std::span<llvm::Value* const> args);
 
 // Gives every function of this list that `module` declares a body, internal to the module, and what these bodies call in turn. Other
 // declarations stay.

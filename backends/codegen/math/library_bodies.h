@@ -1,4 +1,4 @@
-// The bodies behind library.h. Internal to this folder. Operands are scalars.
+// The bodies behind library.h. Internal to this folder. Operands are scalars or vectors, those of complex functions scalars.
 #pragma once
 
 #include "backends/codegen/math/complex.h"
@@ -14,8 +14,8 @@ struct ExpParts {
 ExpParts ReduceExp(DD x);
 V PowerOfTwo(V n);                // -1022 <= n <= 1023, whole
 V ScaleByPower(V y, V n);         // y 2^n for |n| <= 2200, y near 1; rounded once but where it is subnormal
-V ExpOf(DD x);                    // e^x for x <= 1000; below -760 it is 0
-V ExpOf(DD x, DD factor);         // times a factor between 2^-10 and 2
+V ExpOf(DD x);                    // e^x for |x| <= 1000
+V ExpOf(DD x, DD factor);         // times a factor between 2^-10 and 2; 0 below -760
 V Exp(V x);
 V Exp2(V x);
 V Expm1(V x);

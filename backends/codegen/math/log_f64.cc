@@ -1,5 +1,6 @@
-// Logarithms and inverse hyperbolic functions in f64: log(m) = 2 atanh(s), s = (m - 1) / (m + 1) as a double-double, its first three terms
-// too (as SLEEF does; the split at sqrt(1/2) is log.cc's). The error of the logarithm is 2^-68 of it, which is what pow needs.
+// Logarithms and inverse hyperbolic functions in f64: log(m) = 2 atanh(s), s = (m - 1) / (m + 1) as a double-double, its first two terms
+// too (as SLEEF does; the split at sqrt(1/2) is log.cc's). The error of the logarithm is 2^-65 of it, which is what pow needs. log and log1p
+// themselves are summed as fdlibm's e_log.c does, from m - 1 on.
 #include <limits>
 
 #include "backends/codegen/math/coefficients_f64.h"
@@ -20,23 +21,44 @@ V WithSpecialValues(V y, V x, double pole) {
   return Select(x <= pole, Select(x == pole, -kInf, x.Constant(kNan)), y);
 }
 
+// x = 2^k m, sqrt(1/2) <= m < sqrt(2). x is normal.
+struct Mantissa {
+  V m, k;
+  V field;  // i64: k where the exponent lies
+};
+
+Mantissa MantissaOf(V x) {
+  V bits = Bits(x);
+  V field = AndInt(SubInt(bits, bits.Int(kSqrtHalfBits)), uint64_t{0xfff} << 52);
+  V high = HighWord(FromBits(field, x.type()));
+  V k = SignedToF64(high.With(high.b->CreateAShr(high.v, high.Int(20).v)));
+  return {FromBits(SubInt(bits, field), x.type()), k, field};
+}
+
+// log(2^k m (1 + c)), |c| <= 2^-52.
+V LogNear(V m, V k, V c) {
+  V f = m - 1;
+  V s = f / (2 + f);
+  V z = s * s;
+  V half_square = f * f * 0.5;
+  V rest = z * Fma(z, Fma(z, PolynomialInHalves(z, kLogF64), kTwoFifths[0]), kTwoThirds[0]);
+  DD whole = FastTwoSum(k * kLn2Head, f);
+  return whole.hi + (whole.lo - (half_square - Fma(s, half_square + rest, Fma(k, kLn2Tail, c))));
+}
+
 struct LogParts {
   V k;
   DD log;  // of the rest
 };
 
 LogParts Split(DD x, V k) {
-  V bits = Bits(x.hi);
-  V field = AndInt(SubInt(bits, bits.Int(kSqrtHalfBits)), uint64_t{0xfff} << 52);
-  V high = HighWord(FromBits(field, x.hi.type()));
-  k = k + SignedToF64(high.With(high.b->CreateAShr(high.v, high.Int(20).v)));
-  V m = FromBits(SubInt(bits, field), x.hi.type());
+  auto [m, more, field] = MantissaOf(x.hi);
+  k = k + more;
   V scale = FromBits(SubInt(field.Int(uint64_t{1024} << 52), field), x.hi.type()) * 0.5;  // 0 for 2^1024, whose low part is below all
   DD f = TwoSum(m - 1, x.lo * scale);
   DD s = f / (2 + f);
   DD z = s * s;
-  DD sum = Constant(z.hi, kTwoFifths) + Exact(z.hi * Polynomial(z.hi, kLogF64));
-  sum = Constant(z.hi, kTwoThirds) + z * sum;
+  DD sum = Constant(z.hi, kTwoThirds) + z * Fma(z.hi, PolynomialInHalves(z.hi, kLogF64), kTwoFifths[0]);
   return {k, Scaled(s, 2) + s * (z * sum)};
 }
 
@@ -65,7 +87,8 @@ DD LogOf(DD x, V k) {
 
 V Log(V x) {
   Normal n = Normalize(x);
-  return WithSpecialValues(Rounded(LogOf(Exact(n.x), n.k)), x, 0);
+  auto [m, k, field] = MantissaOf(n.x);
+  return WithSpecialValues(LogNear(m, n.k + k, x.Constant(0)), x, 0);
 }
 
 V Log2(V x) {
@@ -81,7 +104,8 @@ V Log10(V x) {
 
 V Log1p(V x) {
   DD sum = TwoSum(x.Constant(1), x);
-  V y = Rounded(LogOf(sum, x.Constant(0)));
+  auto [m, k, field] = MantissaOf(sum.hi);
+  V y = LogNear(m, k, sum.lo / sum.hi);
   return WithSpecialValues(Select(Abs(x) < 0x1p-55, x, y), x, -1);
 }
 

@@ -1,10 +1,10 @@
 #include "backends/codegen/math/math.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "backends/codegen/math/bodies.h"
+#include "backends/codegen/math/library.h"
 #include "hlo/check.h"
 #include "llvm/IR/Module.h"
 
@@ -27,7 +27,7 @@ const Body& FloatBody(Fn fn) {
   return kBodies[static_cast<size_t>(fn)];
 }
 
-// One call of the libm function per lane.
+// One call of the function per lane: of the C library, or of library.h's on a GPU, whose threads have no vector registers.
 llvm::Value* CallPerLane(llvm::IRBuilderBase& b, std::string_view symbol,
                          std::span<llvm::Value* const> args) {
   llvm::Module* module = b.GetInsertBlock()->getModule();
@@ -46,14 +46,20 @@ llvm::Value* CallPerLane(llvm::IRBuilderBase& b, std::string_view symbol,
   return result;
 }
 
+// pow by vectors takes half as long again as the C library's by lanes (a logarithm of 118 bits without its tables; AVX2).
+llvm::Value* Call(llvm::IRBuilderBase& b, std::string_view symbol, std::span<llvm::Value* const> args) {
+  const bool threads = b.GetInsertBlock()->getModule()->getTargetTriple().isNVPTX();
+  return threads || symbol == "pow" ? CallPerLane(b, symbol, args) : CallLibraryFunction(b, symbol, args);
+}
+
 llvm::Value* EmitF64(llvm::IRBuilderBase& b, Fn fn, std::span<llvm::Value* const> args) {
   V x{&b, args[0]};
   if (fn == Fn::kRsqrt) return (1 / Sqrt(x)).v;
   if (fn == Fn::kLogistic) {
     llvm::Value* negated = (-x).v;
-    return (1 / (1 + x.With(CallPerLane(b, Info(fn).libm, {&negated, 1})))).v;
+    return (1 / (1 + x.With(Call(b, Info(fn).libm, {&negated, 1})))).v;
   }
-  return CallPerLane(b, Info(fn).libm, args);
+  return Call(b, Info(fn).libm, args);
 }
 
 }  // namespace
@@ -76,10 +82,6 @@ bool HasBody(Fn fn, llvm::Type* type) {
          (element->isDoubleTy() && (fn == Fn::kRsqrt || !Info(fn).libm.empty()));
 }
 
-bool HasVectorBody(Fn fn, llvm::Type* type) {
-  return HasBody(fn, type) && (type->getScalarType()->isFloatTy() || fn == Fn::kRsqrt);
-}
-
 llvm::Value* Emit(llvm::IRBuilderBase& builder, Fn fn, std::span<llvm::Value* const> args) {
   const FnInfo& info = Info(fn);
   TENON_CHECK(static_cast<int>(args.size()) == info.arity, std::string(info.name));
@@ -92,19 +94,6 @@ llvm::Value* Emit(llvm::IRBuilderBase& builder, Fn fn, std::span<llvm::Value* co
   const Body& body = FloatBody(fn);
   V x{&builder, args[0]};
   return info.arity == 1 ? body.unary(x).v : body.binary(x, {&builder, args[1]}).v;
-}
-
-std::span<const std::string_view> ImportedSymbols() {
-  static const std::vector<std::string_view> kSymbols = [] {
-    std::vector<std::string_view> symbols;
-    for (const FnInfo& info : kFunctions) {
-      if (!info.libm.empty()) symbols.push_back(info.libm);
-    }
-    std::sort(symbols.begin(), symbols.end());
-    symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
-    return symbols;
-  }();
-  return kSymbols;
 }
 
 }  // namespace tenon::math

@@ -8,8 +8,8 @@
 //
 // float: own bodies, accurate to the ULP claimed in math_functions.def for every input
 // (tools/ulp-sweep measures it, the result is docs/accuracy.md). NaN in gives NaN out; infinities,
-// subnormals (in and out) and signed zeros are as in C's libm. double: one libm call per lane; the
-// symbols are ImportedSymbols(), library.h has bodies for targets without them. Functions without a libm counterpart have no double body.
+// subnormals (in and out) and signed zeros are as in C's libm. double: a call of a function beside the kernel (library.h), for all lanes; on a
+// GPU, whose threads have no vector registers, a call per lane; pow is the C library's on a CPU. Functions without a libm counterpart have no double body.
 #pragma once
 
 #include <optional>
@@ -30,9 +30,9 @@ struct FnInfo {
   Fn fn;
   std::string_view name;   // as in C, with "logistic", "rsqrt" and "erfinv" beside
   int arity;               // 1 or 2
-  std::string_view libm;   // what a double lane calls; empty: no double body
+  std::string_view libm;   // the function of library.h for double; empty: no double body
   double max_ulp;          // claimed for float, over the whole domain
-  double max_ulp_f64;      // claimed for the double function of library.h; 0: none
+  double max_ulp_f64;      // claimed for that double function; 0: none
   std::string_view notes;  // method and domain, for docs/accuracy.md
 };
 
@@ -45,17 +45,11 @@ std::optional<Fn> FindFunction(std::string_view name);
 // can be supported.
 bool HasBody(Fn fn, llvm::Type* type);
 
-// Whether that body is vector code (true for float), rather than a call per lane.
-bool HasVectorBody(Fn fn, llvm::Type* type);
-
 // Emits fn(args...) at the builder's insertion point. All args have one type, for which HasBody
 // holds (checked).
 llvm::Value* Emit(llvm::IRBuilderBase& builder, Fn fn, std::span<llvm::Value* const> args);
 
 // C's fmod, exact, for float and double.
 llvm::Value* EmitRemainder(llvm::IRBuilderBase& builder, llvm::Value* dividend, llvm::Value* divisor);
-
-// What double bodies call. Sorted, without duplicates.
-std::span<const std::string_view> ImportedSymbols();
 
 }  // namespace tenon::math

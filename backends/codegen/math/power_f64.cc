@@ -43,7 +43,7 @@ V Pow(V x, V y) {
   V subnormal = base < 0x1p-1022;
   DD log = LogOf(Exact(Select(subnormal, base * 0x1p54, base)), Select(subnormal, -54, x.Constant(0)));
   DD t = log * ClampHigh(ClampLow(y, -0x1p70), 0x1p70);
-  t = Select(t.hi > 800, Exact(x.Constant(800)), t);
+  t = Select(Abs(t.hi) > 800, Exact(CopySign(x.Constant(800), t.hi)), t);
   V magnitude = ExpOf(t);
   V limit = Select(y < 0, x.Constant(kInf), 0);  // of 0
   limit = Select(a == kInf, Select(y < 0, x.Constant(0), kInf), limit);

@@ -77,22 +77,41 @@ Reduced ReduceLarge(V a) {
   return {AddInt(quadrant, sign), f * half_pi};
 }
 
+Reduced Reduce(V a);
+
+// Lane by lane.
+Reduced ReduceLanes(V a) {
+  llvm::IRBuilderBase& b = *a.b;
+  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(a.type());
+  if (type == nullptr) return ReduceLarge(a);
+  llvm::Value* n = llvm::PoisonValue::get(Bits(a).type());
+  llvm::Value* hi = llvm::PoisonValue::get(type);
+  llvm::Value* lo = hi;
+  for (unsigned lane = 0; lane < type->getNumElements(); ++lane) {
+    const Reduced r = Reduce(a.With(b.CreateExtractElement(a.v, lane)));
+    n = b.CreateInsertElement(n, r.n.v, lane);
+    hi = b.CreateInsertElement(hi, r.r.hi.v, lane);
+    lo = b.CreateInsertElement(lo, r.r.lo.v, lane);
+  }
+  return {a.With(n), {a.With(hi), a.With(lo)}};
+}
+
 Reduced Reduce(V a) {
   llvm::IRBuilderBase& b = *a.b;
   llvm::Value* const args[] = {a.v};
-  llvm::Type* const results[] = {b.getInt64Ty(), a.type(), a.type()};
+  llvm::Type* const results[] = {Bits(a).type(), a.type(), a.type()};
   const auto r = CallOutOfLine(b, "quarter_turns", args, results, [](llvm::IRBuilderBase& in, std::span<llvm::Value* const> own) {
     V x{&in, own[0]};
     llvm::Function* f = in.GetInsertBlock()->getParent();
     llvm::BasicBlock* small = llvm::BasicBlock::Create(in.getContext(), "small", f);
     llvm::BasicBlock* large = llvm::BasicBlock::Create(in.getContext(), "large", f);
     llvm::BasicBlock* done = llvm::BasicBlock::Create(in.getContext(), "done", f);
-    in.CreateCondBr((x < kLarge).v, small, large);
+    in.CreateCondBr(AnyLane(in, Not(x < kLarge).v), large, small);
     in.SetInsertPoint(small);
     const Reduced p = ReduceModerate(x);
     in.CreateBr(done);
     in.SetInsertPoint(large);
-    const Reduced q = ReduceLarge(x);
+    const Reduced q = ReduceLanes(x);
     in.CreateBr(done);
     in.SetInsertPoint(done);
     auto either = [&](V y, V z) -> llvm::Value* {
@@ -109,13 +128,13 @@ Reduced Reduce(V a) {
 // hi is r or 1 - r^2/2, and lo smaller by far.
 DD SinOf(DD r) {
   V z = r.hi * r.hi;
-  V rest = Fma(r.hi * z, Polynomial(z, kSinF64), r.lo * Fma(z, -0.5, 1));
+  V rest = Fma(r.hi * z, PolynomialInHalves(z, kSinF64), r.lo * Fma(z, -0.5, 1));
   return FastTwoSum(r.hi, rest);
 }
 DD CosOf(DD r) {
   DD z = TwoProduct(r.hi, r.hi);
   DD w = FastTwoSum(r.hi.Constant(1), z.hi * -0.5);
-  V rest = Fma(z.hi * z.hi, Polynomial(z.hi, kCosF64), Fma(z.lo, -0.5, -(r.hi * r.lo)));
+  V rest = Fma(z.hi * z.hi, PolynomialInHalves(z.hi, kCosF64), Fma(z.lo, -0.5, -(r.hi * r.lo)));
   return FastTwoSum(w.hi, w.lo + rest);
 }
 
@@ -131,12 +150,12 @@ V Finite(V y, V x) { return Select(Abs(x) < kInf, y, std::numeric_limits<double>
 // atan(q) of 0 <= q <= 1.
 DD AtanOf(DD q) {
   V z = q.hi * q.hi;
-  V rest = Fma(q.hi * z, Polynomial(z, kAtanF64), q.lo / (1 + z));
+  V rest = Fma(q.hi * z, Polynomial(z, kAtanF64), q.lo / (1 + z));  // not in halves, which are far larger than their sum
   return FastTwoSum(q.hi, rest);
 }
 
 // asin(s) of 0 <= s <= sqrt(1/2).
-DD AsinOf(DD s, V z) { return FastTwoSum(s.hi, Fma(s.hi * z, Polynomial(z, kAsinF64), s.lo)); }
+DD AsinOf(DD s, V z) { return FastTwoSum(s.hi, Fma(s.hi * z, PolynomialInHalves(z, kAsinF64), s.lo)); }
 
 struct AsinParts {
   V half_angle;  // i1: |x| > 1/2

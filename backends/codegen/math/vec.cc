@@ -1,5 +1,7 @@
 #include "backends/codegen/math/vec.h"
 
+#include <vector>
+
 #include "llvm/IR/Intrinsics.h"
 
 namespace tenon::math {
@@ -55,5 +57,11 @@ V SignedToF64(V x) {
 
 V Polynomial(V x, std::span<const float> c) { return Horner(x, c); }
 V Polynomial(V x, std::span<const double> c) { return Horner(x, c); }
+V PolynomialInHalves(V x, std::span<const double> c) {
+  std::vector<double> halves[2];
+  for (size_t k = 0; k < c.size(); ++k) halves[k % 2].push_back(c[k]);
+  V square = x * x;
+  return Fma(x, Horner(square, std::span<const double>(halves[1])), Horner(square, std::span<const double>(halves[0])));
+}
 
 }  // namespace tenon::math

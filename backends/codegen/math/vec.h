@@ -85,5 +85,7 @@ inline V NotZeroInt(V x) { return x.With(x.b->CreateICmpNE(x.v, x.Int(0).v)); }
 // c[0] + c[1] x + c[2] x^2 + ... by Horner's rule with FMAs.
 V Polynomial(V x, std::span<const float> c);
 V Polynomial(V x, std::span<const double> c);
+// Even and odd powers apart, which takes half of the time where nothing else is there to do.
+V PolynomialInHalves(V x, std::span<const double> c);
 
 }  // namespace tenon::math
