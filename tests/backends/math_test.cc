@@ -106,8 +106,8 @@ TEST_P(MathFunction, DoubleHasTheSameBitsAtEveryWidth) {
   b.resize(a.size());
   std::vector<double> want(a.size()), got(a.size());
   Compile(GetParam(), {.width = 1, .is_double = true}).Run(a.data(), b.data(), want.data(), a.size());
-  for (JitOptions options : {JitOptions{.width = 2}, JitOptions{.width = 4}, JitOptions{.width = 8}, JitOptions{.width = 4, .cpu = "x86-64-v3"},
-                             JitOptions{.width = 2, .cpu = "x86-64-v2"}}) {
+  for (JitOptions options : {JitOptions{.width = 2}, JitOptions{.width = 4}, JitOptions{.width = 8},
+                             JitOptions{.width = 4, .cpu = "x86-64-v3"}, JitOptions{.width = 2, .cpu = "x86-64-v2"}}) {
     options.is_double = true;
     Compile(GetParam(), options).Run(a.data(), b.data(), got.data(), a.size());
     for (size_t i = 0; i < a.size(); ++i) {

@@ -1,5 +1,5 @@
-// Functions of the C library's names and meaning as LLVM IR: of double, for every target, by vectors; of complex numbers of two doubles, for
-// targets that have no C library to call (on the CPU those calls stay calls).
+// Functions of the C library's names and meaning as LLVM IR: of double, for every target, by vectors; of complex numbers of two doubles,
+// for targets that have no C library to call (on the CPU those calls stay calls).
 //
 // Functions beside the kernels, without fast-math flags; FMA where written. A lane's bits don't depend on how many there are.
 // Special values are C99's (Annex F and G), subnormals are kept. Their error is claimed in math_functions.def (real ones; ulp-sweep --f64

@@ -8,8 +8,9 @@
 //
 // float: own bodies, accurate to the ULP claimed in math_functions.def for every input
 // (tools/ulp-sweep measures it, the result is docs/accuracy.md). NaN in gives NaN out; infinities,
-// subnormals (in and out) and signed zeros are as in C's libm. double: a call of a function beside the kernel (library.h), for all lanes; on a
-// GPU, whose threads have no vector registers, a call per lane; pow is the C library's on a CPU. Functions without a libm counterpart have no double body.
+// subnormals (in and out) and signed zeros are as in C's libm. double: a call of a function beside the kernel (library.h), for all
+// lanes; on a GPU, whose threads have no vector registers, a call per lane; pow is the C library's on a CPU. Functions without a libm
+// counterpart have no double body.
 #pragma once
 
 #include <optional>
