@@ -1,6 +1,6 @@
-// Logarithms and inverse hyperbolic functions in f64: log(m) = 2 atanh(s), s = (m - 1) / (m + 1) as a double-double, its first two
-// terms too (as SLEEF does; the split at sqrt(1/2) is log.cc's). The error of the logarithm is 2^-65 of it, which is what pow needs. log and log1p
-// themselves are summed as fdlibm's e_log.c does, from m - 1 on.
+// Logarithms and inverse hyperbolic functions in f64: log(m) = 2 atanh(s), s = (m - 1) / (m + 1) as a double-double, its first two terms
+// too (as SLEEF does; the split at sqrt(1/2) is log.cc's). The error of the logarithm is 2^-65 of it, which is what pow needs. log and
+// log1p themselves are summed as fdlibm's e_log.c does, from m - 1 on.
 #include <limits>
 
 #include "backends/codegen/math/coefficients_f64.h"
