@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -121,6 +122,27 @@ INSTANTIATE_TEST_SUITE_P(Types, GpuAttentionSizes, testing::Values("f32", "f16",
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(GpuAttention, RoundsNothingThatHloDoesNot) { ExpectRight(AttentionText({.queries = 40, .keys = 70}), 300, /*excess=*/false); }
+
+// One program for all sizes of the batch, the queries and the keys.
+TEST(GpuAttention, SymbolicSizes) {
+  const AttentionSizes named{.batch = 7001, .queries = 7002, .keys = 7003, .terms = 24, .columns = 40, .mask = AttentionMask::kCausal};
+  const std::string text =
+      absl::StrReplaceAll(AttentionText(named), {{"HloModule attention", "HloModule attention, symbols={b:[1,inf],s:[1,inf],t:[1,inf]}"},
+                                                 {"7001", "b"}, {"7002", "s"}, {"7003", "t"}});
+  EXPECT_THAT(PlansFor(text, kModels[0]), HasSubstr(" attention "));
+  const auto module = ParseModule(text);
+  ASSERT_TRUE(module.ok()) << module.status() << text;
+  uint64_t seed = 400;
+  for (const auto& [batch, queries, keys] : {std::tuple{2, 37, 70}, {1, 1, 1}, {3, 65, 33}}) {
+    AttentionSizes sizes = named;
+    sizes.batch = batch, sizes.queries = queries, sizes.keys = keys;
+    const auto numbers = ParseModule(AttentionText(sizes));
+    const std::vector<Literal> arguments = AttentionInputs(**numbers, ++seed);
+    const lab::Verdict v = lab::Judge(**module, arguments, {.target = kModels[0], .excess_precision = true});
+    EXPECT_EQ(v.outcome, lab::Outcome::kSame) << v.text;
+    EXPECT_LE(2 * v.unjudged, v.elements);
+  }
+}
 
 // Rows of -inf alone, and rows with +inf or NaN: NaN where HLO has NaN, and numbers elsewhere.
 TEST(GpuAttention, SpecialScores) {
