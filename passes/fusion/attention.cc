@@ -87,6 +87,7 @@ class Matcher {
 
   std::optional<Attention> Run() {
     if (!IsBatchedProduct(*a_.values) || !SumsAlongLast(*a_.values)) return std::nullopt;
+    if (!a_.values->control_predecessors().empty() || !a_.values->control_successors().empty()) return std::nullopt;
     if (!Softmax() || !Scores() || !Rows() || !Collect()) return std::nullopt;
     return std::move(a_);
   }
@@ -241,7 +242,8 @@ class Matcher {
     a_.result = const_cast<Instruction*>(a_.values);
     if (a_.values != around.root() && a_.values->user_count() == 1) {
       Instruction* user = a_.values->users().front();
-      if (user->opcode() == Opcode::kConvert && user->control_predecessors().empty()) a_.inside.push_back(a_.result = user);
+      const bool free = user->control_predecessors().empty() && user->control_successors().empty();
+      if (user->opcode() == Opcode::kConvert && free) a_.inside.push_back(a_.result = user);
     }
     return a_.inside.size() <= kMostInside;
   }
