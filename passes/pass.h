@@ -20,6 +20,7 @@
 namespace tenon {
 
 class ValueViews;
+struct Attention;
 struct Spaces;
 
 // What the passes may know of the machine. Filled in by the backend.
@@ -66,6 +67,8 @@ struct PassContext {
   // The contraction, or the fusion of one with its bias, of which `op` is an activation that the contraction's library should apply (pass
   // fold-bias), and in `inside` what lies between, operands first, `op` last. Null: never.
   std::function<const Instruction*(const Instruction& op, std::vector<const Instruction*>* inside)> folds_activation;
+  // Is there one kernel for this attention (pass fuse-attention)? Null: no.
+  std::function<bool(const Attention& attention)> takes_attention;
   // Does the backend take this reduction in one pass, whatever the order of the elements? If not, each element of its result is a
   // loop of its own over the operand, so values of the operand's size stay out of its kernel. Null: yes.
   std::function<bool(const Instruction& reduce)> any_order;

@@ -36,6 +36,7 @@ const std::vector<std::string>& DefaultPipeline() {
       "split-scatters",
       "insert-copies",
       "assign-spaces",
+      "fuse-attention",
       "fold-bias",
       "fuse",
       "fold-bias",

@@ -68,6 +68,8 @@ class Target {
   virtual bool ReducesInAnyOrder(const Instruction& reduce) const = 0;
   // PassContext::packs_where_it_lies.
   virtual bool PacksWhereItLies(const Instruction& contraction, absl::Span<const Dim> strides) const { return false; }
+  // PassContext::takes_attention, of dots that no library takes. `excess_precision`: halves may keep the bits of f32.
+  virtual bool TakesAttention(const Attention& attention, bool excess_precision) const { return false; }
   // How this fusion, or this contraction that a provider of this target computes as a kernel, runs. LaunchPlan::target is a PlannedKernel.
   // Unimplemented: names the instruction for which there is no code.
   virtual absl::StatusOr<LaunchPlan> Plan(const Instruction& op, const ValueViews& views, bool excess_precision) const = 0;

@@ -20,6 +20,7 @@
 #include "hlo/verifier.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/ErrorHandling.h"
+#include "passes/fusion/attention.h"
 #include "passes/fusion/fused_form.h"
 #include "passes/spaces/spaces.h"
 #include "runtime/build_id.h"
@@ -246,6 +247,10 @@ class Compilation {
     };
     context.folds_bias = [this](const Instruction& op, const Instruction& epilogue) {
       return BiasToFold(op, epilogue, SiteOf(TargetOf(op)));
+    };
+    context.takes_attention = [this](const Attention& attention) {
+      const bool library = IsTaken(*attention.scores) || IsTaken(*attention.values);
+      return !library && TargetOf(*attention.values).TakesAttention(attention, options_.excess_precision);
     };
     context.any_order = [this](const Instruction& reduce) { return TargetOf(reduce).ReducesInAnyOrder(reduce); };
     context.own_strides = OwnStridesOf(module_, binding_);

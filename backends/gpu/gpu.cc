@@ -10,6 +10,7 @@
 #include "backends/contract/provider.h"
 #include "backends/gpu/emit/gpu_kernel.h"
 #include "backends/gpu/emit/image.h"
+#include "backends/gpu/plan/attention_tile.h"
 #include "backends/gpu/plan/block_product.h"
 #include "backends/gpu/plan/libraries.h"
 #include "hlo/check.h"
@@ -73,6 +74,9 @@ class Gpu : public Target {
   bool ReducesInAnyOrder(const Instruction& reduce) const override { return CombineOf(reduce).has_value(); }
   // Slices of it go through shared memory.
   bool PacksWhereItLies(const Instruction& contraction, absl::Span<const Dim>) const override { return BlocksTake(contraction); }
+  bool TakesAttention(const Attention& attention, bool excess_precision) const override {
+    return gpu::TakesAttention(attention, options_.model, excess_precision);
+  }
   absl::StatusOr<LaunchPlan> Plan(const Instruction& op, const ValueViews& views, bool excess_precision) const override {
     return PlanAs(op, views, excess_precision, nullptr);
   }

@@ -14,8 +14,8 @@
 namespace tenon {
 namespace {
 
-constexpr std::array<std::string_view, 12> kNames = {"loop", "row", "column", "transpose", "reduce", "gather", "scatter",
-                                                     "window", "concat", "sort", "scan", "contraction"};
+constexpr std::array<std::string_view, 13> kNames = {"loop", "row", "column", "transpose", "reduce", "gather", "scatter",
+                                                     "window", "concat", "sort", "scan", "contraction", "attention"};
 
 bool AllowedOutside(const Instruction& op, ViewCache& views) {
   switch (op.opcode()) {

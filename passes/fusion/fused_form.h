@@ -9,12 +9,13 @@
 //   a library call (hlo/library/describe.h) on dense row-major operands and results,
 //   custom-call "aten.*" and "prims.*" (framework steps), custom-call "tenon.check" only inside fusions,
 //   fusion: everything else, even a single instruction. kind=kLoop/kInput/kCustom as XLA, and
-//     backend_config={"tenon":{"kind":"loop|row|column|transpose|reduce|gather|scatter|window|concat|sort|scan|contraction"}}
+//     backend_config={"tenon":{"kind":"loop|row|column|transpose|reduce|gather|scatter|window|concat|sort|scan|contraction|
+//     attention"}}
 //     row: reductions over the minor-most dims of one common row shape, elementwise around them (softmax, layer norm, rms norm,
 //     mean...), several reductions in sequence allowed. column: reductions over outer dims, minor dim kept. reduce: any other.
 //     scatter (scatter, select-and-scatter, dynamic-update-slice), sort (sort, topk), scan: that op, with constants, and with what
 //     a sort or scan reads element by element. The fusion gives its results and nothing else: its array or tuple, or (a tuple
-//     of) get-tuple-elements of it.
+//     of) get-tuple-elements of it. attention: two dots and the softmax between them (passes/fusion/attention.h).
 // A multi-output fusion's root is a tuple. Fused computations contain no tuples otherwise (except an op of several results + gte), no
 // nested fusions, no array constants above 16 elements (those are operands), no effects but tenon.check and no control edges.
 // Every array instruction at this level has a layout. instructions() is the schedule (is_scheduled = true).
@@ -27,7 +28,7 @@
 namespace tenon {
 
 enum class FusionForm : uint8_t { kLoop, kRow, kColumn, kTranspose, kReduce, kGather, kScatter, kWindow, kConcat,
-                                  kSort, kScan, kContraction };
+                                  kSort, kScan, kContraction, kAttention };
 std::string_view FusionFormName(FusionForm form);
 // Reads backend_config. Error if absent or unknown.
 absl::StatusOr<FusionForm> FusionFormOf(const Instruction& fusion);

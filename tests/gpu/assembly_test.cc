@@ -20,6 +20,7 @@
 #include "passes/spaces/spaces.h"
 #include "runtime/program/binding.h"
 #include "tests/backends/hlo_cases.h"
+#include "tools/lab/gpu/attention_text.h"
 #include "tools/lab/gpu/ptxas.h"
 #include "torch_plugin/aten/lower.h"
 #include "torch_plugin/aten/retarget.h"
@@ -162,7 +163,7 @@ TEST(GpuModels, ArePlannedToTheLastKernel) {
   }
 }
 
-// Contractions of blocks, with the largest tiles: of whole ones and of sizes that meet none.
+// Contractions of blocks, with the largest tiles: of whole ones and of sizes that meet none; attention.
 std::map<std::string, std::string> Products() {
   std::map<std::string, std::string> products;
   for (const auto& [type, m, n, k] : {std::tuple{"f32", 256, 512, 1024}, {"f32", 257, 331, 1101}, {"f64", 257, 331, 101},
@@ -178,6 +179,13 @@ std::map<std::string, std::string> Products() {
     products[absl::StrCat(type, ".symbols")] =
         absl::StrCat("HloModule m, symbols={s:[1,inf],t:[1,inf],u:[1,inf]}\nENTRY e {\n x = ", type, "[s,t] parameter(0)\n y = ", type,
                      "[t,u] parameter(1)\n ROOT d = f32[s,u] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n");
+  }
+  for (const AttentionSizes& s : {AttentionSizes{}, {.type = "f32", .queries = 257, .keys = 331, .terms = 128, .columns = 128},
+                                  {.type = "f32", .queries = 257, .keys = 331, .terms = 33, .columns = 200},
+                                  {.type = "f16", .mask = AttentionMask::kCausal}, {.type = "f16", .terms = 256, .columns = 256},
+                                  {.type = "bf16", .queries = 257, .keys = 331, .terms = 128, .columns = 128,
+                                   .mask = AttentionMask::kGuarded}}) {
+    products[absl::StrCat("attention.", s.type, ".", s.queries, ".", s.keys, ".", s.terms, ".", s.columns)] = AttentionText(s);
   }
   return products;
 }

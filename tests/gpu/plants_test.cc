@@ -18,6 +18,7 @@
 #include "runtime/host/plain_host.h"
 #include "runtime/program/binding.h"
 #include "tests/backends/hlo_cases.h"
+#include "tools/lab/gpu/attention_text.h"
 #include "tools/lab/gpu/emulated_memory.h"
 #include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/gpu/plant.h"
@@ -98,6 +99,12 @@ std::string Tiles() {
   return Entry("p = f32[64,48] parameter(0)\n q = f32[48,64] parameter(1)\n"
                " ROOT r = f32[64,64] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n");
 }
+// Keys of three tiles, the last one not whole.
+std::string AttentionOf(const char* type) {
+  return AttentionText({.type = type, .batch = 2, .queries = 40, .keys = 150, .terms = 24, .columns = 40});
+}
+std::string Attention() { return AttentionOf("f32"); }
+std::string AttentionOfHalves() { return AttentionOf("f16"); }
 std::string OddSize() { return Entry("p = f32[5,13] parameter(0)\n ROOT r = f32[5,13] negate(p)\n"); }
 
 CompileOptions OptionsWith(const char* model, const GpuPlant* plant, int* places) {
@@ -181,7 +188,8 @@ absl::StatusOr<Literal> RunThere(const Module& module, const std::vector<std::un
 }
 
 // "right", "different: ...", or what the compile or the launch says.
-std::string Outcome(const std::string& text, const char* model, const GpuPlant* plant, const EmulatorOptions& emulation, int* places) {
+std::string Outcome(const std::string& text, const char* model, const GpuPlant* plant, const EmulatorOptions& emulation, int* places,
+                    double tolerance = 1e-4) {
   const auto module = Parsed(text);
   std::vector<Literal> literals;
   std::vector<std::unique_ptr<OnDevice>> args;
@@ -193,7 +201,7 @@ std::string Outcome(const std::string& text, const char* model, const GpuPlant* 
   const auto got = RunThere(*module, args, model, plant, places);
   SetEmulation({});
   if (!got.ok()) return std::string(got.status().message());
-  const LiteralDifference d = CompareLiterals(*got, *Evaluate(*module, literals), ToleranceRule::AbsRel(1e-4, 1e-4));
+  const LiteralDifference d = CompareLiterals(*got, *Evaluate(*module, literals), ToleranceRule::AbsRel(tolerance, tolerance));
   return d.within ? "right" : absl::StrCat("different: ", d.what);
 }
 
@@ -204,7 +212,10 @@ struct Planting {
   const char* model;
   const char* found;          // in what the outcome says
   bool uninitialised = true;  // with that detector, which often is the first to see something
+  double tolerance = 1e-4;
 };
+
+constexpr double kOfHalves = 3e-2;  // where HLO rounds scores and weights to halves
 
 constexpr Planting kPlantings[] = {
     {"missing-barrier", "rows", Rows, kUsual, "race", false},
@@ -246,6 +257,15 @@ constexpr Planting kPlantings[] = {
     {"uninitialised-shared", "halves", Halves, kUsual, "uninitialised"},
     {"grid-too-small", "tiles", Tiles, kUsual, "different"},
     {"grid-too-large", "tiles", Tiles, kUsual, "out of bounds"},
+    {"no-rescaling", "attention", Attention, kUsual, "different"},
+    {"no-rescaling", "halves_attention", AttentionOfHalves, kUsual, "different", true, kOfHalves},
+    {"no-key-mask", "attention", Attention, kUsual, "different"},
+    {"missing-barrier", "attention", Attention, kUsual, "race", false},
+    {"missing-first-barrier", "attention", Attention, kUsual, "race", false},
+    {"missing-barrier", "halves_attention", AttentionOfHalves, kUsual, "race", false, kOfHalves},
+    {"wrong-mma-layout", "halves_attention", AttentionOfHalves, kUsual, "different", true, kOfHalves},
+    {"grid-too-small", "attention", Attention, kUsual, "different"},
+    {"grid-too-large", "attention", Attention, kUsual, "out of bounds"},
     {"broken-columns", "columns", Columns, kUsual, "columns that are no whole vectors"},
     {"two-teams-at-one-barrier", "rows", Rows, kUsual, "a team of some warps that is not the block"},
 };
@@ -258,8 +278,9 @@ TEST_P(GpuPlants, AreFound) {
   for (const uint64_t seed : {0, 77}) {
     int places = 0;
     const EmulatorOptions emulation{.order_seed = seed, .uninitialised = p.uninitialised};
-    EXPECT_EQ(Outcome(p.module(), p.model, nullptr, {.order_seed = seed}, &places), "right") << "without a plant, order " << seed;
-    const std::string outcome = Outcome(p.module(), p.model, &plant, emulation, &places);
+    const std::string without = Outcome(p.module(), p.model, nullptr, {.order_seed = seed}, &places, p.tolerance);
+    EXPECT_EQ(without, "right") << "without a plant, order " << seed;
+    const std::string outcome = Outcome(p.module(), p.model, &plant, emulation, &places, p.tolerance);
     EXPECT_THAT(outcome, testing::HasSubstr(p.found)) << "order " << seed;
     EXPECT_GE(places, 1) << "the plant found no place";
     if (seed == 0) std::cout << p.plant << " in " << p.name << ": " << outcome << "\n";

@@ -16,6 +16,7 @@
 #include "passes/expand/control_flow.h"
 #include "passes/lower/launches.h"
 #include "passes/memory/buffer_plan.h"
+#include "passes/fusion/attention.h"
 #include "passes/pipeline.h"
 #include "hlo/sizes.h"
 #include "passes/spaces/spaces.h"
@@ -75,12 +76,15 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
   if (text.starts_with("max_fusion_instructions=")) {
     context->target.max_fusion_instructions = context->target.max_loop_instructions = std::stoll(text.substr(text.find('=') + 1));
   } else {
-    const std::string known[] = {"", "convolutions", "packs", "device", "device_products", "no_library", "launches"};
+    const std::string known[] = {"", "convolutions", "packs", "device", "device_products", "no_library", "launches", "attention"};
     ASSERT_TRUE(absl::c_linear_search(known, text) || text.starts_with("refuses=")) << text;
   }
   ContractionSite site{.target = &Avx2(), .host_functions = kPlainFunctions};
   if (text == "no_library") site.host_functions = 0;
   if (text == "device_products") context->can_generate = [](const Instruction&) { return true; };
+  if (text == "attention") {
+    context->takes_attention = [](const Attention& a) { return Typical(a.x->shape().dim(a.x->shape().rank() - 1)) >= 4; };
+  }
   if (text == "packs") context->packs = [](const Instruction& op) { return Packs(op, {.target = &Avx2()}); };
   if (text == "convolutions" || text == "packs") {
     site.host_functions |= Bit(HostFunction::kConvolution);

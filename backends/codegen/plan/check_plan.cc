@@ -212,6 +212,13 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan, bool own_sc
     return bad("no tile loop");
   }
   TENON_RETURN_IF_ERROR(CheckSerial(f, plan, own_scratch));
+  if (plan.kind == PlanKind::kAttention) {  // what is in the fusion is the target's to check
+    if (own_scratch) return bad("a kind of devices");
+    if (loops < 2 || plan.tile_loop != loops - 2 || plan.split != loops - 2 || !plan.loops.back().reduced) {
+      return bad("loops that are not the batch, the queries and the keys");
+    }
+    return plan.rows > 0 && plan.block > 0 && plan.phases.empty() ? absl::OkStatus() : bad("tiles of no scores");
+  }
   if (plan.kind == PlanKind::kContraction) {
     if (loops == 0 || plan.block <= 0 || plan.block % plan.lanes != 0 || (plan.lanes == 1 && plan.block > 1)) {
       return bad("a block is not some vectors");

@@ -11,8 +11,8 @@
 namespace tenon {
 namespace {
 
-constexpr std::array<std::string_view, 9> kKindNames = {
-    "loop", "contraction", "row", "column", "transpose", "scatter", "select-and-scatter", "sort", "scan"};
+constexpr std::array<std::string_view, 10> kKindNames = {
+    "loop", "contraction", "attention", "row", "column", "transpose", "scatter", "select-and-scatter", "sort", "scan"};
 
 std::string Numbers(std::string_view name, const std::vector<int64_t>& v) {
   return v.empty() ? std::string(name)
@@ -170,8 +170,9 @@ Dim UnitsOf(const KernelPlan& plan) {
   Dim units = 1;
   for (int i = 0; i < plan.split; ++i) units *= plan.loops[i].extent;
   const int blocked = plan.kind == PlanKind::kTranspose ? plan.tile_loop : static_cast<int>(plan.loops.size()) - 1;
-  if (plan.block > 0) units *= CeilDiv(plan.loops[blocked].extent, plan.block);
-  if (plan.rows > 0 && plan.kind == PlanKind::kContraction) units *= CeilDiv(plan.loops[plan.tile_loop].extent, plan.rows);
+  if (plan.block > 0 && plan.kind != PlanKind::kAttention) units *= CeilDiv(plan.loops[blocked].extent, plan.block);
+  const bool tiles = plan.kind == PlanKind::kContraction || plan.kind == PlanKind::kAttention;
+  if (plan.rows > 0 && tiles) units *= CeilDiv(plan.loops[plan.tile_loop].extent, plan.rows);
   return units;
 }
 

@@ -17,6 +17,7 @@ enum class PlanKind : uint8_t {
   kLoop,       // one nest over the result, vector along its minor loop
   kContraction,  // kLoop around sums of products, a tile of them in registers: `unroll` iterations of loop `tile_loop` times the
                  // vectors of a block
+  kAttention,  // two products and the softmax between them: tiles of `rows` by `block` scores at a time, never in memory
   kRow,        // reductions along the vector loop: phases over one row at a time
   kColumn,     // reductions across the vector loop: accumulator rows in scratch
   kTranspose,  // kLoop whose operands are contiguous along another loop: square tiles turned in
@@ -52,8 +53,8 @@ struct KernelPlan {
       0;  // > 0: the vector loop too is in the outer range, in blocks of this many elements
   // kTranspose: the loop along which operands are contiguous; kContraction: the one along which `unroll` goes, if any; kLoop: see `rows`.
   int tile_loop = -1;
-  // kContraction, > 0: the tile loop too is in the outer range, in so many iterations. kLoop, > 0: so many iterations of the tile loop,
-  // which is
+  // kContraction, kAttention, > 0: the tile loop too is in the outer range, in so many iterations. kLoop, > 0: so many iterations of the
+  // tile loop, which is
   // next to the vector loop, are done together inside of that one: what does not depend on them is computed once, and vectors that lie
   // between each other are stored as one.
   int64_t rows = 0;

@@ -79,6 +79,8 @@ class CpuKernel : public CpuPlannedKernel {
         return EmitLoopKernel(e, plan_);
       case PlanKind::kContraction:
         return EmitContractionKernel(e, plan_);
+      case PlanKind::kAttention:  // refused by CheckPlan
+        return;
       case PlanKind::kRow:
         return EmitRowKernel(e, plan_);
       case PlanKind::kColumn:

@@ -32,6 +32,7 @@ bool IsEmpty(const FusedKernel& f) {
 // Where threads share a unit, one of them may read what another has overwritten: full-shaped results stay in place, whose elements are read
 // and written by one thread.
 std::vector<LaunchPlan::Pair> GpuOverwrites(const FusedKernel& f, const GpuPlan& plan) {
+  if (plan.loops.kind == PlanKind::kAttention) return {};  // blocks read what others write
   std::vector<LaunchPlan::Pair> pairs = OverwritesOf(f, plan.loops);
   const bool column = plan.loops.kind == PlanKind::kColumn;
   // Rows of a sort have been read before a barrier, or by launches before the one that writes results.
@@ -203,6 +204,8 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
       case PlanKind::kContraction:
         if (launch_.plan.slice > 0) return EmitTiledContractionKernel(e, launch_.plan, thread);
         return EmitContractionKernel(e, launch_.plan.loops);
+      case PlanKind::kAttention:
+        return EmitAttentionKernel(e, launch_.plan, thread);
       case PlanKind::kScatter:
         return EmitScatterKernel(e, launch_.plan.loops);
       case PlanKind::kSelectAndScatter:
@@ -220,7 +223,7 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
   TENON_RETURN_IF_ERROR(e.Finish());
   NarrowIndices(*f, launch_.plan.threads, info_.launch->grid[0].constant_or(0));
   // Tiles have their sums in registers, as many as there are.
-  if (launch_.plan.slice > 0 || SpillsUnlessTold(*f)) f->addFnAttr("nvvm.minctasm", "1");
+  if (launch_.plan.slice > 0 || launch_.plan.loops.kind == PlanKind::kAttention || SpillsUnlessTold(*f)) f->addFnAttr("nvvm.minctasm", "1");
   return absl::OkStatus();
 }
 

@@ -14,6 +14,9 @@ void EmitColumnKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread
 // A block has a tile of the result of a contraction, whose operands it brings into shared memory by slices.
 void EmitTiledContractionKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread);
 
+// A block has some query rows of attention; scores and weights stay in shared memory, tile by tile.
+void EmitAttentionKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread);
+
 // A block has a square of the result. Operands that lie across it are read along themselves into `tiles`, in shared memory.
 void EmitTransposeKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread, llvm::Value* tiles);
 

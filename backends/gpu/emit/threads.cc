@@ -52,18 +52,6 @@ Value* TeamMask(llvm::IRBuilderBase& b, int size) {
 }
 uint32_t Segment(int size) { return static_cast<uint32_t>(kWarp - size) << 8; }
 
-// The values of a team of lanes, `size` side by side in a warp.
-Values MergeLanes(KernelEmitter& e, Values values, int size, const KernelTeam::Merge& merge) {
-  llvm::IRBuilder<>& b = e.Here();
-  Value* mask = TeamMask(b, size);
-  for (int distance = size / 2; distance > 0; distance /= 2) {
-    Values others;
-    for (Value* v : values) others.push_back(Shuffle(e.Here(), llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, v, distance, kWholeWarp, mask));
-    values = merge(values, others);
-  }
-  return values;
-}
-
 // One value in memory: register values, predicates as bytes.
 llvm::Type* SlotType(llvm::IRBuilderBase& b, llvm::Type* type) {
   if (!type->isIntOrIntVectorTy() || type->getScalarSizeInBits() % 8 == 0) return type;
@@ -136,6 +124,17 @@ Value* ShuffleUp(llvm::IRBuilderBase& b, Value* v, int distance, int size) {
 }
 Value* ShuffleLast(llvm::IRBuilderBase& b, Value* v, int size) {
   return Shuffle(b, llvm::Intrinsic::nvvm_shfl_sync_idx_i32, v, size - 1, Segment(size) | kWholeWarp, TeamMask(b, size));
+}
+
+Values MergeLanes(KernelEmitter& e, Values values, int size, const KernelTeam::Merge& merge) {
+  llvm::IRBuilder<>& b = e.Here();
+  Value* mask = TeamMask(b, size);
+  for (int distance = size / 2; distance > 0; distance /= 2) {
+    Values others;
+    for (Value* v : values) others.push_back(Shuffle(e.Here(), llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, v, distance, kWholeWarp, mask));
+    values = merge(values, others);
+  }
+  return values;
 }
 
 void ExchangeValue(KernelEmitter& e, Value* v, Value* base, Value* slot, Value* writes, int64_t count, Values* values) {

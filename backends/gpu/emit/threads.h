@@ -25,6 +25,9 @@ llvm::Value* ShuffleUp(llvm::IRBuilderBase& b, llvm::Value* v, int distance, int
 // What the last of `size` lanes side by side has of `v`.
 llvm::Value* ShuffleLast(llvm::IRBuilderBase& b, llvm::Value* v, int size);
 
+// The values of `size` lanes side by side, merged in halves: each of them has the result.
+std::vector<llvm::Value*> MergeLanes(KernelEmitter& e, std::vector<llvm::Value*> values, int size, const KernelTeam::Merge& merge);
+
 // The values of `count` contributors, one after the other: everybody gets all. `slot`: where this thread puts its own, if it `writes`.
 void ExchangeValue(KernelEmitter& e, llvm::Value* v, llvm::Value* base, llvm::Value* slot, llvm::Value* writes, int64_t count,
                    std::vector<llvm::Value*>* values);

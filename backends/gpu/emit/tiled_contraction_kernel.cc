@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "backends/codegen/index/contraction_index.h"
+#include "backends/gpu/emit/fragments.h"
 #include "backends/gpu/emit/kernels.h"
 #include "backends/gpu/emit/threads.h"
 #include "backends/gpu/plan/block_product.h"
 #include "llvm/IR/Intrinsics.h"
-#include "llvm/IR/IntrinsicsNVPTX.h"
 
 namespace tenon::gpu {
 
@@ -23,7 +23,6 @@ namespace {
 
 constexpr int64_t kTermsAtOnce = 2;  // of a thread's sums, in one turn of a loop
 constexpr int64_t kLoadsAtOnce = 4;  // of an operand, by a thread
-constexpr int64_t kMmaRows = 16, kMmaColumns = 8, kMatrix = 8;
 constexpr int64_t kMmaDown = kTile / kMmaRows, kMmaAcross = kTile / kMmaColumns;  // of a warp's square
 
 // An operand along one side of the tile.
@@ -55,6 +54,7 @@ class TiledContraction {
         gpu_(plan),
         plan_(plan.loops),
         thread_(thread),
+        fragments_(e, thread),
         product_(*BlockProductOf(f_, plan_.loops)),
         op_(*product_.op) {
     type_ = op_.shape().element_type();
@@ -347,76 +347,38 @@ class TiledContraction {
 
   // ---- by tensor cores ----
 
-  Value* I32(int64_t c) { return b().getInt32(static_cast<uint32_t>(c)); }
-  Value* Lane() { return b().CreateAnd(b().CreateTrunc(thread_, b().getInt32Ty()), I32(kWarp - 1)); }
   // Where the warp's square begins.
   std::pair<Value*, Value*> WarpsSquare() {
-    Value *warp = b().CreateUDiv(b().CreateTrunc(thread_, b().getInt32Ty()), I32(kWarp)), *across = I32(columns_.size / kTile);
+    Value *warp = fragments_.Warp(), *across = I32(columns_.size / kTile);
     return {b().CreateMul(b().CreateUDiv(warp, across), I32(kTile)), b().CreateMul(b().CreateURem(warp, across), I32(kTile))};
   }
-  Value* Shared(int64_t bytes_before, Value* bytes) {
-    Value* place = b().CreateGEP(b().getInt8Ty(), e_.ScratchPointer(bytes_before), b().CreateZExt(bytes, b().getInt64Ty()));
-    return b().CreateAddrSpaceCast(place, b().getPtrTy(kSharedSpace));
-  }
-
-  // ldmatrix: lane l names row l % 8 of matrix l / 8, all of 8 by 8 halves. A register of A has rows first, of B terms first (PTX ISA,
-  // "Matrix Fragments for mma.m16n8k16"): matrix 1 is the one further along that. Where a row in shared memory is one term's, they are
-  // turned on the way.
-  Value* LaneOffset(const Side& side, Value* begin, bool rows_first) {
-    Value *in = b().CreateAnd(Lane(), I32(kMatrix - 1)), *matrix = b().CreateUDiv(Lane(), I32(kMatrix));
-    Value* odd = b().CreateMul(b().CreateAnd(matrix, I32(1)), I32(kMatrix));
-    Value* upper = b().CreateMul(b().CreateUDiv(matrix, I32(2)), I32(kMatrix));
-    Value *place = rows_first ? odd : upper, *term = rows_first ? upper : odd;
-    (side.term_rows ? term : place) = b().CreateAdd(side.term_rows ? term : place, in);
-    place = b().CreateAdd(place, begin);
-    return side.term_rows ? b().CreateAdd(b().CreateMul(term, I32(side.row)), place)
-                          : b().CreateAdd(b().CreateMul(place, I32(side.row)), term);
-  }
-  // The four registers of 16 places from `place` on by 16 terms from `term` on.
-  std::vector<Value*> LoadFragment(const Side& side, Value* lane_offset, int64_t place, int64_t term) {
-    const int64_t further = side.term_rows ? term * side.row + place : place * side.row + term;
-    Value* at = Shared(side.bytes_before, b().CreateMul(b().CreateAdd(lane_offset, I32(further)), I32(2)));
-    const auto id = side.term_rows ? llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16
-                                   : llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16;
-    Value* all = b().CreateIntrinsic(id, {at->getType()}, {at});
-    std::vector<Value*> registers;
-    for (unsigned i = 0; i < 4; ++i) registers.push_back(b().CreateExtractValue(all, i));
-    return registers;
-  }
+  Value* I32(int64_t c) { return fragments_.I32(c); }
+  static SharedHalves Lying(const Side& side) { return {side.bytes_before, side.row, side.term_rows}; }
 
   void MultiplyFragments() {
     const auto [row, column] = WarpsSquare();
-    Value *of_rows = LaneOffset(rows_, row, true), *of_columns = LaneOffset(columns_, column, false);
+    const SharedHalves rows = Lying(rows_), columns = Lying(columns_);
+    Value *of_rows = fragments_.LaneOffset(rows, row, true), *of_columns = fragments_.LaneOffset(columns, column, false);
     for (int64_t term = 0; term < gpu_.slice; term += kMmaTerms) {
       std::vector<Value*> y;  // two registers for each eight columns
       for (int64_t i = 0; i < kTile; i += 2 * kMmaColumns) {
-        for (Value* v : LoadFragment(columns_, of_columns, i, term)) y.push_back(v);
+        for (Value* v : fragments_.Load(columns, of_columns, i, term)) y.push_back(v);
       }
       for (int64_t down = 0; down < kMmaDown; ++down) {
-        const std::vector<Value*> x = LoadFragment(rows_, of_rows, down * kMmaRows, term);
+        const std::vector<Value*> x = fragments_.Load(rows, of_rows, down * kMmaRows, term);
         for (int64_t across = 0; across < kMmaAcross; ++across) {
-          MultiplyAddFragments(x, &y[static_cast<size_t>(2 * across)], &parts_[static_cast<size_t>((down * kMmaAcross + across) * 4)]);
+          llvm::AllocaInst* const* parts = &parts_[static_cast<size_t>((down * kMmaAcross + across) * 4)];
+          fragments_.MultiplyAdd(element_, x, &y[static_cast<size_t>(2 * across)], parts);
         }
       }
     }
   }
 
-  void MultiplyAddFragments(const std::vector<Value*>& x, Value* const* y, llvm::AllocaInst* const* sums) {
-    const bool f16 = element_ == PrimitiveType::kF16;
-    llvm::Type* pair = f16 ? static_cast<llvm::Type*>(llvm::FixedVectorType::get(b().getHalfTy(), 2)) : b().getInt32Ty();
-    std::vector<Value*> args;
-    for (Value* v : {x[0], x[1], x[2], x[3], y[0], y[1]}) args.push_back(b().CreateBitCast(v, pair));
-    for (int i = 0; i < 4; ++i) args.push_back(b().CreateLoad(b().getFloatTy(), sums[i]));
-    const auto id = f16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32 : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16;
-    Value* all = b().CreateIntrinsic(id, {}, args);
-    for (unsigned i = 0; i < 4; ++i) b().CreateStore(b().CreateExtractValue(all, i), sums[i]);
-  }
-
   // Lane l has columns 2 (l % 4) and the next one of rows l / 4 and l / 4 + 8.
   void StoreFragments() {
     const auto [row, column] = WarpsSquare();
-    Value* own_row = b().CreateAdd(row, b().CreateUDiv(Lane(), I32(4)));
-    Value* own_column = b().CreateAdd(column, b().CreateMul(b().CreateAnd(Lane(), I32(3)), I32(2)));
+    Value* own_row = b().CreateAdd(row, b().CreateUDiv(fragments_.Lane(), I32(4)));
+    Value* own_column = b().CreateAdd(column, b().CreateMul(b().CreateAnd(fragments_.Lane(), I32(3)), I32(2)));
     Value* own = b().CreateAdd(b().CreateMul(own_row, I32(sum_row_)), own_column);
     llvm::Type* pair = llvm::FixedVectorType::get(b().getFloatTy(), 2);
     for (size_t i = 0; i < sums_.size(); i += 2) {
@@ -425,7 +387,7 @@ class TiledContraction {
       Value* v = llvm::PoisonValue::get(pair);
       for (unsigned k = 0; k < 2; ++k) v = b().CreateInsertElement(v, b().CreateLoad(b().getFloatTy(), sums_[i + k]), k);
       Value* at = b().CreateMul(b().CreateAdd(own, I32(down * sum_row_ + across)), I32(4));
-      b().CreateAlignedStore(v, Shared(0, at), llvm::Align(8));
+      b().CreateAlignedStore(v, fragments_.Shared(0, at), llvm::Align(8));
     }
   }
 
@@ -457,6 +419,7 @@ class TiledContraction {
   const GpuPlan& gpu_;
   const KernelPlan& plan_;
   Value* const thread_;  // in the block, i64
+  Fragments fragments_;
   const BlockProduct product_;
   const Instruction& op_;
   PrimitiveType type_, element_;  // of sums; of what lies in shared memory

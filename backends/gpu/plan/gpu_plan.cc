@@ -14,6 +14,7 @@
 #include "backends/codegen/plan/check_plan.h"
 #include "backends/codegen/plan/nest_planner.h"
 #include "backends/codegen/plan/serial_plan.h"
+#include "backends/gpu/plan/attention_tile.h"
 #include "backends/gpu/plan/block_product.h"
 
 namespace tenon::gpu {
@@ -100,6 +101,9 @@ class GpuPlanner : public NestPlanner {
  private:
   absl::StatusOr<GpuPlan> One() {
     if (f_.serial != nullptr && f_.serial->opcode() != Opcode::kScatter) return Serial();
+    if (const std::optional<Attention> attention = AttentionOf(f_)) {
+      if (const std::optional<GpuPlan> plan = PlanAttention(f_, *attention, model_)) return *plan;
+    }
     OrderLoops();
     MergeLoops();
     ChooseLanes();
@@ -420,6 +424,7 @@ SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
     const int64_t slices = SliceBytes(plan, plan.loops.rows, type) + SliceBytes(plan, plan.loops.block, type);
     shared.kept = shared.exchange = std::max(slices, plan.loops.rows * (plan.loops.block * StorageBytes(type) + kSumGap));
   }
+  if (plan.loops.kind == PlanKind::kAttention) shared.kept = shared.exchange = AttentionTileOf(fused, plan).bytes;
   if (plan.loops.kind == PlanKind::kRow) {
     shared.kept = plan.loops.scratch_bytes;
     shared.exchange = shared.kept * plan.units_per_block();
@@ -430,6 +435,7 @@ SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   }
   shared.bytes = shared.exchange;
   if (!plan.has_barriers() || plan.loops.kind == PlanKind::kSort || plan.slice > 0) return shared;
+  if (plan.loops.kind == PlanKind::kAttention) return shared;
   if (plan.loops.kind == PlanKind::kScan) {
     shared.bytes += plan.threads / kWarp * std::max<int64_t>(8, StorageBytes(fused.serial->operand(0)->shape().element_type()));
     return shared;
@@ -622,6 +628,9 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
       if (loops.packed) return bad("packed operands");
       if (const std::string_view wrong = WrongTiles(fused, plan, model); !wrong.empty()) return bad(wrong);
       break;
+    case PlanKind::kAttention:
+      if (const std::string_view wrong = WrongAttention(fused, plan, model); !wrong.empty()) return bad(wrong);
+      break;
     case PlanKind::kScatter:
     case PlanKind::kSelectAndScatter:
       break;
@@ -648,9 +657,11 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
   if (loops.kind != PlanKind::kSort && !scan && (plan.piece != 0 || plan.pass != GpuPass::kWhole)) {
     return bad("pieces of what is no sort and no scan of a team");
   }
-  if (loops.kind != PlanKind::kContraction && (plan.slice != 0 || plan.mma)) return bad("slices of what is no contraction");
+  const bool multiplies = loops.kind == PlanKind::kContraction || loops.kind == PlanKind::kAttention;
+  const bool slices = plan.slice != 0 && loops.kind != PlanKind::kContraction;
+  if (slices || (plan.mma && !multiplies)) return bad("slices of what is no contraction");
   const bool rows = loops.kind == PlanKind::kRow || loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kSort;
-  const bool teams = rows || scan || plan.slice > 0;
+  const bool teams = rows || scan || plan.slice > 0 || loops.kind == PlanKind::kAttention;
   if (!teams && plan.team != 1) return bad("a team for what one thread computes");
   if (const int64_t bytes = SharedOf(fused, plan).bytes; bytes > model.shared_per_block) {
     return bad(absl::StrCat(bytes, " bytes of shared memory, a block of ", model.name, " has ", model.shared_per_block));

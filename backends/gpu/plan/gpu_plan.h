@@ -7,6 +7,7 @@
 //   transpose   a block: a square of 32 by 32 elements, which operands that lie across it go through shared memory for
 //   contraction a thread: a tile in registers. With `slice`: a block, whose tile is `rows` by `block` elements: slices of both operands, of
 //               so many terms, go through shared memory; with `mma` tensor cores multiply them
+//   attention   a block: a tile of `rows` queries, and of `block` keys at a time; with `mma` tensor cores multiply
 //   scatter, select-and-scatter   a thread
 //   scan        a thread; of an associative combiner a team, and rows that are few and long lie in pieces, a block each, in three launches
 //   sort        a team of threads that share a row, in shared memory; longer rows lie in pieces, a block each, that are sorted by a first
@@ -56,7 +57,7 @@ struct GpuPlan {
   bool merges() const { return pass == GpuPass::kMerge || pass == GpuPass::kLast; }
   // A team of more threads than a warp has, or of columns, meets at barriers, and so does the block of a transpose.
   bool has_barriers() const {
-    if (loops.kind == PlanKind::kTranspose || slice > 0) return true;
+    if (loops.kind == PlanKind::kTranspose || loops.kind == PlanKind::kAttention || slice > 0) return true;
     if (loops.kind == PlanKind::kSort) return team > 1 && !merges();
     return loops.kind == PlanKind::kColumn ? team > 1 : team > kWarp;
   }

@@ -99,6 +99,32 @@ ENTRY
   ROOT t = (TYPE[ROWS,COLUMNS], TYPE[COLUMNS]) scan(d, z), dimensions={0}, num_carries=1, is_reverse=true, to_apply=step
 )";
 
+// The softmax in f32 of scaled scores with a bias.
+constexpr char kAttention[] = R"(
+wide_add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+wide_max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
+ENTRY
+  q = TYPE[2,ROWS,24] parameter(0)
+  k = TYPE[2,COLUMNS,24] parameter(1)
+  v = TYPE[2,COLUMNS,40] parameter(2)
+  bias = f32[ROWS,COLUMNS] parameter(3)
+  d = TYPE[2,ROWS,COLUMNS] dot(q, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
+  c = f32[2,ROWS,COLUMNS] convert(d)
+  bb = f32[2,ROWS,COLUMNS] broadcast(bias), dimensions={1,2}
+  x = f32[2,ROWS,COLUMNS] add(c, bb)
+  low = f32[] constant(-inf)
+  m = f32[2,ROWS] reduce(x, low), dimensions={2}, to_apply=wide_max
+  mb = f32[2,ROWS,COLUMNS] broadcast(m), dimensions={0,1}
+  n = f32[2,ROWS,COLUMNS] subtract(x, mb)
+  e = f32[2,ROWS,COLUMNS] exponential(n)
+  zero = f32[] constant(0)
+  s = f32[2,ROWS] reduce(e, zero), dimensions={2}, to_apply=wide_add
+  sb = f32[2,ROWS,COLUMNS] broadcast(s), dimensions={0,1}
+  p = f32[2,ROWS,COLUMNS] divide(e, sb)
+  w = TYPE[2,ROWS,COLUMNS] convert(p)
+  ROOT o = TYPE[2,ROWS,40] dot(w, v), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+)";
+
 // A model for which rows of some hundred elements are long.
 constexpr char kLittleShared[] = "sm_80,shared_per_block=1600";
 constexpr KernelKind kKinds[] = {
@@ -107,6 +133,7 @@ constexpr KernelKind kKinds[] = {
     {"transposed", kTransposed, " transpose "},
     {"pointwise", kPointwise, " loop "},
     {"product", kProduct, " slice=16 "},
+    {"attention", kAttention, " attention "},
     {"updated", kUpdated, " scatter "},
     {"sorted", kSorted, " sort ", kLittleShared},
     {"top", kTop, " sort ", kLittleShared},
@@ -126,7 +153,7 @@ const KernelKind& FindKernelKind(std::string_view name) {
 
 bool TakesType(const KernelKind& kind, std::string_view type) {
   const bool floats = type[0] != 's' && type[0] != 'u', complex = type[0] == 'c';
-  if (kind.body == kSoftmax) return floats && !complex;
+  if (kind.body == kSoftmax || kind.body == kAttention) return floats && !complex;
   return !complex || (kind.body != kPointwise && kind.body != kSorted && kind.body != kTop && kind.body != kRunningMaxima);
 }
 

@@ -201,6 +201,27 @@ bool WrongMmaLayout(Function& f) {
   return found;
 }
 
+// Sums of attention keep what they were when the largest score moves.
+bool NoRescaling(Function& f) {
+  bool found = false;
+  for (llvm::BinaryOperator* product : All<llvm::BinaryOperator>(f)) {
+    if (!product->getName().starts_with("rescaled")) continue;
+    product->replaceAllUsesWith(product->getOperand(0));
+    found = true;
+  }
+  return found;
+}
+// Keys behind the last are taken for keys, of zeros.
+bool NoKeyMask(Function& f) {
+  bool found = false;
+  for (llvm::BinaryOperator* both : All<llvm::BinaryOperator>(f)) {
+    if (!both->getName().starts_with("key.inside")) continue;
+    both->replaceAllUsesWith(both->getOperand(0));
+    found = true;
+  }
+  return found;
+}
+
 // Blocks of every launch of a device.
 bool AddBlocks(Program& program, int64_t more) {
   bool found = false;
@@ -298,6 +319,8 @@ constexpr GpuPlant kPlants[] = {
     {.name = "short-runs", .doc = "a merge of runs of half the length", .program = ShortRuns},
     {.name = "wrong-shuffle-up", .doc = "the first step of a scan's shuffles goes two lanes up", .kernel = WrongShuffleUp},
     {.name = "wrong-mma-layout", .doc = "two registers of a tensor core's operand exchanged", .kernel = WrongMmaLayout},
+    {.name = "no-rescaling", .doc = "attention's sums are not rescaled when the largest score moves", .kernel = NoRescaling},
+    {.name = "no-key-mask", .doc = "attention takes the last tile of keys for a whole one", .kernel = NoKeyMask},
     {.name = "broken-columns", .doc = "vectors of columns of which a row has no whole number", .plan = BrokenColumns},
     {.name = "two-teams-at-one-barrier", .doc = "a block of two teams that meet at barriers", .plan = TwoTeamsAtOneBarrier},
 };
