@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define TENON_ABI_VERSION 6
+#define TENON_ABI_VERSION 7
 #define TENON_API __attribute__((visibility("default")))
 
 /* ---- data
@@ -74,6 +74,7 @@ typedef struct TenonOpCall {
   void**
       cache; /* one pointer per operand, then per `out` result, kept with this frame for the host's
                 own wrappers; NULL at first; each non-NULL is given to cache_release at frame end */
+  const int64_t* numbers; /* in this call, what TenonOpSpec's arguments of kind SymInt are: TenonArg.i says which */
 } TenonOpCall;
 
 /* ---- what a framework provides

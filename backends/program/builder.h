@@ -72,6 +72,7 @@ class ProgramBuilder {
   int32_t ImageOf(int64_t space);
   int32_t KernelIndex(std::shared_ptr<const PlannedKernel> planned, int64_t space);
   absl::StatusOr<LaunchShape> LaunchOf(const LaunchDims& dims);
+  absl::Status NumberArg(FrameworkArg* arg, FrameworkStep* call);
   absl::Status EmitFrameworkCall(const Instruction& op);
 
   // ---- library.cc

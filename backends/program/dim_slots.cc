@@ -1,5 +1,8 @@
 #include "backends/program/dim_slots.h"
 
+#include <functional>
+
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 
@@ -13,11 +16,88 @@ void DimSlots::Define(Dim dim, DimOp op) {
     said_.emplace_back(dim, op);
     return;
   }
-  const SizeRef slot = symbols_[e.symbol] = builder_.Emit(op);
-  const bool number = op.kind == DimOp::Kind::kInputScalar || op.kind == DimOp::Kind::kInputStride;
-  if (e.upper == INT64_MAX && e.divisor == 1 && e.lower <= 0 && !(number && e.lower == 0)) return;
+  AddSymbol(e, builder_.Emit(op), op.kind == DimOp::Kind::kInputScalar || op.kind == DimOp::Kind::kInputStride);
+}
+
+void DimSlots::AddSymbol(const DimExpr& e, SizeRef slot, bool may_be_negative) {
+  symbols_[e.symbol] = slot;
+  if (e.upper == INT64_MAX && e.divisor == 1 && e.lower <= 0 && !(may_be_negative && e.lower == 0)) return;
   program_->guards.push_back(
       {.kind = Guard::Kind::kRange, .size = slot, .lower = e.lower, .upper = e.upper, .divisor = e.divisor, .text = e.symbol});
+}
+
+namespace {
+
+// a*symbol + rest.
+struct Linear {
+  Dim factor = 0, rest = 0;
+};
+
+bool Mentions(Dim dim, Dim symbol) {
+  if (dim.is_constant() || dim == symbol) return dim == symbol;
+  return absl::c_any_of(dim.expr()->operands, [&](Dim d) { return Mentions(d, symbol); });
+}
+
+std::optional<Linear> LinearIn(Dim symbol, Dim dim) {
+  if (!Mentions(dim, symbol)) return Linear{0, dim};
+  if (dim == symbol) return Linear{1, 0};
+  const DimExpr& e = *dim.expr();
+  Linear sum{0, e.addend};
+  if (e.kind == DimExpr::Kind::kSum) {
+    for (size_t i = 0; i < e.operands.size(); ++i) {
+      const std::optional<Linear> term = LinearIn(symbol, e.operands[i]);
+      if (!term) return std::nullopt;
+      sum.factor += term->factor * e.coefficients[i];
+      sum.rest += term->rest * e.coefficients[i];
+    }
+    return sum;
+  }
+  if (e.kind != DimExpr::Kind::kProduct || absl::c_count_if(e.operands, [&](Dim d) { return Mentions(d, symbol); }) != 1) return std::nullopt;
+  Linear product{1, 1};
+  for (Dim d : e.operands) {
+    const std::optional<Linear> factor = LinearIn(symbol, d);
+    if (!factor) return std::nullopt;
+    if (Mentions(d, symbol)) product = {product.factor * factor->factor, product.rest * factor->rest};
+    else product = {product.factor * d, product.rest * d};
+  }
+  return product;
+}
+
+}  // namespace
+
+std::optional<Dim> DimSlots::OnlyUndefined(Dim dim) const {
+  std::optional<Dim> found;
+  bool several = false;
+  const std::function<void(Dim)> walk = [&](Dim d) {
+    if (d.is_constant()) return;
+    if (d.expr()->kind == DimExpr::Kind::kSymbol && !symbols_.contains(d.expr()->symbol)) {
+      several |= found && *found != d;
+      found = d;
+    }
+    for (Dim operand : d.expr()->operands) walk(operand);
+  };
+  walk(dim);
+  return several ? std::nullopt : found;
+}
+
+// A symbol that no input is, by what is linear in it: 2*s0+1 is 7, so s0 is 3. The guard of that input says whether it is so.
+absl::Status DimSlots::SolveSymbols() {
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (size_t k = 0; k < said_.size(); ++k) {
+      const auto [dim, op] = said_[k];
+      if (op.kind == DimOp::Kind::kInputStride) continue;  // it means nothing where the size is 1
+      const std::optional<Dim> symbol = OnlyUndefined(dim);
+      const std::optional<Linear> linear = symbol ? LinearIn(*symbol, dim) : std::nullopt;
+      if (!linear || linear->factor == Dim(0)) continue;
+      TENON_ASSIGN_OR_RETURN(const SizeRef rest, Ref(linear->rest));
+      TENON_ASSIGN_OR_RETURN(const SizeRef factor, Ref(linear->factor));
+      const SizeRef difference = builder_.Emit({DimOp::Kind::kSub, builder_.Emit(op), rest});
+      AddSymbol(*symbol->expr(), builder_.Emit({DimOp::Kind::kFloorDiv, difference, factor}), /*may_be_negative=*/true);
+      progress = true;
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DimSlots::AddGuards() {
@@ -44,6 +124,7 @@ absl::Status DimSlots::DefineSymbols(const Binding& binding) {
       Define(input.strides[d], {DimOp::Kind::kInputStride, i, d});
     }
   }
+  TENON_RETURN_IF_ERROR(SolveSymbols());
   return AddGuards();
 }
 

@@ -1,7 +1,9 @@
 // DimSlots: symbolic Dims -> SizeRefs of a Program, with the slots that define the symbols from the inputs.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -14,8 +16,8 @@ namespace tenon {
 class DimSlots {
  public:
   explicit DimSlots(Program* program) : program_(program), builder_(program) {}
-  // Finds for every symbol an input dim, stride or SymInt input that is exactly this symbol, and makes the program's guards of the others.
-  // InvalidArgument: an input's size is an expression of a symbol that none is.
+  // Finds for every symbol an input dim, stride or SymInt input that is exactly this symbol, else a dim or SymInt input that is
+  // linear in it and has no other unknown, and makes the program's guards of the others. InvalidArgument: there is neither.
   absl::Status DefineSymbols(const Binding& binding);
   // InvalidArgument: a symbol that no input defines.
   absl::StatusOr<SizeRef> Ref(Dim dim);
@@ -23,6 +25,9 @@ class DimSlots {
 
  private:
   void Define(Dim dim, DimOp op);
+  void AddSymbol(const DimExpr& e, SizeRef slot, bool may_be_negative);
+  std::optional<Dim> OnlyUndefined(Dim dim) const;  // the symbol, if there is exactly one that has no slot
+  absl::Status SolveSymbols();
   absl::Status AddGuards();
 
   Program* program_;

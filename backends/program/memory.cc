@@ -133,10 +133,10 @@ absl::Status ProgramBuilder::Plan() {
   options.spaces = targets_.size() > 1;
   TENON_ASSIGN_OR_RETURN(plan_, PlanBuffers(module_, options));
   built_.buffer_plan = plan_.ToString();
-  TENON_ASSIGN_OR_RETURN(program().arena_bytes, dims_.Ref(plan_.arena_bytes));
+  auto fixed = [this](int64_t space, int64_t bytes) { return plan_.symbolic_arenas.contains(space) ? 0 : bytes; };
+  program().arena_bytes = fixed(0, plan_.arena_bytes);
   for (const auto& [space, bytes] : plan_.device_arenas) {
-    TENON_ASSIGN_OR_RETURN(const SizeRef size, dims_.Ref(bytes));
-    program().device_arenas.push_back({.space = static_cast<int32_t>(space), .bytes = size});
+    program().device_arenas.push_back({.space = static_cast<int32_t>(space), .bytes = fixed(space, bytes)});
   }
   for (const Allocation& a : plan_.allocations) {
     TENON_ASSIGN_OR_RETURN(Value value, ValueOf(a));
@@ -171,7 +171,10 @@ absl::StatusOr<Value> ProgramBuilder::ValueOf(const Allocation& a) {
       return value;
     case Allocation::Kind::kArena: {
       value.kind = ValueKind::kArena;
-      TENON_ASSIGN_OR_RETURN(value.offset, dims_.Ref(a.offset));
+      value.offset = a.offset;
+      if (!plan_.symbolic_arenas.contains(a.space) || a.first < 0) return value;
+      value.offset = 0;
+      value.life = {static_cast<int32_t>(a.first), static_cast<int32_t>(a.last)};
       return value;
     }
     case Allocation::Kind::kOutput:

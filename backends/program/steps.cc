@@ -201,12 +201,24 @@ int32_t ProgramBuilder::KernelIndex(std::shared_ptr<const PlannedKernel> planned
   return it->second;
 }
 
+// A number that is an expression is one of the call's, which the dim program evaluates in each run.
+absl::Status ProgramBuilder::NumberArg(FrameworkArg* arg, FrameworkStep* call) {
+  for (FrameworkArg& element : arg->list) TENON_RETURN_IF_ERROR(NumberArg(&element, call));
+  if (arg->kind != FrameworkArg::Kind::kSymInt) return absl::OkStatus();
+  TENON_ASSIGN_OR_RETURN(const Dim size, module_.dims().Parse(arg->s));
+  TENON_ASSIGN_OR_RETURN(const SizeRef number, dims_.Ref(size));
+  arg->i = static_cast<int64_t>(call->numbers.size());
+  call->numbers.push_back(number);
+  return absl::OkStatus();
+}
+
 absl::Status ProgramBuilder::EmitFrameworkCall(const Instruction& op) {
   FrameworkCallSite read;
   TENON_ASSIGN_OR_RETURN(const FrameworkCallSite* found, CallSiteOf(op, &read));
   const FrameworkCallSite& site = *found;
   FrameworkStep call{.overload = op.custom_call_target(), .args = site.args, .rule = site.rule, .total = site.total,
                      .reason = site.reason};
+  for (FrameworkArg& arg : call.args) TENON_RETURN_IF_ERROR(NumberArg(&arg, &call));
   for (const Instruction* operand : op.operands()) {
     TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{operand, 0}));
     call.operands.push_back(std::move(v));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/execute/step_work.h"
@@ -77,7 +78,7 @@ class ProgramWriter {
     json["order"] = Json::array();
     for (const auto& [region, step] : order_) json["order"].push_back({region, step});
     json["values"] = Values();
-    json["memory"] = {{"arena", p_.arena_bytes >= 0 ? Json(p_.arena_bytes) : Json(nullptr)},
+    json["memory"] = {{"arena", ArenaIsKnown() ? Json(p_.arena_bytes) : Json(nullptr)},
                       {"code", p_.code_bytes()}};
     json["compile_ms"] = Json::array();
     for (const auto& [phase, ms] : p_.compile_ms) json["compile_ms"].push_back({phase, ms});
@@ -86,6 +87,10 @@ class ProgramWriter {
   }
 
  private:
+  bool ArenaIsKnown() const {
+    return p_.arena_bytes >= 0 && absl::c_none_of(p_.values, [](const Value& v) { return v.space == 0 && v.is_placed_per_call(); });
+  }
+
   struct Life {
     int64_t first = -1, last = -1;
     std::vector<std::string> names;  // of the steps that write it
@@ -242,7 +247,7 @@ class ProgramWriter {
                         {"bytes", Size(value.bytes)},
                         {"first", lives_[v].first},
                         {"last", lives_[v].last}};
-      if (value.kind == ValueKind::kArena) row["offset"] = Size(value.offset);
+      if (value.kind == ValueKind::kArena && !value.is_placed_per_call()) row["offset"] = Size(value.offset);
       if (value.space != 0) row["space"] = value.space;
       json.push_back(std::move(row));
     }

@@ -42,7 +42,7 @@ class Planner {
     Settle();
     OrderAllMoves();
     for (const Instruction* op : live_.order()) AddTemporaries(*op);
-    PackArena(&plan_, live_.length());
+    PackArena(&plan_);
     return std::move(plan_);
   }
 
@@ -452,13 +452,16 @@ std::string BufferPlan::ToString() const {
   for (const auto& [op, of_op] : temporaries) {
     for (size_t k = 0; k < of_op.size(); ++k) names[static_cast<size_t>(of_op[k])] = absl::StrCat(op->name(), "'s temporary ", k);
   }
-  std::string text = absl::StrCat("arena ", arena_bytes.ToString(), " bytes, live at most ", peak_live_bytes.ToString(), "\n");
-  for (const auto& [space, bytes] : device_arenas) absl::StrAppend(&text, "arena in space ", space, " ", bytes.ToString(), " bytes\n");
+  auto placed = [this](int64_t space) { return symbolic_arenas.contains(space) ? ", placed in each call, here for typical sizes" : ""; };
+  std::string text = absl::StrCat("arena ", arena_bytes, " bytes, live at most ", peak_live_bytes, placed(0), "\n");
+  for (const auto& [space, bytes] : device_arenas) {
+    absl::StrAppend(&text, "arena in space ", space, " ", bytes, " bytes", placed(space), "\n");
+  }
   for (size_t i = 0; i < allocations.size(); ++i) {
     const Allocation& a = allocations[i];
     const std::string index = a.kind == Allocation::Kind::kArena ? "" : absl::StrCat("#", a.index);
     absl::StrAppend(&text, Right(absl::StrCat(i), 4), " ", Left(kKinds[static_cast<int>(a.kind)], 9), " ", Left(index, 10), " ");
-    absl::StrAppend(&text, Right(a.offset.ToString(), 12), " + ", Left(a.bytes.ToString(), 12), " [", a.first, ", ", a.last, "] ",
+    absl::StrAppend(&text, Right(absl::StrCat(a.offset), 12), " + ", Left(a.bytes.ToString(), 12), " [", a.first, ", ", a.last, "] ",
                     names[i], a.space == 0 ? "" : absl::StrCat(" in space ", a.space), "\n");
   }
   for (const Instruction* op : control) {

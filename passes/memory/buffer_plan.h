@@ -1,7 +1,7 @@
 // BufferPlan: where every array value of a scheduled module lives, its regions included. Plain data; backends/ turns it into a
 // Program.
 //
-// Live ranges over one line of time (live_ranges.h), best fit into one arena, 64-byte aligned. Buffers whose values are never
+// Live ranges over one line of time (live_ranges.h), best fit into one arena, 64-byte aligned (hlo/arena.h). Buffers whose values are never
 // alive together may be one: where a kernel's plan lets a result overwrite a dying operand (LaunchPlan::may_overwrite; a slot's
 // only where it is the call's alone), where a loop's new state or a branch's result can be made in place, where an initial value
 // becomes the state. Outputs are written directly into their fresh memory, views share their buffer's allocation
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "hlo/module.h"
 #include "passes/lower/launch_plan.h"
@@ -38,7 +39,8 @@ struct Allocation {
   enum class Kind : uint8_t { kParameter, kConstant, kArena, kOutput, kSlot } kind = Kind::kArena;
   int64_t index = 0;     // leaf of the entry's parameters, all in a row / root leaf for kOutput / slot number
   const Instruction* constant = nullptr;
-  Dim offset = 0, bytes = 0;  // kArena
+  int64_t offset = 0;  // kArena
+  Dim bytes = 0;
   int64_t first = 0, last = 0;  // positions in LiveRanges, inclusive; -1: merged into another
   int64_t buffers = 1;          // how many owners of a buffer share it
   int64_t space = 0;            // the memory it lies in; only allocations of one space share any
@@ -62,9 +64,12 @@ struct BufferPlan {
   // Buffers that lie in the memory of a parameter, whose last reader writes them: owner, leaf of the entry's parameters. No step that may
   // fail (checks, calls of framework and library, control flow) comes after one of the writers, unless it is a call that writes operands.
   std::vector<std::pair<BufferKey, int64_t>> updates;
-  Dim arena_bytes = 0;  // of the host's memory
-  std::vector<std::pair<int64_t, Dim>> device_arenas;  // space, bytes
-  Dim peak_live_bytes = 0;   // lower bound: max over the schedule of live bytes
+  int64_t arena_bytes = 0;  // of the host's memory
+  std::vector<std::pair<int64_t, int64_t>> device_arenas;  // space, bytes
+  // Spaces with arenas some of whose buffers' sizes are expressions: each call places them anew (hlo/arena.h). Offsets and bytes here are
+  // those of typical sizes.
+  absl::flat_hash_set<int64_t> symbolic_arenas;
+  int64_t peak_live_bytes = 0;  // lower bound: max over the schedule of live bytes
   std::string ToString() const;  // table: instruction, kind, offset, bytes, live range; the moves of each region
 };
 

@@ -1,11 +1,14 @@
-// PackArena: offsets for the allocations of kind kArena, from their sizes and live ranges.
+// PackArena: offsets for the allocations of kind kArena, from their sizes and live ranges (hlo/arena.h).
 #pragma once
 
 #include "passes/memory/buffer_plan.h"
 
 namespace tenon {
 
-// `length`: positions go from 0 to length - 1. Sets offsets, arena_bytes and peak_live_bytes.
-void PackArena(BufferPlan* plan, int64_t length);
+// To plan for where any number is right: Typical, and a size.
+int64_t TypicalBytes(Dim bytes);
+
+// Sets offsets, arena_bytes, device_arenas, symbolic_arenas and peak_live_bytes.
+void PackArena(BufferPlan* plan);
 
 }  // namespace tenon

@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "passes/expand/control_flow.h"
 #include "passes/fusion/fused_form.h"
+#include "passes/memory/pack_arena.h"
 #include "passes/memory/strided_view.h"
 #include "passes/pass.h"
 
@@ -26,7 +27,7 @@ int64_t BytesOf(const Instruction& op, ViewCache& views) {
   }
   int64_t bytes = 0;
   for (const Shape& leaf : FlattenShape(op.shape())) {
-    if (leaf.is_array()) bytes += leaf.byte_size().constant_or(1 << 20);
+    if (leaf.is_array()) bytes += TypicalBytes(leaf.byte_size());
   }
   return bytes;
 }

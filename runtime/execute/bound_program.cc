@@ -104,9 +104,8 @@ absl::Status BoundProgram::BindDevices() {
       return absl::UnavailableError(absl::StrCat("program ", program.name, ": the host has no device of memory space ", d.space, " now"));
     }
     for (const Program::DeviceArena& arena : program.device_arenas) {
-      if (arena.space == d.space) d.arena_bytes = arena.bytes;
+      if (arena.space == d.space) d.arena.bytes = arena.bytes;
     }
-    static_arena &= d.arena_bytes >= 0;
   }
   return absl::OkStatus();
 }
@@ -122,7 +121,7 @@ int32_t BoundProgram::DeviceOf(int32_t space) const {
 void BoundProgram::BindValues() {
   slot_values.resize(program.num_slots);
   has_dims = !program.dim_program.empty();
-  static_arena &= program.arena_bytes >= 0;
+  arena.bytes = program.arena_bytes;
   for (int32_t v = 0; v < static_cast<int32_t>(program.values.size()); ++v) {
     const Value& value = program.values[v];
     const int32_t index = static_cast<int32_t>(value.index);
@@ -142,8 +141,7 @@ void BoundProgram::BindValues() {
         update_values.push_back({v, index});
         break;
       case ValueKind::kArena:
-        (value.space == 0 ? arena_values : devices[DeviceOf(value.space)].arena_values).push_back(v);
-        static_arena &= value.offset >= 0;
+        BindArenaValue(v, value.space == 0 ? &arena : &devices[DeviceOf(value.space)].arena);
         break;
       case ValueKind::kConstant: {
         const ConstantSpec& c = program.constants[index];
@@ -154,6 +152,13 @@ void BoundProgram::BindValues() {
       }
     }
   }
+}
+
+void BoundProgram::BindArenaValue(int32_t v, BoundArena* in) {
+  const Value& value = program.values[v];
+  if (value.is_placed_per_call()) return in->placed.Add(v, value);
+  in->is_static &= in->bytes >= 0 && value.offset >= 0;
+  in->values.push_back(v);
 }
 
 void BoundProgram::FindSlotMetas() {
@@ -349,6 +354,7 @@ absl::Status BoundProgram::BindCall(const Step& owner, const FrameworkStep& step
   num_caches += static_cast<int64_t>(call.operands.size() + call.results.size());
   max_operands = std::max<int64_t>(max_operands, call.operands.size());
   max_results = std::max<int64_t>(max_results, call.results.size());
+  max_numbers = std::max<int64_t>(max_numbers, step.numbers.size());
   calls.push_back(std::move(call));  // first: what is prepared has an owner then, whatever fails
   absl::StatusOr<void*> op = PrepareOp(step);
   if (!op.ok()) {

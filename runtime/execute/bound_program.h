@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/execute/arena_places.h"
 #include "runtime/execute/code_loader.h"
 #include "runtime/execute/launch_group.h"
 #include "runtime/program/dim_program.h"
@@ -67,11 +68,18 @@ struct BoundTransfer {
   int32_t from_space = 0, to_space = 0;
 };
 
+// The intermediate results in one memory.
+struct BoundArena {
+  SizeRef bytes = 0;            // of the fixed part
+  std::vector<int32_t> values;  // of the fixed part
+  bool is_static = true;        // its size and offsets are numbers
+  PlacedValues placed;          // behind it
+};
+
 struct BoundDevice {
   int32_t space = 0;
   Device* device = nullptr;
-  SizeRef arena_bytes = 0;
-  std::vector<int32_t> arena_values;
+  BoundArena arena;
 };
 
 struct BoundLibrary {
@@ -122,13 +130,12 @@ class BoundProgram {
   // read, and the slots.
   std::vector<int32_t> late_inputs, late_constants, late_slots;
   bool calls_after_updates = false;
-  std::vector<int32_t> arena_values;  // of the host's memory
+  BoundArena arena;  // of the host's memory
   std::vector<std::vector<int32_t>> slot_values;        // per slot
   std::vector<std::pair<int32_t, void*>> fixed_values;  // constants
-  int64_t num_steps = 0, num_caches = 0, num_metas = 0, max_operands = 0, max_results = 0, max_args = 0,
+  int64_t num_steps = 0, num_caches = 0, num_metas = 0, max_operands = 0, max_results = 0, max_numbers = 0, max_args = 0,
           max_scratch = 0, max_group = 0;
   std::vector<uint8_t> framework_inputs;  // per input: the host gets the caller's own tensor
-  bool static_arena = true;               // size and offsets
   bool has_dims = false;                  // the dim program must run
   // An output slot may hold memory that it doesn't own (a view of the arena or of an input): looked
   // at by address, always.
@@ -140,6 +147,7 @@ class BoundProgram {
   absl::Status LoadCode(const CodeLoaders& loaders);
   absl::Status BindDevices();
   void BindValues();
+  void BindArenaValue(int32_t v, BoundArena* in);
   void FindSlotMetas();
   void FindLateReads();
   BoundView Bind(const View& view);

@@ -31,6 +31,54 @@ void HostBuffer::Free() {
   size_ = 0;
 }
 
+FrameArena::FrameArena(const BoundArena* bound, const TenonHost* host, int32_t space)
+    : bound_(*bound), buffer_(host, space), memory_(&bound->placed) {
+  if (GuardOfEnvironment() == MemoryGuard::kOff) return;
+  for (size_t i = 0; i < bound_.values.size() + bound_.placed.values.size(); ++i) {
+    apart_.push_back(std::make_unique<HostBuffer>(host, space));
+  }
+}
+
+absl::Status FrameArena::Place(const Program& program, absl::Span<const int64_t> dims, void* stream, std::vector<char*>* base) {
+  const int64_t fixed = Resolve(bound_.bytes, dims);
+  if (fixed < 0) return absl::InvalidArgumentError(absl::StrCat("the arena's size comes out as ", fixed));
+  const ArenaPlaces* places = nullptr;
+  if (!bound_.placed.values.empty()) {
+    TENON_ASSIGN_OR_RETURN(places, memory_.Find(dims));
+  }
+  const int64_t behind = (fixed + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  used_ = places == nullptr ? fixed : behind + places->bytes;
+  if (!apart_.empty()) return PlaceApart(program, dims, stream, base);
+  if (bound_.values.empty() && places == nullptr) return absl::OkStatus();
+  const ArenaPlaces* written = std::exchange(places_, nullptr);
+  TENON_RETURN_IF_ERROR(buffer_.Reserve(used_, "intermediate results", stream));
+  char* data = buffer_.data();
+  const bool moved = std::exchange(data_, data) != data;
+  if (moved || !bound_.is_static) {
+    for (int32_t value : bound_.values) (*base)[value] = data + Resolve(program.values[value].offset, dims);
+  }
+  if (places != nullptr && (moved || places != written)) {
+    const PlacedValues& placed = bound_.placed;
+    for (size_t k = 0; k < placed.values.size(); ++k) (*base)[placed.values[k]] = data + behind + places->offsets[k];
+  }
+  places_ = places;
+  return absl::OkStatus();
+}
+
+absl::Status FrameArena::PlaceApart(const Program& program, absl::Span<const int64_t> dims, void* stream, std::vector<char*>* base) {
+  for (size_t i = 0; i < apart_.size(); ++i) {
+    const int32_t value = i < bound_.values.size() ? bound_.values[i] : bound_.placed.values[i - bound_.values.size()];
+    TENON_RETURN_IF_ERROR(apart_[i]->Reserve(Resolve(program.values[value].bytes, dims), "an intermediate result", stream));
+    (*base)[value] = apart_[i]->data();
+  }
+  return absl::OkStatus();
+}
+
+bool FrameArena::Holds(const char* p) const {
+  auto in = [p](const HostBuffer& b) { return p >= b.data() && p < b.data() + b.size(); };
+  return in(buffer_) || std::any_of(apart_.begin(), apart_.end(), [&](const auto& block) { return in(*block); });
+}
+
 Frame::Frame(const BoundProgram* b)
     : bound(*b),
       metas(b->num_metas),
@@ -41,21 +89,13 @@ Frame::Frame(const BoundProgram* b)
       args(b->max_args),
       operands(b->max_operands),
       results(b->max_results),
-      arena(b->host),
+      numbers(b->max_numbers),
+      arena(&b->arena, b->host),
       scratch(b->host),
       overlap_(*b) {
   grouped.reserve(static_cast<size_t>(b->max_group));
   for (size_t i = 0; i < bound.update_values.size(); ++i) updates.push_back(std::make_unique<HostBuffer>(bound.host));
-  if (GuardOfEnvironment() != MemoryGuard::kOff) {
-    for (size_t i = 0; i < bound.arena_values.size(); ++i) apart.push_back(std::make_unique<HostBuffer>(bound.host));
-  }
-  for (const BoundDevice& d : bound.devices) {
-    devices.push_back(std::make_unique<OnDevice>(bound.host, d.space));
-    if (GuardOfEnvironment() == MemoryGuard::kOff) continue;
-    for (size_t i = 0; i < d.arena_values.size(); ++i) {
-      devices.back()->apart.push_back(std::make_unique<HostBuffer>(bound.host, d.space));
-    }
-  }
+  for (const BoundDevice& d : bound.devices) devices.push_back(std::make_unique<OnDevice>(d, bound.host));
   for (const auto& [value, address] : bound.fixed_values) base[value] = static_cast<char*>(address);
   for (size_t v = 0; v < base.size(); ++v) {
     if (bound.program.values[v].kind == ValueKind::kErrorWord)
@@ -79,7 +119,7 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
   error_word.store(0, std::memory_order_relaxed);
   library_state = {};
   if (bound.has_dims || !bound.program.guards.empty()) TENON_RETURN_IF_ERROR(EvaluateGuarded(bound.program, in, &dims));
-  TENON_RETURN_IF_ERROR(PlaceArena());
+  TENON_RETURN_IF_ERROR(arena.Place(bound.program, dims, nullptr, &base));
   if (!devices.empty()) TENON_RETURN_IF_ERROR(PlaceDevices());
   for (const auto& [value, index] : bound.input_values)
     base[value] = static_cast<char*>(in[index].data);
@@ -104,19 +144,6 @@ absl::Status Frame::PlaceUpdates() {
   return absl::OkStatus();
 }
 
-absl::Status Frame::PlaceArena() {
-  if (!apart.empty()) return PlaceApart();
-  if (bound.static_arena && arena.data() != nullptr) return absl::OkStatus();
-  const int64_t bytes = Resolve(bound.program.arena_bytes, dims);
-  if (bytes < 0)
-    return absl::InvalidArgumentError(absl::StrCat("the arena's size comes out as ", bytes));
-  TENON_RETURN_IF_ERROR(arena.Reserve(bytes, "intermediate results"));
-  for (int32_t value : bound.arena_values) {
-    base[value] = arena.data() + Resolve(bound.program.values[value].offset, dims);
-  }
-  return absl::OkStatus();
-}
-
 // The arena may still be in use by the frame's last call, on another stream perhaps.
 absl::Status Frame::PlaceDevices() {
   const TenonHost* host = bound.host;
@@ -128,32 +155,9 @@ absl::Status Frame::PlaceDevices() {
       host->event_wait(host->context, d.space, here.stream, done);
       host->event_release(host->context, d.space, done);
     }
-    for (size_t i = 0; i < here.apart.size(); ++i) {
-      const Value& value = bound.program.values[d.arena_values[i]];
-      TENON_RETURN_IF_ERROR(here.apart[i]->Reserve(Resolve(value.bytes, dims), "an intermediate result", here.stream));
-      base[d.arena_values[i]] = here.apart[i]->data();
-    }
-    if (!here.apart.empty() || d.arena_values.empty()) continue;
-    const int64_t bytes = Resolve(d.arena_bytes, dims);
-    if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("the arena's size in memory space ", d.space, " comes out as ", bytes));
-    TENON_RETURN_IF_ERROR(here.arena.Reserve(bytes, "intermediate results", here.stream));
-    for (int32_t value : d.arena_values) base[value] = here.arena.data() + Resolve(bound.program.values[value].offset, dims);
+    TENON_RETURN_IF_ERROR(here.arena.Place(bound.program, dims, here.stream, &base));
   }
   return absl::OkStatus();
-}
-
-absl::Status Frame::PlaceApart() {
-  for (size_t i = 0; i < apart.size(); ++i) {
-    const int32_t value = bound.arena_values[i];
-    TENON_RETURN_IF_ERROR(apart[i]->Reserve(Resolve(bound.program.values[value].bytes, dims), "an intermediate result"));
-    base[value] = apart[i]->data();
-  }
-  return absl::OkStatus();
-}
-
-bool Frame::InArena(const char* p) const {
-  auto in = [p](const HostBuffer& b) { return p >= b.data() && p < b.data() + b.size(); };
-  return in(arena) || std::any_of(apart.begin(), apart.end(), [&](const auto& block) { return in(*block); });
 }
 
 void Frame::ResolveMetas() {

@@ -38,6 +38,29 @@ class HostBuffer {
   int64_t size_ = 0;
 };
 
+// A call's intermediate results in one memory. Under TENON_GUARD each has a block of its own.
+class FrameArena {
+ public:
+  FrameArena(const BoundArena* bound, const TenonHost* host, int32_t space = 0);
+  // Memory for the values and, by value, their addresses. `dims`: of the dim program; `stream`: as HostBuffer's.
+  absl::Status Place(const Program& program, absl::Span<const int64_t> dims, void* stream, std::vector<char*>* base);
+  bool Holds(const char* p) const;
+  int64_t size() const { return buffer_.size(); }
+  int64_t used() const { return used_; }  // what the sizes of the last call need
+
+ private:
+  absl::Status PlaceApart(const Program& program, absl::Span<const int64_t> dims, void* stream, std::vector<char*>* base);
+
+  const BoundArena& bound_;
+  HostBuffer buffer_;
+  PlaceMemory memory_;
+  // What the addresses were last written for.
+  const ArenaPlaces* places_ = nullptr;
+  const char* data_ = nullptr;
+  int64_t used_ = 0;
+  std::vector<std::unique_ptr<HostBuffer>> apart_;  // a block for each value, anew for each run
+};
+
 class Frame {
  public:
   explicit Frame(const BoundProgram* bound);
@@ -58,8 +81,7 @@ class Frame {
   // At least pieces * BoundKernel::scratch_bytes.
   absl::Status ReserveScratch(int64_t bytes) { return scratch.Reserve(bytes, "scratch of a step"); }
   int64_t bytes() const { return arena.size() + scratch.size(); }  // of the host's memory
-  // Is it the address of an intermediate result?
-  bool InArena(const char* p) const;
+  bool InArena(const char* p) const { return arena.Holds(p); }  // is it the address of an intermediate result?
 
   const BoundProgram& bound;
   std::vector<int64_t> dims;       // the dim program's slots
@@ -71,14 +93,15 @@ class Frame {
   std::vector<int64_t> args;       // of the kernel being run, if symbolic
   std::vector<GroupedKernel> grouped;  // of the launch group being run; never grows in a run
   std::vector<TenonTensor> operands, results;  // of the framework call being made
-  HostBuffer arena, scratch;
+  std::vector<int64_t> numbers;                // likewise
+  FrameArena arena;  // of the host's memory
+  HostBuffer scratch;
   // Of a device (BoundProgram::devices).
   struct OnDevice {
-    HostBuffer arena;
-    std::vector<std::unique_ptr<HostBuffer>> apart;  // as `apart` below
+    FrameArena arena;
     void* stream = nullptr;  // of this call
     void* done = nullptr;    // an event of the host's, behind what the last call did; null: nothing to wait for
-    OnDevice(const TenonHost* host, int32_t space) : arena(host, space) {}
+    OnDevice(const BoundDevice& device, const TenonHost* host) : arena(&device.arena, host, device.space) {}
   };
   std::vector<std::unique_ptr<OnDevice>> devices;
   // A run has come to its end: its calls gave what was expected of them. Before that inputs are not written in place where a call follows,
@@ -86,7 +109,6 @@ class Frame {
   bool proven = false;
   bool updates_apart = false;  // in this run new values of inputs are made in `updates`, and copied home by the commit region
   std::vector<std::unique_ptr<HostBuffer>> updates;  // by BoundProgram::update_values: where they cannot be made in the inputs' memory
-  std::vector<std::unique_ptr<HostBuffer>> apart;  // under TENON_GUARD: a block for each value of the arena, anew for each run
   alignas(64) std::atomic<int64_t> error_word{0};
   library::RunState library_state;
 
@@ -98,9 +120,7 @@ class Frame {
   RunTrace trace;            // of a profiled run
 
  private:
-  absl::Status PlaceArena();
   absl::Status PlaceDevices();
-  absl::Status PlaceApart();
   absl::Status PlaceUpdates();
   void ResolveMetas();
   void Resolve1(const BoundView& view);

@@ -62,7 +62,7 @@ class Member {
       case ValueKind::kConstant:
         return to == &reads_;
       case ValueKind::kArena:
-        if (value.offset < 0 || value.bytes < 0) return false;
+        if (value.is_placed_per_call() || value.offset < 0 || value.bytes < 0) return false;
         to->push_back({Bytes::Space::kArena, 0, value.offset, value.offset + value.bytes});
         return true;
       case ValueKind::kOutput:

@@ -117,6 +117,7 @@ std::string RunCounters::Json(const BoundProgram& bound, bool reset) {
   double ns = 0;
   out["calls"] = Read(runs, reset, &ns);
   out["run_ns"] = static_cast<int64_t>(ns);
+  out["arena_bytes"] = arena_bytes.load(std::memory_order_relaxed);
   out["steps"] = std::move(step_rows);
   out["kernels"] = std::move(kernel_rows);
   out["copies"] = std::move(copy_rows);

@@ -29,8 +29,8 @@ struct Counter {
 class RunCounters {
  public:
   explicit RunCounters(const BoundProgram& bound);
-  // {"calls":..,"run_ns":..,"steps":[{"op","count","ns","reason","source","name"}],"kernels":[...],"copies":..,"library":..}:
-  // framework and library steps always; kernels and copies as far as profiling was on.
+  // {"calls":..,"run_ns":..,"arena_bytes":..,"steps":[{"op","count","ns","reason","source","name"}],"kernels":[...],"copies":..,
+  // "library":..}: framework and library steps always; kernels and copies as far as profiling was on.
   std::string Json(const BoundProgram& bound, bool reset);
   // {"calls","run_ns","threads","regions":[runs of each],"steps":[{"region","step","kind","name","source","op","kernel",
   // "count","ns","bytes","flops"}],"trace":[[step, begin ns, end ns]...],"pieces":[[step, thread, begin ns, end ns]...]}: every step in
@@ -41,6 +41,7 @@ class RunCounters {
   const uint64_t id;  // no two in a process are alike
   std::string name;   // whose runs these are, in profiles; "": the program's
   Counter runs;
+  std::atomic<int64_t> arena_bytes{0};  // what the last run's sizes needed of the host's memory for intermediate results
   std::vector<Counter> steps;                  // by BoundStep::counter
   std::vector<std::atomic<uint64_t>> regions;  // how often each ran while profiling was on
 

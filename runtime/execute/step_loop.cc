@@ -321,7 +321,8 @@ class Loop {
     const bool out = c.step->rule == ResultRule::kOut;
     for (size_t i = 0; i < c.results.size(); ++i)
       f_.results[i] = out ? Operand(c.results[i]) : Expected(c.results[i]);
-    TenonOpCall call{c.op, f_.operands.data(), f_.results.data(), f_.caches.data() + c.cache};
+    for (size_t i = 0; i < c.step->numbers.size(); ++i) f_.numbers[i] = Resolve(c.step->numbers[i], f_.dims);
+    TenonOpCall call{c.op, f_.operands.data(), f_.results.data(), f_.caches.data() + c.cache, f_.numbers.data()};
     if (host_.op_call(host_.context, &call) != 0) {
       return Fail(TENON_HOST_ERROR);
     }

@@ -94,6 +94,9 @@ std::string KindText(const Value& value) {
     case ValueKind::kConstant:
       return absl::StrCat("constant ", value.index);
     case ValueKind::kArena:
+      if (value.is_placed_per_call()) {
+        return absl::StrCat("arena +", Size(value.bytes), " alive [", value.life.first, ", ", value.life.last, "]");
+      }
       return absl::StrCat("arena [", Size(value.offset), ", +", Size(value.bytes), ")");
     case ValueKind::kOutput:
       return absl::StrCat("output ", value.index);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "hlo/arena.h"
 #include "hlo/framework_call.h"
 #include "hlo/library/call.h"
 #include "hlo/literal.h"
@@ -52,7 +53,7 @@ struct DimOp {
 enum class ValueKind : uint8_t {
   kInput,     // index = graph input; memory of the caller
   kConstant,  // index into Program::constants
-  kArena,     // [offset, offset + bytes) of the frame's arena, 64-byte aligned
+  kArena,     // [offset, offset + bytes) of the frame's arena, 64-byte aligned; or where the call's sizes place it (Value::life)
   kOutput,  // index = graph output with OutputKind::kFresh: memory allocated before the run by the
             // host
   kSlot,    // index = framework slot: memory owned by a framework tensor that a framework step
@@ -70,6 +71,10 @@ struct Value {
   int64_t index = 0;
   SizeRef offset = 0;  // bytes, kArena
   SizeRef bytes = 0;
+  // kArena of an arena with buffers of symbolic sizes: when it is alive, in positions that ascend with the steps (a loop's are those of its
+  // regions too). The frame places such values behind the arena's fixed part, anew for each set of sizes. {-1, -1}: it lies at `offset`.
+  BufferLife life = {-1, -1};
+  bool is_placed_per_call() const { return life.first >= 0; }
   int32_t space = 0;   // the memory it lies in: 0 the host's, else a device's (CodeImage::space); then of kind kInput, kArena or kOutput
 };
 struct View {
@@ -103,7 +108,8 @@ struct KernelStep {
 struct FrameworkStep {
   std::string overload;  // "aten.sort.default", "host.matmul" (runtime/host/functions.h)
   std::vector<FrameworkArg>
-      args;  // the whole positional argument list of the schema; kTensor indexes `operands`
+      args;  // the whole positional argument list of the schema; kTensor indexes `operands`, kSymInt `numbers`
+  std::vector<SizeRef> numbers;
   std::vector<View> operands;
   ResultRule rule = ResultRule::kOwned;
   bool total = false;  // it gives a result whatever its operands' values are: it fails for want of memory only
@@ -212,7 +218,7 @@ struct Program {
   std::vector<ConstantSpec> constants;
   std::vector<Value> values;
   int32_t num_slots = 0;
-  SizeRef arena_bytes = 0;  // of the host's memory
+  SizeRef arena_bytes = 0;  // of the host's memory; of both, the fixed part
   struct DeviceArena {
     int32_t space = 0;
     SizeRef bytes = 0;

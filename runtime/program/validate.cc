@@ -9,6 +9,7 @@
 //   device and the host's (docs/architecture/targets.md);
 //   - inputs are updated in place only by kernels of the main region after which nothing can fail (but for want of memory), and the
 //   commit region copies each update home;
+//   - values that each call places have lives, and those in use at once are alive together (value_lives.h);
 //   - in a region no slot or input is used after its release, and none is released twice.
 #include <algorithm>
 #include <functional>
@@ -20,6 +21,7 @@
 #include "runtime/program/dim_program.h"
 #include "runtime/program/kernel_operands.h"
 #include "runtime/program/program.h"
+#include "runtime/program/value_lives.h"
 
 namespace tenon {
 namespace {
@@ -40,7 +42,8 @@ class Validator {
     }
     state_.assign(p_.regions.size(), 0);
     for (int32_t r = 0; r < Count(p_.regions); ++r) TENON_RETURN_IF_ERROR(VisitRegion(r));
-    return Updates();
+    TENON_RETURN_IF_ERROR(Updates());
+    return CheckLives(p_);
   }
 
  private:
@@ -186,6 +189,11 @@ class Validator {
           break;
         case ValueKind::kArena: {
           space = value.space;
+          if (value.life.last < value.life.first) return Error("a life from ", value.life.first, " to ", value.life.last);
+          if (value.is_placed_per_call()) {
+            if (value.offset != 0) return Error("an offset of a value that each call places");
+            break;
+          }
           const SizeRef arena = ArenaBytes(space);
           if (value.offset >= 0 && value.bytes >= 0 && arena >= 0 && (value.offset > arena || value.bytes > arena - value.offset)) {
             return Error("[", value.offset, ", +", value.bytes, ") of an arena of ", arena, " bytes");
@@ -296,10 +304,11 @@ class Validator {
     return absl::OkStatus();
   }
 
-  absl::Status CheckArgs(const std::vector<FrameworkArg>& args, int64_t operands) const {
+  absl::Status CheckArgs(const std::vector<FrameworkArg>& args, int64_t operands, int64_t numbers) const {
     for (const FrameworkArg& arg : args) {
       if (arg.is_tensor()) TENON_RETURN_IF_ERROR(Index("tensor argument", arg.i, operands));
-      TENON_RETURN_IF_ERROR(CheckArgs(arg.list, operands));
+      if (arg.kind == FrameworkArg::Kind::kSymInt) TENON_RETURN_IF_ERROR(Index("number", arg.i, numbers));
+      TENON_RETURN_IF_ERROR(CheckArgs(arg.list, operands, numbers));
     }
     return absl::OkStatus();
   }
@@ -331,7 +340,8 @@ class Validator {
   absl::Status Body(const FrameworkStep& step) {
     TENON_RETURN_IF_ERROR(CheckViews(step.operands));
     TENON_RETURN_IF_ERROR(CheckSpaces(step.operands, 0));
-    TENON_RETURN_IF_ERROR(CheckArgs(step.args, Count(step.operands)));
+    TENON_RETURN_IF_ERROR(Refs(step.numbers));
+    TENON_RETURN_IF_ERROR(CheckArgs(step.args, Count(step.operands), Count(step.numbers)));
     for (const View& result : step.results) {
       if (result.value == -1) continue;
       TENON_RETURN_IF_ERROR(Index("value", result.value, Count(p_.values)));

@@ -8,7 +8,6 @@
 
 #include "hlo/sizes.h"
 #include "hlo/text/text.h"
-#include "runtime/guarded_memory.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/generate/transformer.h"
 #include "tools/lab/reduce/predicate.h"
@@ -182,9 +181,6 @@ TEST_P(SizePlant, IsSeenWhenPlantedAndOnlyThen) {
   const std::vector<Literal> arguments = UnitInputs(**numbers);
   const Verdict sound = Judge(**module, arguments);
   EXPECT_EQ(sound.outcome, Outcome::kSame) << OutcomeName(sound.outcome) << ": " << sound.text;
-  if (std::string_view(GetParam().plant) == "shared-place" && GuardOfEnvironment() != MemoryGuard::kOff) {
-    GTEST_SKIP() << "guarded memory gives every value a place of its own";
-  }
   SetPlant(*ParsePlant(GetParam().plant));
   const Verdict planted = Judge(**module, arguments);
   EXPECT_EQ(planted.outcome, Outcome::kDifferent) << OutcomeName(planted.outcome) << ": " << planted.text;

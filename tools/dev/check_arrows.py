@@ -13,7 +13,7 @@ ISLANDS = ("hlo/eval/", "backends/cpu/", "backends/gpu/")
 
 # runtime knows sizes and shapes, not instructions: programs outlive the modules they came from.
 HLO_VALUES = [f"hlo/{name}" for name in (
-    "check.h", "dim/dim.h", "framework_arg.h", "framework_call.h", "json.h", "layout.h", "literal.h", "numeric_types.h",
+    "arena.h", "check.h", "dim/dim.h", "framework_arg.h", "framework_call.h", "json.h", "layout.h", "literal.h", "numeric_types.h",
     "primitive_type.h", "shape.h", "types.def")]
 # What library steps call: plain functions on arrays, which the evaluator calls too.
 LIBRARY = ["hlo/library/call.h", "hlo/library/custom_calls.h", "hlo/library/lapack_library.h"]

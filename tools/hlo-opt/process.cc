@@ -185,7 +185,7 @@ class Processor {
     for (const Allocation& a : plan.allocations) {
       allocations.push_back({{"kind", kKinds[static_cast<int>(a.kind)]},
                              {"index", a.index},
-                             {"offset", a.offset.ToString()},
+                             {"offset", absl::StrCat(a.offset)},
                              {"bytes", a.bytes.ToString()},
                              {"first", a.first},
                              {"last", a.last},
@@ -195,8 +195,8 @@ class Processor {
       allocations[number]["values"].push_back(
           absl::StrCat(key.instruction->name(), key.leaf > 0 ? absl::StrCat("#", key.leaf) : ""));
     for (Json& a : allocations) std::sort(a["values"].begin(), a["values"].end());
-    json_["plan"] = {{"arena_bytes", plan.arena_bytes.ToString()},
-                     {"peak_live_bytes", plan.peak_live_bytes.ToString()},
+    json_["plan"] = {{"arena_bytes", absl::StrCat(plan.arena_bytes)},
+                     {"peak_live_bytes", absl::StrCat(plan.peak_live_bytes)},
                      {"allocations", std::move(allocations)}};
     return absl::OkStatus();
   }

@@ -203,6 +203,39 @@ at::Tensor ArgTemplate::Through(const Hole& hole, at::Tensor operand) {
   return operand;
 }
 
+IValue ArgTemplate::LeaveOpen(NumberHole::As as, const TenonArg& arg, int64_t element) {
+  number_holes_.push_back({as, values_.size(), element, arg.i});
+  return int64_t{0};
+}
+
+IValue ArgTemplate::NumberOf(const TenonArg& arg, bool real) {
+  holes_.push_back({values_.size(), -1, static_cast<int32_t>(arg.i), {.number = true, .real = real}});
+  return {};
+}
+
+void ArgTemplate::Fill(const NumberHole& hole, int64_t number, IValue* value) {
+  using As = NumberHole::As;
+  switch (hole.as) {
+    case As::kInt:
+      *value = number;
+      return;
+    case As::kDouble:
+      *value = static_cast<double>(number);
+      return;
+    case As::kTensor: {
+      at::Tensor t = c10::scalar_to_tensor(number);
+      t.unsafeGetTensorImpl()->set_wrapped_number(true);
+      *value = std::move(t);
+      return;
+    }
+    case As::kElement: {
+      c10::List<int64_t> list = value->toIntList().copy();  // the template has the other
+      list.set(static_cast<size_t>(hole.element), number);
+      *value = std::move(list);
+    }
+  }
+}
+
 IValue ArgTemplate::Convert(const TenonArg& arg, const c10::Type& type,
                             const std::optional<int32_t>& count) {
   if (type.kind() == TypeKind::OptionalType) {
@@ -211,19 +244,22 @@ IValue ArgTemplate::Convert(const TenonArg& arg, const c10::Type& type,
   }
   switch (type.kind()) {
     case TypeKind::TensorType:
+      if (arg.kind == kSymInt) return LeaveOpen(NumberHole::As::kTensor, arg);
       if (IsNumber(arg)) return WrappedNumber(arg);
       if (arg.kind == kNone) return at::Tensor();
       if (arg.kind != kTensor) Refuse(arg, "a tensor");
       holes_.push_back({values_.size(), -1, static_cast<int32_t>(arg.i), WindowOf(arg)});
       return {};
     case TypeKind::NumberType:
-      return ToScalar(arg);
+      if (arg.kind == kTensor) return NumberOf(arg, /*real=*/false);
+      return arg.kind == kSymInt ? LeaveOpen(NumberHole::As::kInt, arg) : ToScalar(arg);
     case TypeKind::IntType:
     case TypeKind::SymIntType:
-      return ToInt(arg);
+      return arg.kind == kSymInt ? LeaveOpen(NumberHole::As::kInt, arg) : ToInt(arg);
     case TypeKind::FloatType:
     case TypeKind::SymFloatType:
-      return ToDouble(arg);
+      if (arg.kind == kTensor) return NumberOf(arg, /*real=*/true);
+      return arg.kind == kSymInt ? LeaveOpen(NumberHole::As::kDouble, arg) : ToDouble(arg);
     case TypeKind::BoolType:
     case TypeKind::SymBoolType:
       if (arg.kind != kBool && arg.kind != kInt) Refuse(arg, "a bool");
@@ -254,8 +290,13 @@ IValue ArgTemplate::ConvertList(const TenonArg& arg, const c10::ListType& type,
   const c10::Type& element = *type.getElementType();
   switch (element.kind()) {
     case TypeKind::IntType:
-    case TypeKind::SymIntType:
-      return ListOf<int64_t>(arg, count, ToInt);
+    case TypeKind::SymIntType: {
+      int64_t element_number = 0;
+      return ListOf<int64_t>(arg, count, [&](const TenonArg& a) {
+        const int64_t k = element_number++;
+        return a.kind == kSymInt ? LeaveOpen(NumberHole::As::kElement, a, k).toInt() : ToInt(a);
+      });
+    }
     case TypeKind::FloatType:
       return ListOf<double>(arg, count, ToDouble);
     case TypeKind::BoolType:
@@ -284,8 +325,10 @@ IValue ArgTemplate::ConvertList(const TenonArg& arg, const c10::ListType& type,
     return list;
   }
   c10::impl::GenericList list(type.getElementType());
-  for (int64_t k = 0; k < arg.list_size; ++k)
+  for (int64_t k = 0; k < arg.list_size; ++k) {
+    if (arg.list[k].kind == kSymInt) Refuse(arg.list[k], element.str());
     list.push_back(Convert(arg.list[k], element, std::nullopt));
+  }
   return list;
 }
 

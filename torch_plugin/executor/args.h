@@ -17,9 +17,18 @@ class ArgTemplate {
   // AppendOut. Throws c10::Error naming the argument, what was wanted and what came.
   ArgTemplate(const c10::FunctionSchema& schema, const TenonArg* args, int64_t num_args);
 
-  // Pushes the arguments. tensor(operand) gives the tensors.
+  // Pushes the arguments. tensor(operand) gives the tensors; `numbers`: TenonOpCall's.
   template <typename F>
-  void Push(torch::jit::Stack* stack, const F& tensor) const {
+  void Push(torch::jit::Stack* stack, const int64_t* numbers, const F& tensor) const {
+    const size_t first = stack->size();
+    PushTensors(stack, tensor);
+    for (const NumberHole& hole : number_holes_) Fill(hole, numbers[hole.number], &(*stack)[first + hole.arg]);
+  }
+  size_t size() const { return values_.size(); }
+
+ private:
+  template <typename F>
+  void PushTensors(torch::jit::Stack* stack, const F& tensor) const {
     size_t hole = 0;
     for (size_t k = 0; k < values_.size(); ++k) {
       if (hole == holes_.size() || holes_[hole].arg != k) {
@@ -27,19 +36,22 @@ class ArgTemplate {
         continue;
       }
       if (holes_[hole].element < 0) {
-        stack->emplace_back(Through(holes_[hole], tensor(holes_[hole].operand)));
+        const Window& window = holes_[hole].window;
+        at::Tensor t = Through(holes_[hole], tensor(holes_[hole].operand));
+        if (window.real) stack->emplace_back(t.item().toDouble());
+        else if (window.number) stack->emplace_back(t.item());
+        else stack->emplace_back(std::move(t));
         ++hole;
         continue;
       }
       PushList(stack, k, &hole, tensor);
     }
   }
-  size_t size() const { return values_.size(); }
 
- private:
   // How the operator sees an operand: in these strides (`sizes` empty, `exact`), or through a view of it.
   struct Window {
     bool exact = false, view = false;
+    bool number = false, real = false;  // a tensor of one element where the schema has a number, or a float
     std::vector<int64_t> sizes, strides;
     int64_t offset = 0;  // elements from the operand's first
   };
@@ -49,6 +61,16 @@ class ArgTemplate {
     int32_t operand;
     Window window;
   };
+  // A number that each call brings: an argument, or an element of a list of ints.
+  struct NumberHole {
+    enum class As : uint8_t { kInt, kDouble, kTensor, kElement } as;
+    size_t arg;
+    int64_t element;
+    int64_t number;
+  };
+  static void Fill(const NumberHole& hole, int64_t number, c10::IValue* value);
+  c10::IValue LeaveOpen(NumberHole::As as, const TenonArg& arg, int64_t element = -1);
+  c10::IValue NumberOf(const TenonArg& arg, bool real);
   static Window WindowOf(const TenonArg& arg);
   static at::Tensor Through(const Hole& hole, at::Tensor operand);
   template <typename F>
@@ -74,6 +96,7 @@ class ArgTemplate {
 
   std::vector<c10::IValue> values_;
   std::vector<Hole> holes_;  // ordered by arg
+  std::vector<NumberHole> number_holes_;
 };
 
 }  // namespace tenon::torch_host

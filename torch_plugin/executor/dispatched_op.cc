@@ -33,7 +33,7 @@ class DispatchedOp final : public Op {
     const Parting parting{*this, *call};  // ends behind the stack
     torch::jit::Stack stack;
     stack.reserve(args_.size() + 2);
-    args_.Push(&stack, [&](int32_t operand) { return asynchronous_ ? Own(*call, operand) : Operand(*call, operand); });
+    args_.Push(&stack, call->numbers, [&](int32_t operand) { return asynchronous_ ? Own(*call, operand) : Operand(*call, operand); });
     if (rule == 0) return CallOut(call, &stack);
     handle_.callBoxed(&stack);
     try {

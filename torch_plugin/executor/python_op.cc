@@ -4,7 +4,9 @@
 
 #include <charconv>
 #include <cstring>
+#include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "torch_plugin/executor/gil.h"
 #include "torch_plugin/executor/op_impl.h"
@@ -35,7 +37,12 @@ struct Ref {
 
 class PythonOp final : public Op {
  public:
-  explicit PythonOp(PyObject* callable) : callable_(callable) {}  // takes the reference
+  // An argument behind the tensors: a number, or which of the call's.
+  struct Number {
+    bool of_call = false;
+    int64_t i = 0;
+  };
+  PythonOp(PyObject* callable, std::vector<Number> numbers) : callable_(callable), numbers_(std::move(numbers)) {}  // takes the reference
   ~PythonOp() override {
     if (!InterpreterIsAlive()) return;
     Gil gil;
@@ -51,12 +58,17 @@ class PythonOp final : public Op {
                                                                                   : operand);
     }
     Gil gil;
-    Ref args(PyTuple_New(num_operands));
+    Ref args(PyTuple_New(num_operands + static_cast<Py_ssize_t>(numbers_.size())));
     if (args.object == nullptr) ThrowPythonError();
     for (int32_t k = 0; k < num_operands; ++k) {
       PyTuple_SET_ITEM(
           args.object, k,
           operands[k].defined() ? THPVariable_Wrap(std::move(operands[k])) : Py_NewRef(Py_None));
+    }
+    for (size_t k = 0; k < numbers_.size(); ++k) {
+      PyObject* number = PyLong_FromLongLong(numbers_[k].of_call ? call->numbers[numbers_[k].i] : numbers_[k].i);
+      if (number == nullptr) ThrowPythonError();
+      PyTuple_SET_ITEM(args.object, num_operands + static_cast<Py_ssize_t>(k), number);
     }
     Ref result(PyObject_Call(callable_, args.object, nullptr));
     if (result.object == nullptr) ThrowPythonError();
@@ -85,6 +97,7 @@ class PythonOp final : public Op {
   }
 
   PyObject* callable_;
+  const std::vector<Number> numbers_;
 };
 
 }  // namespace
@@ -110,7 +123,12 @@ std::unique_ptr<Op> PreparePythonOp(const TenonOpSpec& spec) {
   Gil gil;
   const auto found = Callables().find(id);
   TORCH_CHECK(found != Callables().end(), "no such Python callable");
-  return std::make_unique<PythonOp>(Py_NewRef(found->second));
+  constexpr int32_t kInt = 2, kSymInt = 12;  // the numbers of FrameworkArg::Kind
+  std::vector<PythonOp::Number> numbers;
+  for (const TenonArg& arg : std::span(spec.args, static_cast<size_t>(spec.num_args))) {
+    if (arg.kind == kInt || arg.kind == kSymInt) numbers.push_back({arg.kind == kSymInt, arg.i});
+  }
+  return std::make_unique<PythonOp>(Py_NewRef(found->second), std::move(numbers));
 }
 
 }  // namespace tenon::torch_host

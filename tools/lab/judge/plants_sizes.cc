@@ -1,6 +1,7 @@
 // Planted bugs of programs for many sizes: what the dim program and the guards could get wrong.
 #include <algorithm>
 
+#include "runtime/program/step_views.h"
 #include "tools/lab/judge/plants.h"
 
 namespace tenon::lab {
@@ -32,6 +33,11 @@ SizeRef AtMost(Program& program, SizeRef size, int64_t most) {
   return ~static_cast<SizeRef>(program.dim_program.size() - 1);
 }
 
+SizeRef Larger(Program& program, SizeRef a, SizeRef b) {
+  program.dim_program.push_back({.kind = Kind::kMax, .a = a, .b = b});
+  return ~static_cast<SizeRef>(program.dim_program.size() - 1);
+}
+
 constexpr int64_t kTypical = 5;
 
 bool TypicalArgument(Program& program) {
@@ -58,22 +64,33 @@ bool TypicalPieces(Program& program) {
   return false;
 }
 
+// The views of `from` become views of `to`.
+void Replace(Program& program, int32_t from, int32_t to) {
+  for (Region& region : program.regions) {
+    for (Step& step : region.steps) {
+      ForEachView(step, [&](const View& view) {
+        if (view.value == from) const_cast<View&>(view).value = to;
+      });
+    }
+  }
+}
+
 // Two arrays of the arena, of which one step reads or writes both.
 bool SharedPlace(Program& program) {
   for (Region& region : program.regions) {
     for (Step& step : region.steps) {
       const auto* kernel = std::get_if<KernelStep>(&step.body);
       if (kernel == nullptr) continue;
-      std::vector<Value*> places;
+      std::vector<int32_t> places;
       for (const View& view : kernel->operands) {
-        Value* value = view.value < 0 ? nullptr : &program.values[static_cast<size_t>(view.value)];
-        const bool symbolic = value != nullptr && value->kind == ValueKind::kArena && value->bytes < 0;
-        if (symbolic && std::find(places.begin(), places.end(), value) == places.end()) places.push_back(value);
+        const bool symbolic = view.value >= 0 && program.values[static_cast<size_t>(view.value)].is_placed_per_call();
+        if (symbolic && std::find(places.begin(), places.end(), view.value) == places.end()) places.push_back(view.value);
       }
       if (places.size() < 2) continue;
-      // To the earlier place: behind that lies all that was left to both.
-      Value *from = places[0], *to = places[1];
-      to->offset = from->offset = 0;
+      Value &to = program.values[static_cast<size_t>(places[0])], &from = program.values[static_cast<size_t>(places[1])];
+      to.bytes = Larger(program, to.bytes, from.bytes);
+      to.life = {std::min(to.life.first, from.life.first), std::max(to.life.last, from.life.last)};
+      Replace(program, places[1], places[0]);
       return true;
     }
   }

@@ -265,6 +265,8 @@ Instruction* ComplexConstant(Builder& b, PrimitiveType type, std::complex<double
 
 Instruction* OpContext::NumberConstant(const FrameworkArg& a, PrimitiveType type) const {
   if (a.kind == Kind::kComplex && IsComplex(type)) return ComplexConstant(b, type, {a.f, a.im});
+  const bool real = a.is_tensor() && shared_.graph.meta(node_.operands[a.i]).kind == Meta::Kind::kTensor;  // a SymFloat
+  if (real) return b.Convert(element(a), type);
   if (a.kind == Kind::kFloat) {
     if (IsIntegral(type)) return b.ScalarConstantInt(type, static_cast<int64_t>(a.f));
     if (type == kPred) return b.ScalarConstantInt(type, a.f != 0);

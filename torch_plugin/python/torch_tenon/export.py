@@ -88,6 +88,7 @@ class _Exporter:
         self.absolute = counts_from_storage(gm)
         self.exact = False  # tensors are arguments with the strides that the operator must get them in
         self.resolved = True  # a value with a conjugate or negative bit is written as what is read through it
+        self.floats: set[tuple[fx.Node, str]] = set()  # SymFloats that are values of the graph
         self.tokens: set[fx.Node] = set()  # of ordered effects: the graph's order is order enough
 
     def run(self) -> Exported:
@@ -215,7 +216,7 @@ class _Exporter:
         schema = node.target._schema
         if _is_foreign(node.target) and _returns_alias(schema):
             raise _NotAnArgument("what returns an operand's memory is called from Python")
-        args = _whole_arguments(node.target, node.args, node.kwargs)
+        args = self._with_floats(node, _whole_arguments(node.target, node.args, node.kwargs))
         if node.target is torch.ops.aten._to_copy.default and isinstance(args[0], (bool, int, float)):
             args[0] = self._literal(node, args[0])
         alias = _mutated_first(node, schema)
@@ -234,6 +235,44 @@ class _Exporter:
             self.graph.literal(name, torch.tensor(number, dtype=dtype))
         return _C.Value(name)
 
+    # SymFloats: scalars that the program computes, in f64 and in the order of the user's own arithmetic.
+
+    def _with_floats(self, node: fx.Node, args: list[Any]) -> list[Any]:
+        """The arguments with a tensor of one element for each number that is a SymFloat."""
+        if self.values is not None or not any(_is_symbolic_float(arg) for arg in args):
+            return args
+        value = node.meta.get("val", None)
+        single = isinstance(value, torch.Tensor) and value.dtype == torch.float32
+        return [_C.Value(self._float(arg, single)) if _is_symbolic_float(arg) else arg for arg in args]
+
+    def _float(self, node: fx.Node, single: bool = False) -> str:
+        """The name of its value; `single`: rounded to f32, as eager rounds a number among tensors of f32."""
+        name = f"{node.name}.{'single' if single else 'float'}"
+        if (node, name) in self.floats:
+            return name
+        self.floats.add((node, name))
+        value = node.meta["val"]
+        if single:
+            args = ["aten._to_copy.default", [_C.Value(self._float(node)), torch.float32, None, None, None, False, None]]
+        elif isinstance(value, (int, torch.SymInt)):
+            args = ["aten.scalar_tensor.default", [self._number(value), torch.float64, None, None, None]]
+        elif node.op == "call_function" and node.target in _FLOAT_ARITHMETIC:
+            op, more = _FLOAT_ARITHMETIC[node.target]
+            args = [op, [_C.Value(self._float_operand(arg, name, k)) for k, arg in enumerate(node.args)] + more]
+        else:
+            raise NotExpressible(f"a SymFloat made by {_target_name(node.target) if node.op == 'call_function' else 'the caller'}")
+        meta = _scalar(torch.float32 if single else torch.float64)
+        self._call(node, *args, [name], [meta])
+        return name
+
+    def _float_operand(self, arg: Any, name: str, place: int) -> str:
+        if isinstance(arg, fx.Node):
+            return self._float(arg)
+        name = f"{name}.{place}"
+        with no_dispatch_modes():
+            self.graph.literal(name, torch.tensor(arg, dtype=torch.float64))
+        return name
+
     def _with_effects(self, node: fx.Node) -> None:
         _, target, *args = node.args
         args = _whole_arguments(target, args, node.kwargs)
@@ -245,10 +284,10 @@ class _Exporter:
 
     def _python(self, node: fx.Node) -> None:
         _find_value(node)
-        call, operands = _closure(self.gm, node, self)
+        call, operands, numbers = _closure(self.gm, node, self)
         number = _C.register_callable(call)
         self.out.callables.append(number)
-        args = [_C.Value(self._operand(o)) for o in operands]
+        args = [_C.Value(self._operand(o)) for o in operands] + [self._symbolic(n) for n in numbers]
         self._call(node, f"python.{number}.{_target_name(node.target)}", args, *self._results(node))
 
     def _random(self, node: fx.Node) -> None:
@@ -564,6 +603,24 @@ def _target_name(target: Any) -> str:
     return getattr(target, "__name__", str(target))
 
 
+_FLOAT_ARITHMETIC = {  # of f64; arguments behind the operands
+    torch.sym_float: ("aten.clone.default", [None]),
+    operator.add: ("aten.add.Tensor", [1]), operator.sub: ("aten.sub.Tensor", [1]), operator.mul: ("aten.mul.Tensor", []),
+    operator.truediv: ("aten.div.Tensor", []), operator.neg: ("aten.neg.default", []), operator.pow: ("aten.pow.Tensor_Tensor", []),
+    torch._sym_sqrt: ("aten.sqrt.default", []),
+}  # fmt: skip
+
+
+def _is_symbolic_float(value: Any) -> bool:
+    return isinstance(value, fx.Node) and isinstance(value.meta.get("val", None), torch.SymFloat)
+
+
+@functools.cache
+def _scalar(dtype: torch.dtype) -> torch.Tensor:
+    with no_dispatch_modes():
+        return torch.empty((), dtype=dtype)
+
+
 _NO_DEFAULT = object()
 
 
@@ -600,9 +657,10 @@ def _mutated_first(node: fx.Node, schema) -> bool:
     return written == [schema.arguments[0].name] and len(schema.returns) == 1
 
 
-def _closure(gm: fx.GraphModule, node: fx.Node, exporter: _Exporter) -> tuple[Callable, list[fx.Node]]:
-    """A callable of the node's distinct tensors, and these."""
+def _closure(gm: fx.GraphModule, node: fx.Node, exporter: _Exporter) -> tuple[Callable, list[fx.Node], list[torch.SymInt]]:
+    """A callable of the node's distinct tensors and behind them its numbers of this call, and these."""
     operands: list[fx.Node] = []
+    numbers: list[torch.SymInt] = []
 
     def bind(leaf: fx.Node) -> Any:
         if leaf.op == "get_attr" and (leaf, None) not in exporter.names:
@@ -610,9 +668,12 @@ def _closure(gm: fx.GraphModule, node: fx.Node, exporter: _Exporter) -> tuple[Ca
         value = leaf.meta.get("val", None)
         if isinstance(value, _NUMBERS):
             if not isinstance(value, (int, float, bool)):
-                if exporter.values is None:
-                    raise NotExpressible(f"{node.name} takes a symbolic number from Python")
-                value = symbols.evaluate(value, exporter.values)
+                if exporter.values is None and not isinstance(value, torch.SymInt):
+                    raise NotExpressible(f"{node.name} takes a symbolic {type(value).__name__} from Python")
+                if exporter.values is None and symbols.expression(value).free_symbols:
+                    numbers.append(value)
+                    return _Number(len(numbers) - 1)
+                value = symbols.evaluate(value, exporter.values or {})
             return _Bound(value)
         if isinstance(value, (list, tuple)):
             raise NotExpressible(f"{node.name} takes a list of tensors as one value")
@@ -627,21 +688,28 @@ def _closure(gm: fx.GraphModule, node: fx.Node, exporter: _Exporter) -> tuple[Ca
     tuples = isinstance(value, (list, tuple))
     places = [place for place, _ in _leaves(value)]
 
-    def call(*tensors: torch.Tensor) -> Any:
+    def call(*given: torch.Tensor | int) -> Any:
         from torch.utils import _pytree as pytree
 
-        fill = lambda leaf: tensors[leaf.index] if isinstance(leaf, _Slot) else (
-            leaf.value if isinstance(leaf, _Bound) else leaf
-        )  # fmt: skip
+        def fill(leaf: Any) -> Any:
+            if isinstance(leaf, (_Slot, _Number)):
+                return given[leaf.index + (len(operands) if isinstance(leaf, _Number) else 0)]
+            return leaf.value if isinstance(leaf, _Bound) else leaf
+
         with torch.no_grad():
             result = target(*pytree.tree_map(fill, args), **pytree.tree_map(fill, kwargs))
         return [functools.reduce(operator.getitem, place, result) for place in places] if tuples else result
 
-    return call, operands
+    return call, operands, numbers
 
 
 @dataclasses.dataclass
 class _Slot:
+    index: int
+
+
+@dataclasses.dataclass
+class _Number:
     index: int
 
 

@@ -153,6 +153,7 @@ class GraphRecord:
             "kernels": self.kernels,
             "compile_ms": dict(self.compile_ms),
             "planned_bytes": self.planned_bytes,
+            "arena_bytes": raw.get("arena_bytes", 0),
             "frozen": self.frozen,
             "autograd": self.autograd.stats() if self.autograd is not None else None,
             "cut": dataclasses.asdict(self.cut) if self.cut is not None else None,
