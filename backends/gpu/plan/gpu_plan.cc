@@ -256,13 +256,17 @@ class GpuPlanner : public NestPlanner {
     if (ReducesParts()) plan_.lanes = std::min(plan_.lanes, 4);
     const int64_t vectors = (n + plan_.lanes - 1) / plan_.lanes;
     int64_t team = std::min<int64_t>(kWarp, PowerAbove(vectors));
-    if (vectors > kWarp * kWarpRow) team = std::clamp<int64_t>(PowerAbove(vectors / kBlockVectors), 2 * kWarp, kMaxThreads / 2);
+    if (vectors > kWarp * kWarpRow) team = std::clamp<int64_t>(PowerAbove(vectors / kBlockVectors), 2 * kWarp, kRowThreads);
     // Few rows: more threads for each, while each has a vector.
     while (team < kMaxThreads && rows * team < Busy() && 2 * team <= vectors) team *= 2;
     gpu_.team = static_cast<int>(team);
     gpu_.threads = static_cast<int>(team > kWarp ? team : kThreads / 2);
     plan_.unroll = BodyCost() > kHeavyBody ? 1 : 4;
     while (plan_.unroll > 1 && plan_.unroll * team * plan_.lanes > n) plan_.unroll /= 2;
+    if (team > kWarp) {
+      numbers_.keeps_reads = true;
+      numbers_.max_kept_bytes = std::min(MostKeptBytes(model_), model_.shared_per_sm * 2 * team / model_.threads_per_sm);
+    }
     MakePhases();
     // All teams of the block keep their rows side by side.
     gpu_.loops = plan_;
