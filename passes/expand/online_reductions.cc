@@ -9,9 +9,9 @@
 // pieces (Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983) with what the rounding of a_p leaves, so that c may
 // be any number near the mean. Pieces follow from shapes, layouts and the device's numbers; so does the tree of the combination.
 //
-// Infinities: where m_p is infinite, x - m_p is no number for the elements that are m_p, so the piece takes exp(x - 0). A piece of -inf alone
-// then has the sum 0 and the factor exp(-inf - c), which is 0, or no number where c is -inf, as exp(x - c) is for such a row. One with +inf
-// has the sum +inf, and the factor exp(inf - c): no number where c is +inf, too. d is infinite where c is, and q then +inf.
+// Infinities: where m_p is infinite, x - m_p is no number for the elements that are m_p, so the piece takes exp(x - 0). A piece of -inf
+// alone then has the sum 0 and the factor exp(-inf - c), which is 0, or no number where c is -inf, as exp(x - c) is for such a row. One with
+// +inf has the sum +inf, and the factor exp(inf - c): no number where c is +inf, too. d is infinite where c is, and q then +inf.
 #include "passes/expand/online_reductions.h"
 
 #include <algorithm>
@@ -365,8 +365,8 @@ absl::flat_hash_set<const Instruction*> ReduceOnline(Computation* c, PassContext
     const std::optional<Cut> cut = CutOf(pairs[0], context.target);
     if (!cut) continue;
     context.Note("split-reductions", "split", *pairs[0].second,
-                 absl::StrCat("rows of ", pairs[0].x->shape().num_elements().constant(), " elements are read once for ",
-                              pairs[0].exponential ? "their maximum and the sum of exponentials" : "their sum and that of squares", ", in pieces"));
+                 absl::StrCat("rows of ", pairs[0].x->shape().num_elements().constant(), " elements, all in all, are read once for ",
+                              pairs[0].exponential ? "maximum and sum of exponentials" : "sum and sum of squares", ", in pieces"));
     Online(pairs, *cut, context.excess_precision, &made).Replace();
   }
   return made;
