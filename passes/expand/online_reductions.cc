@@ -5,13 +5,13 @@
 //   t = sum x, q = sum (x - c)^2         c of t       t = sum_p t_p           t_p = sum x, a_p = t_p / n_p, q_p = sum (x - a_p)^2
 //                                                     q = sum_p q_p + d (n_p d + 2 (t_p - n_p a_p))          d = a_p - c
 //
-// The first is online softmax (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018), the second Welford's variance by
-// pieces (Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983) with what the rounding of a_p leaves, so that c may
-// be any number near the mean. Pieces follow from shapes, layouts and the device's numbers; so does the tree of the combination.
+// The first is online softmax (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018), the second Welford's variance
+// by pieces (Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983) with what the rounding of a_p leaves, so that c
+// may be any number near the mean. Pieces follow from shapes, layouts and the device's numbers; so does the tree of the combination.
 //
 // Infinities: where m_p is infinite, x - m_p is no number for the elements that are m_p, so the piece takes exp(x - 0). A piece of -inf
-// alone then has the sum 0 and the factor exp(-inf - c), which is 0, or no number where c is -inf, as exp(x - c) is for such a row. One with
-// +inf has the sum +inf, and the factor exp(inf - c): no number where c is +inf, too. d is infinite where c is, and q then +inf.
+// alone then has the sum 0 and the factor exp(-inf - c), which is 0, or no number where c is -inf, as exp(x - c) is for such a row. One
+// with +inf has the sum +inf, and the factor exp(inf - c): no number where c is +inf, too. d is infinite where c is, and q then +inf.
 #include "passes/expand/online_reductions.h"
 
 #include <algorithm>
@@ -116,18 +116,6 @@ bool IsRow(const Instruction& reduce) {
   return false;
 }
 
-bool ComputesAllOf(const Instruction& result, Dim elements) {
-  std::vector<const Instruction*> queue = {&result};
-  for (size_t i = 0; i < queue.size() && i < 64; ++i) {
-    for (const Instruction* u : queue[i]->users()) {
-      if (!u->shape().is_array()) continue;
-      if (KnownEqual(u->shape().num_elements(), elements)) return true;
-      if (IsPointwise(*u) || u->family() == Family::kMovement) queue.push_back(u);
-    }
-  }
-  return false;
-}
-
 // Rows that no block keeps and no cache, or so few that they keep few blocks busy.
 std::optional<Cut> CutOf(const Pair& pair, const TargetInfo& target) {
   const Shape& x = pair.x->shape();
@@ -136,7 +124,7 @@ std::optional<Cut> CutOf(const Pair& pair, const TargetInfo& target) {
   const int64_t bytes = row * ByteWidth(Unwidened(pair.x)->shape().element_type());
   const bool again = row * ByteWidth(x.element_type()) > target.kept_row_bytes &&
                      std::min(rows, target.rows_at_once) * bytes > target.cache_bytes / 2;
-  const bool spread = ComputesAllOf(*pair.second, x.num_elements());
+  const bool spread = IsSpreadAgain(*pair.second);
   const bool few = rows < (spread ? kFewSpreadRows : kFewRows) && row >= (spread ? kLongSpreadRow : kLongRow);
   if (!again && !few) return std::nullopt;
   const int64_t piece = std::min<int64_t>(kPiece, std::max<int64_t>(target.kept_row_bytes / ByteWidth(x.element_type()), 1));

@@ -24,6 +24,19 @@ int64_t DivisorNear(int64_t n, int64_t wanted) {
 
 bool IsReduced(const Instruction& reduce, int64_t d) { return absl::c_linear_search(reduce.dimensions(), d); }
 
+bool IsSpreadAgain(const Instruction& reduce) {
+  const Dim many = reduce.operand(0)->shape().num_elements();
+  std::vector<const Instruction*> queue = {&reduce};
+  for (size_t i = 0; i < queue.size() && i < 64; ++i) {
+    for (const Instruction* u : queue[i]->users()) {
+      if (!u->shape().is_array()) continue;
+      if (KnownEqual(u->shape().num_elements(), many)) return true;
+      if (IsPointwise(*u) || u->family() == Family::kMovement) queue.push_back(u);
+    }
+  }
+  return false;
+}
+
 std::optional<Cut> CutInto(const Instruction& reduce, int64_t wanted) {
   const Shape& x = reduce.operand(0)->shape();
   Cut cut;

@@ -19,6 +19,8 @@ struct Cut {
 std::optional<Cut> CutInto(const Instruction& reduce, int64_t wanted);
 
 bool IsReduced(const Instruction& reduce, int64_t d);
+// Its result is spread over as many elements again: all of it is one kernel that finds its rows in a cache.
+bool IsSpreadAgain(const Instruction& reduce);
 
 // Dim `dim` becomes two: `pieces` and the rest. Values that have the dims of `like`, seen so; elementwise ops that may move go behind the
 // reshape.

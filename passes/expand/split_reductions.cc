@@ -86,20 +86,6 @@ int64_t UnitsOf(const Instruction& reduce) {
   return kept * ((columns + kBlock - 1) / kBlock);
 }
 
-// Its result is spread over as many elements again: all of it is one kernel that finds its rows in a cache.
-bool IsSpreadAgain(const Instruction& reduce) {
-  const Dim many = reduce.operand(0)->shape().num_elements();
-  std::vector<const Instruction*> queue = {&reduce};
-  for (size_t i = 0; i < queue.size() && i < 64; ++i) {
-    for (const Instruction* u : queue[i]->users()) {
-      if (!u->shape().is_array()) continue;
-      if (KnownEqual(u->shape().num_elements(), many)) return true;
-      if (IsPointwise(*u) || u->family() == Family::kMovement) queue.push_back(u);
-    }
-  }
-  return false;
-}
-
 std::optional<Cut> CutOf(const Instruction& reduce, const Limits& limits) {
   if (reduce.opcode() != Opcode::kReduce) return std::nullopt;
   const Shape& x = reduce.operand(0)->shape();

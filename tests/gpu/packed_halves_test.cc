@@ -1,5 +1,5 @@
-// f16 and bf16 in pairs: which instructions PTX has, what ptxas makes of them, and that all values of one half with many of another give the
-// evaluator's bits.
+// f16 and bf16 in pairs: which instructions PTX has, what ptxas makes of them, and that all values of one half with many of another give
+// the evaluator's bits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -94,7 +94,8 @@ TEST(PackedHalves, OneOperationIsOfPairs) {
   struct Expected {
     const char *model, *type, *add, *multiply;
   };
-  for (const Expected& e : {Expected{"sm_75", "f16", "add.rn.f16x2", "mul.rn.f16x2"}, Expected{"sm_80", "f16", "add.rn.f16x2", "mul.rn.f16x2"},
+  for (const Expected& e : {Expected{"sm_75", "f16", "add.rn.f16x2", "mul.rn.f16x2"},
+                            Expected{"sm_80", "f16", "add.rn.f16x2", "mul.rn.f16x2"},
                             Expected{"sm_80", "bf16", "fma.rn.bf16x2", "fma.rn.bf16x2"},
                             Expected{"sm_90", "bf16", "add.rn.bf16x2", "mul.rn.bf16x2"}}) {
     for (const bool excess : {true, false}) {
@@ -165,17 +166,19 @@ TEST(PackedHalves, PtxasTakesThem) {
 // All bit patterns of the first operand, with these of the second: limits, subnormals, ties, and by a sequence.
 constexpr size_t kPartners = 24, kFewPartners = 4;
 std::vector<uint16_t> Partners(bool bf16) {
-  std::vector<uint16_t> some = bf16 ? std::vector<uint16_t>{0x0000, 0x8000, 0x0001, 0x007f, 0x0080, 0x3f80, 0xbf80, 0x3f81, 0x7f7f, 0xff7f, 0x7f80,
-                                                            0xff80, 0x7fc0, 0x3eff, 0x1fff, 0x2001}
-                                    : std::vector<uint16_t>{0x0000, 0x8000, 0x0001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x3c01, 0x7bff, 0xfbff, 0x7c00,
-                                                            0xfc00, 0x7e00, 0x37ff, 0x13ff, 0x1401};
+  std::vector<uint16_t> some = {0x0000, 0x8000, 0x0001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x3c01,
+                                0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00, 0x37ff, 0x13ff, 0x1401};
+  if (bf16) {
+    some = {0x0000, 0x8000, 0x0001, 0x007f, 0x0080, 0x3f80, 0xbf80, 0x3f81, 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc0, 0x3eff, 0x1fff, 0x2001};
+  }
   for (uint32_t k = 0; some.size() < kPartners; ++k) some.push_back(static_cast<uint16_t>(k * 40503u + 12345u));
   return some;
 }
 
 std::vector<Literal> AllPairs(bool bf16, size_t first, size_t count) {
   std::vector<uint16_t> some = Partners(bf16);
-  some = {some.begin() + static_cast<std::ptrdiff_t>(first), some.begin() + static_cast<std::ptrdiff_t>(first + count)};
+  some.erase(some.begin(), some.begin() + static_cast<std::ptrdiff_t>(first));
+  some.resize(count);
   const PrimitiveType type = bf16 ? PrimitiveType::kBF16 : PrimitiveType::kF16;
   const int64_t dims[] = {static_cast<int64_t>(some.size()), 1 << 16};
   std::vector<Literal> arguments;
