@@ -1,5 +1,6 @@
 #include "backends/gpu/gpu.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -12,6 +13,7 @@
 #include "backends/gpu/emit/image.h"
 #include "backends/gpu/plan/attention_tile.h"
 #include "backends/gpu/plan/block_product.h"
+#include "backends/gpu/plan/gpu_plan.h"
 #include "backends/gpu/plan/libraries.h"
 #include "hlo/check.h"
 #include "llvm/IR/Module.h"
@@ -47,6 +49,9 @@ TargetFacts FactsOf(const GpuOptions& o) {
   facts.info.vector_bytes = 16;
   facts.info.bytes_per_ns = o.model.bytes_per_ns;
   facts.info.flops_per_ns = o.model.f32_flops_per_ns;
+  facts.info.kept_row_bytes = MostKeptBytes(o.model);
+  facts.info.rows_at_once = int64_t{o.model.sms} * std::max(1, o.model.threads_per_sm / kRowThreads);
+  facts.info.cache_bytes = o.model.l2_bytes;
   return facts;
 }
 

@@ -9,6 +9,8 @@
 // Sums of f32 that are wanted in f64 (wide_sum.h) go on in f64: the pieces are converted, and what the sum is converted to is their
 // sum. With excess precision only: the pieces' sums and the total are not rounded between.
 //
+// On a device, long rows of which a sum needs another reduction first (softmax, variances) are read once for both: online_reductions.cc.
+//
 // Only for reducers that are one commutative op from a start that may be used more than once, and for those of one or several values
 // that only choose (order_free.h: argmax, the largest and where). Elementwise ops before the reduction and iotas go behind the
 // reshape, so that they still fuse with it. After assign-layout (what lies side by side must be known), before fuse.
@@ -23,6 +25,8 @@
 #include "hlo/order_free.h"
 #include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
+#include "passes/expand/online_reductions.h"
+#include "passes/expand/pieces.h"
 #include "passes/pass.h"
 #include "passes/spaces/spaces.h"
 #include "passes/wide_sum.h"
@@ -33,7 +37,6 @@ namespace {
 constexpr int64_t kLong = 128 << 10;        // elements that are worth a second kernel
 constexpr int64_t kPieceElements = 8 << 10;  // at least
 constexpr int64_t kBlock = 64;              // columns that one thread takes at a time (codegen.md)
-constexpr int kMaxMoved = 64;               // elementwise ops taken behind one reshape
 
 // The op of a reducer of one op that may be applied in any order and to any number of starts.
 std::optional<Opcode> ReorderableOp(const Instruction& reduce) {
@@ -70,8 +73,6 @@ constexpr Limits kHost, kDevice = {.pieces = 512, .enough_units = 128, .enough_r
 // Operands that are reduced together: half of all, the other half are the starts.
 int64_t Width(const Instruction& reduce) { return reduce.operand_count() / 2; }
 
-bool IsReduced(const Instruction& reduce, int64_t d) { return absl::c_linear_search(reduce.dimensions(), d); }
-
 // Pieces that the backend can share out as it is: rows, or blocks of columns.
 int64_t UnitsOf(const Instruction& reduce) {
   const Shape& x = reduce.operand(0)->shape();
@@ -85,99 +86,6 @@ int64_t UnitsOf(const Instruction& reduce) {
   return kept * ((columns + kBlock - 1) / kBlock);
 }
 
-// Its result is spread over as many elements again: all of it is one kernel that finds its rows in a cache.
-bool IsSpreadAgain(const Instruction& reduce) {
-  const Dim many = reduce.operand(0)->shape().num_elements();
-  std::vector<const Instruction*> queue = {&reduce};
-  for (size_t i = 0; i < queue.size() && i < 64; ++i) {
-    for (const Instruction* u : queue[i]->users()) {
-      if (!u->shape().is_array()) continue;
-      if (KnownEqual(u->shape().num_elements(), many)) return true;
-      if (IsPointwise(*u) || u->family() == Family::kMovement) queue.push_back(u);
-    }
-  }
-  return false;
-}
-
-// Dim `dim` becomes two: `pieces` and the rest. Values that have the operand's dims, seen so.
-class SplitView {
- public:
-  SplitView(Builder& b, const Shape& like, int64_t dim, int64_t pieces) : b_(b), like_(like), dim_(dim), pieces_(pieces) {}
-
-  Instruction* Of(Instruction* x) {
-    auto [it, inserted] = made_.try_emplace(x, nullptr);
-    if (!inserted) return it->second;
-    Instruction* seen = Elementwise(x);
-    if (seen == nullptr) seen = Splat(x);
-    if (seen == nullptr) seen = b_.Reshape(x, Dims(x->shape()));
-    seen->mutable_shape().set_layout(Layout(x->shape()));
-    return made_[x] = seen;
-  }
-
- private:
-  DimVector Dims(const Shape& s) const {
-    DimVector dims(s.dims().begin(), s.dims().end());
-    dims[dim_] = s.dim(dim_).constant() / pieces_;
-    dims.insert(dims.begin() + dim_, Dim(pieces_));
-    return dims;
-  }
-  Permutation Layout(const Shape& s) const {
-    Permutation layout;
-    for (int64_t d : s.minor_to_major()) {
-      if (d >= dim_) layout.push_back(d + 1);
-      if (d <= dim_) layout.push_back(d);
-    }
-    return layout;
-  }
-
-  // Dear ops with other users are done once.
-  bool Moves(const Instruction& x) const {
-    if (!IsPointwise(x) || x.IsStateful() || !x.shape().is_array() || x.opcode() == Opcode::kBitcastConvert) return false;
-    if (!x.control_predecessors().empty() || !x.control_successors().empty()) return false;
-    const bool cheap = x.operand_count() > 1 && x.opcode() != Opcode::kDivide && x.opcode() != Opcode::kPower;
-    return x.user_count() == 1 || cheap || x.opcode() == Opcode::kConvert || x.opcode() == Opcode::kAbs ||
-           x.opcode() == Opcode::kNegate;
-  }
-  Instruction* Elementwise(Instruction* x) {
-    if (!Moves(*x) || ++moved_ > kMaxMoved) return nullptr;
-    std::vector<Instruction*> operands;
-    for (Instruction* o : x->operands()) operands.push_back(Shape::SameDims(o->shape(), like_) ? Of(o) : o);
-    b_.set_metadata(x->metadata());
-    return b_.Make(x->opcode(), operands, x->attrs(), Shape(x->shape().element_type(), Dims(x->shape())));
-  }
-  // What every element can tell by itself.
-  Instruction* Splat(Instruction* x) {
-    const int64_t along = x->attrs().get_or<int64_t>(Attr::kIotaDimension, dim_);
-    if (along != dim_) {
-      return b_.Iota(Shape(x->shape().element_type(), Dims(x->shape())), along + (along > dim_ ? 1 : 0));
-    }
-    if (x->opcode() != Opcode::kBroadcast || !x->operand(0)->shape().is_scalar()) return nullptr;
-    return b_.Broadcast(x->operand(0), Dims(x->shape()), {});
-  }
-
-  Builder& b_;
-  const Shape like_;
-  const int64_t dim_, pieces_;
-  int moved_ = 0;
-  absl::flat_hash_map<Instruction*, Instruction*> made_;
-};
-
-// What the first reduction leaves: whole dims, then `pieces` parts of dim `split` (-1: of none).
-struct Cut {
-  std::vector<int64_t> whole;
-  int64_t split = -1, pieces = 1;
-};
-
-int64_t DivisorNear(int64_t n, int64_t wanted) {
-  for (int64_t p = wanted; p <= 4 * wanted && p < n; ++p) {
-    if (n % p == 0) return p;
-  }
-  for (int64_t p = wanted; p > std::max<int64_t>(1, wanted / 2); --p) {
-    if (n % p == 0) return p;
-  }
-  return wanted;  // with a rest
-}
-
 std::optional<Cut> CutOf(const Instruction& reduce, const Limits& limits) {
   if (reduce.opcode() != Opcode::kReduce) return std::nullopt;
   const Shape& x = reduce.operand(0)->shape();
@@ -185,21 +93,9 @@ std::optional<Cut> CutOf(const Instruction& reduce, const Limits& limits) {
   const int64_t elements = x.num_elements().constant(), units = UnitsOf(reduce);
   if (elements < kLong || units >= limits.enough_units) return std::nullopt;
   if (IsSpreadAgain(reduce) && (units >= limits.enough_rows || elements / units < limits.long_row)) return std::nullopt;
-  int64_t wanted = std::min((limits.pieces + units - 1) / units, elements / units / kPieceElements);
-  Cut cut;
-  const Permutation layout = x.minor_to_major();
-  for (auto d = layout.rbegin(); d != layout.rend() && wanted > 1; ++d) {
-    const int64_t extent = x.dim(*d).constant();
-    if (!IsReduced(reduce, *d) || extent == 1) continue;
-    if (extent <= 2 * wanted) {
-      cut.whole.push_back(*d);
-    } else {
-      cut.split = *d;
-      cut.pieces = DivisorNear(extent, wanted);
-    }
-    wanted = extent <= 2 * wanted ? wanted / extent : 1;
-  }
-  if (cut.split < 0 && (cut.whole.empty() || cut.whole.size() == reduce.dimensions().size())) return std::nullopt;
+  const int64_t wanted = std::min((limits.pieces + units - 1) / units, elements / units / kPieceElements);
+  const std::optional<Cut> cut = CutInto(reduce, wanted);
+  if (!cut) return std::nullopt;
   if (!ReorderableOp(reduce) && !IsOrderFree(*reduce.to_apply())) return std::nullopt;
   return cut;
 }
@@ -360,30 +256,18 @@ std::vector<Instruction*> Replace(Instruction* reduce, const std::vector<Instruc
   return elements;
 }
 
-// `total`, in f64, is what `sum` and its wide uses are.
-void ReplaceWide(Instruction* sum, const std::vector<Instruction*>& wide, Instruction* total) {
-  Computation* c = sum->parent();
-  const bool rounded = sum == c->root() || sum->users().size() > wide.size();
-  if (rounded) {
-    Builder b(c);
-    b.set_metadata(sum->metadata());
-    Instruction* narrow = b.Convert(total, PrimitiveType::kF32);
-    narrow->mutable_shape() = sum->shape();
-    for (Instruction* use : wide) c->ReplaceAndRemove(use, total);
-    return c->ReplaceAndRemove(sum, narrow);
-  }
-  for (Instruction* use : wide) c->ReplaceAndRemove(use, total);  // with the last, the sum goes
-}
-
 }  // namespace
 
 absl::StatusOr<bool> SplitReductions(Module& module, PassContext& context) {
   const bool device = context.spaces != nullptr && context.spaces->main != 0;
   bool changed = false;
   for (Computation* c : ControlComputations(module)) {
+    const absl::flat_hash_set<const Instruction*> pieces =
+        device ? ReduceOnline(c, context) : absl::flat_hash_set<const Instruction*>();
+    changed |= !pieces.empty();
     absl::flat_hash_set<const Instruction*> gone;
     for (Instruction* op : c->PostOrder()) {
-      if (gone.contains(op)) continue;
+      if (gone.contains(op) || pieces.contains(op)) continue;
       const std::optional<Cut> cut = CutOf(*op, device ? kDevice : kHost);
       if (!cut) continue;
       context.Note("split-reductions", "split", *op,

@@ -76,11 +76,17 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
   if (text.starts_with("max_fusion_instructions=")) {
     context->target.max_fusion_instructions = context->target.max_loop_instructions = std::stoll(text.substr(text.find('=') + 1));
   } else {
-    const std::string known[] = {"", "convolutions", "packs", "device", "device_products", "no_library", "launches", "attention"};
+    const std::string known[] = {"",           "convolutions",   "packs",      "device",   "device_rows",
+                                 "device_products", "no_library", "launches", "attention"};
     ASSERT_TRUE(absl::c_linear_search(known, text) || text.starts_with("refuses=")) << text;
   }
   ContractionSite site{.target = &Avx2(), .host_functions = kPlainFunctions};
   if (text == "no_library") site.host_functions = 0;
+  if (text == "device_rows") {
+    context->target.kept_row_bytes = 1 << 10;
+    context->target.rows_at_once = 4;
+    context->target.cache_bytes = 4 << 10;
+  }
   if (text == "device_products") context->can_generate = [](const Instruction&) { return true; };
   if (text == "attention") {
     context->takes_attention = [](const Attention& a) { return Typical(a.x->shape().dim(a.x->shape().rank() - 1)) >= 4; };

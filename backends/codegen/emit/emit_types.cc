@@ -1,6 +1,7 @@
 #include "backends/codegen/emit/emit_types.h"
 
 #include "backends/codegen/emit/narrow_float.h"
+#include "backends/codegen/emit/packed_half.h"
 #include "backends/codegen/emit/register_bits.h"
 #include "hlo/check.h"
 #include "llvm/IR/Intrinsics.h"
@@ -114,8 +115,6 @@ Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
   return v;
 }
 
-namespace {
-// The bits from which FromMemory has made `v`, a bf16, if nothing was done with it since: what is only moved is not rounded.
 Value* UnchangedBf16(Value* v) {
   auto* cast = llvm::dyn_cast<llvm::BitCastInst>(v);
   auto* shifted = cast ? llvm::dyn_cast<llvm::BinaryOperator>(cast->getOperand(0)) : nullptr;
@@ -125,7 +124,6 @@ Value* UnchangedBf16(Value* v) {
   auto* by = llvm::dyn_cast<llvm::Constant>(shifted->getOperand(1));
   return by != nullptr && by == IntLike(wide, 16) ? wide->getOperand(0) : nullptr;
 }
-}  // namespace
 
 Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const EmitOptions& options) {
   if (IsStoredAsInMemory(type)) {
@@ -135,10 +133,12 @@ Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const Emit
   if (IsNarrowFloat(type)) return NarrowFloatToBits(b, type, v, /*quiet=*/false);
   if (type == PrimitiveType::kBF16) {
     if (Value* same = UnchangedBf16(v)) return same;
+    if (PacksHalves(type, options)) return b.CreateBitCast(RoundedHalf(b, type, v, options), WithLanesOf(v->getType(), b.getInt16Ty()));
     Value* bits = RoundedBf16Bits(b, v);
     return Narrow(b, b.CreateLShr(bits, IntLike(bits, 16)));
   }
   if (type == PrimitiveType::kF16) {
+    if (PacksHalves(type, options)) return b.CreateBitCast(RoundedHalf(b, type, v, options), WithLanesOf(v->getType(), b.getInt16Ty()));
     if (!options.has_f16c) return F32ToF16(b, v);
     // LLVM folds a rounding of f64 to f32 and one to f16 into one from f64, which is a call of the compiler's run-time library.
     v = b.CreateArithmeticFence(v, v->getType());
@@ -152,6 +152,7 @@ Value* RoundToType(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
                    const EmitOptions& options) {
   if (IsNarrowFloat(type))
     return NarrowFloatFromBits(b, type, NarrowFloatToBits(b, type, v, /*quiet=*/true));
+  if (PacksHalves(type, options)) return b.CreateFPExt(RoundedHalf(b, type, v, options), v->getType());
   if (type == PrimitiveType::kBF16) {
     Value* bits = RoundedBf16Bits(b, v);
     return AsF32(b, b.CreateAnd(bits, IntLike(bits, 0xffff0000)));

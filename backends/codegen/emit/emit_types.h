@@ -32,6 +32,7 @@ struct EmitOptions {
   bool has_f16c = false;
   bool excess_precision = true;  // false: round bf16/f16 values to their type after every op
   bool merging = false;          // inside a reduction: which zero max(-0, +0) gives is left open
+  bool packs_f16 = false, packs_bf16 = false;  // pairs are rounded, added, multiplied by one instruction (packed_half.h)
 };
 
 bool IsHalf(PrimitiveType type);         // f16 or bf16
@@ -49,6 +50,8 @@ bool IsStoredAsInMemory(PrimitiveType type);
 
 llvm::Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, llvm::Value* v,
                         const EmitOptions& options);
+// The bits from which FromMemory has made `v`, a bf16, if nothing was done with it since: what is only moved is not rounded. Else null.
+llvm::Value* UnchangedBf16(llvm::Value* v);
 llvm::Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, llvm::Value* v,
                       const EmitOptions& options);
 // Rounds a register value of a float narrower than its register to its type; others come back

@@ -318,6 +318,24 @@ int NestPlanner::ConeCost(const Instruction* op, absl::flat_hash_set<const Instr
   return cost;
 }
 
+// It takes as many elements from memory, or more, and no pass has kept it.
+bool NestPlanner::ReadsAgain(const Instruction* op, absl::flat_hash_set<const Instruction*>& seen) const {
+  if (IsKept(op) || op->opcode() == Opcode::kReduce || !seen.insert(op).second) return false;
+  if (op->opcode() == Opcode::kParameter) {
+    Dim all = 1;
+    for (const PlanLoop& l : plan_.loops) all *= l.extent;
+    const Dim elements = op->shape().num_elements();
+    return KnownEqual(elements, all) || (elements.is_constant() && all.is_constant() && elements.constant() > all.constant());
+  }
+  return absl::c_any_of(op->operands(), [&](const Instruction* o) { return ReadsAgain(o, seen); });
+}
+
+bool NestPlanner::IsKept(const Instruction* op) const {
+  const auto number = f_.number.find(op);
+  return number != f_.number.end() &&
+         absl::c_any_of(plan_.phases, [&](const PlanPhase& p) { return absl::c_linear_search(p.kept, number->second); });
+}
+
 // What a later pass reads again and would be dear to recompute goes to row scratch: the last such
 // value of each chain.
 void NestPlanner::ChooseKept() {
@@ -331,9 +349,7 @@ void NestPlanner::ChooseKept() {
   for (size_t p = 0; p + 1 < cones.size(); ++p) {
     for (size_t q = p + 1; q < cones.size(); ++q) {
       for (const Instruction* op : f_.order) {
-        if (op->opcode() == Opcode::kParameter || !cones[p].contains(op) ||
-            !cones[q].contains(op))
-          continue;
+        if ((op->opcode() == Opcode::kParameter && !numbers_.keeps_reads) || !cones[p].contains(op) || !cones[q].contains(op)) continue;
         bool frontier = std::any_of(plan_.phases[q].roots.begin(), plan_.phases[q].roots.end(),
                                     [&](int64_t i) { return f_.roots[i] == op; });
         for (const Instruction* u : op->users()) {
@@ -341,7 +357,9 @@ void NestPlanner::ChooseKept() {
               !cones[p].contains(u) && (cones[q].contains(u) || u->opcode() == Opcode::kReduce);
         }
         absl::flat_hash_set<const Instruction*> seen;
-        if (!frontier || ConeCost(op, seen) <= kKeepCost) continue;
+        if (!frontier) continue;
+        absl::flat_hash_set<const Instruction*> read;
+        if (ConeCost(op, seen) <= kKeepCost && !(numbers_.keeps_reads && ReadsAgain(op, read))) continue;
         Keep(op, p, row.constant());
       }
     }
@@ -349,9 +367,7 @@ void NestPlanner::ChooseKept() {
 }
 
 void NestPlanner::Keep(const Instruction* op, size_t phase, int64_t row) {
-  for (const PlanPhase& p : plan_.phases) {
-    if (std::find(p.kept.begin(), p.kept.end(), f_.number.at(op)) != p.kept.end()) return;
-  }
+  if (IsKept(op)) return;
   const int64_t bytes =
       (row * std::max(1, RegisterBytes(op->shape().element_type())) + 63) / 64 * 64;
   if (plan_.scratch_bytes + bytes > numbers_.max_kept_bytes) return;

@@ -23,6 +23,7 @@ struct NestNumbers {
   int vector_bytes = 16;
   bool masked_tail = false;          // KernelPlan's
   int64_t max_kept_bytes = 0;        // of values that a pass over a row keeps for later ones
+  bool keeps_reads = false;          // of those also what is cheap to compute, but read
 };
 
 class NestPlanner {
@@ -49,7 +50,7 @@ class NestPlanner {
   void MakePhases();
 
   const FusedKernel& f_;
-  const NestNumbers numbers_;
+  NestNumbers numbers_;
   KernelPlan plan_;
 
  private:
@@ -63,7 +64,9 @@ class NestPlanner {
   int64_t PassOf(const Instruction* op);
   absl::flat_hash_set<const Instruction*> Cone(const PlanPhase& phase) const;
   int ConeCost(const Instruction* op, absl::flat_hash_set<const Instruction*>& seen) const;
+  bool ReadsAgain(const Instruction* op, absl::flat_hash_set<const Instruction*>& seen) const;
   void ChooseKept();
+  bool IsKept(const Instruction* op) const;
   void Keep(const Instruction* op, size_t phase, int64_t row);
 
   absl::flat_hash_map<const Instruction*, int64_t> pass_;

@@ -106,7 +106,8 @@ bool SpillsUnlessTold(const llvm::Function& f) {
 }  // namespace
 
 GpuKernel::GpuKernel(FusedKernel fused, GpuLaunch launch, const GpuModel& model, bool excess_precision)
-    : fused_(std::move(fused)), launch_(std::move(launch)), excess_precision_(excess_precision), aligned_(AlignedPointers(fused_)) {
+    : fused_(std::move(fused)), launch_(std::move(launch)), excess_precision_(excess_precision),
+      packs_bf16_(model.bf16_flops_per_ns > 0), aligned_(AlignedPointers(fused_)) {
   info_.plan_text = ToString(launch_.plan);
   info_.may_overwrite = GpuOverwrites(fused_, launch_.plan);
   info_.copies = fused_.copies;
@@ -151,7 +152,7 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
   Value *thread = nullptr, *memory = nullptr;
   LaunchMemory temporaries;
   const KernelSpecs specs{.vector_bytes = 16,
-                          .types = {.has_f16c = true, .excess_precision = excess_precision_},
+                          .types = {.has_f16c = true, .excess_precision = excess_precision_, .packs_f16 = true, .packs_bf16 = packs_bf16_},
                           .has_fma = true,
                           .prefetches = false,
                           .reads_between = false};

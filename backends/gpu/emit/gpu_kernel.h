@@ -42,6 +42,7 @@ class GpuKernel : public PlannedKernel {
   FusedKernel fused_;
   GpuLaunch launch_;
   bool excess_precision_;
+  bool packs_bf16_;
   std::vector<bool> aligned_;  // by pointer
   KernelInfo info_;
   std::string fingerprint_;

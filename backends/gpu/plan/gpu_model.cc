@@ -109,9 +109,11 @@ absl::Status Override(GpuModel* model, std::string_view setting) {
     model->threads_per_sm = value;
   else if (parts.first == "shared_per_block")
     model->shared_per_block = value;
+  else if (parts.first == "l2_bytes")
+    model->l2_bytes = value;
   else
     return absl::InvalidArgumentError(
-        absl::StrCat("GPU ", model->name, ": wanted sms, threads_per_sm or shared_per_block, got \"", parts.first, "\""));
+        absl::StrCat("GPU ", model->name, ": wanted sms, threads_per_sm, shared_per_block or l2_bytes, got \"", parts.first, "\""));
   return absl::OkStatus();
 }
 

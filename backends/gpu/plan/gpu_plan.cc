@@ -134,6 +134,20 @@ class GpuPlanner : public NestPlanner {
   // Threads that keep the whole machine busy.
   int64_t Busy() const { return int64_t{model_.sms} * model_.threads_per_sm / 2; }
 
+  // Of halves 16 bytes are eight, though they are twice as many in registers.
+  void WidenLanes() {
+    int64_t bytes = 0;
+    auto see = [&](const Shape& shape) {
+      if (f_.RoleOf(shape) == Role::kFull) bytes = std::max<int64_t>(bytes, ByteWidth(shape.element_type()));
+    };
+    for (const Instruction* op : f_.order) {
+      if (op->shape().is_array() && op->opcode() == Opcode::kParameter) see(op->shape());
+      if (op->shape().is_array() && IsFullShaped(*op) && StorageBytes(op->shape().element_type()) > 4) return;
+    }
+    for (size_t r = 0; r < f_.roots.size(); ++r) see(RootShape(f_, r));
+    if (bytes == 2 && plan_.lanes == 4 && !VectorExtentBelow(8)) plan_.lanes = 8;
+  }
+
   // Vectors only where there is work for all without them; sizes that are no whole vectors go element by element at their ends.
   void NarrowLanes(int64_t elements) {
     while (plan_.lanes > 1 && elements / plan_.lanes < Busy()) plan_.lanes /= 2;
@@ -246,6 +260,7 @@ class GpuPlanner : public NestPlanner {
   void PlanElements() {
     plan_.kind = PlanKind::kLoop;
     if (PlanTranspose()) return;
+    WidenLanes();
     NarrowLanes(Iterations(false));
     if (plan_.loops.empty()) plan_.lanes = 1;
     plan_.split = std::max(0, static_cast<int>(plan_.loops.size()) - 1);
@@ -260,13 +275,17 @@ class GpuPlanner : public NestPlanner {
     if (ReducesParts()) plan_.lanes = std::min(plan_.lanes, 4);
     const int64_t vectors = (n + plan_.lanes - 1) / plan_.lanes;
     int64_t team = std::min<int64_t>(kWarp, PowerAbove(vectors));
-    if (vectors > kWarp * kWarpRow) team = std::clamp<int64_t>(PowerAbove(vectors / kBlockVectors), 2 * kWarp, kMaxThreads / 2);
+    if (vectors > kWarp * kWarpRow) team = std::clamp<int64_t>(PowerAbove(vectors / kBlockVectors), 2 * kWarp, kRowThreads);
     // Few rows: more threads for each, while each has a vector.
     while (team < kMaxThreads && rows * team < Busy() && 2 * team <= vectors) team *= 2;
     gpu_.team = static_cast<int>(team);
     gpu_.threads = static_cast<int>(team > kWarp ? team : kThreads / 2);
     plan_.unroll = BodyCost() > kHeavyBody ? 1 : 4;
     while (plan_.unroll > 1 && plan_.unroll * team * plan_.lanes > n) plan_.unroll /= 2;
+    if (team > kWarp) {
+      numbers_.keeps_reads = true;
+      numbers_.max_kept_bytes = std::min(MostKeptBytes(model_), model_.shared_per_sm * 2 * team / model_.threads_per_sm);
+    }
     MakePhases();
     // All teams of the block keep their rows side by side.
     gpu_.loops = plan_;

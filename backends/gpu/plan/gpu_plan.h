@@ -14,6 +14,7 @@
 //               launch and merged two by two by further ones
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -99,6 +100,13 @@ std::vector<MemoryUse> TurnedUses(IndexSpace& space, const FusedKernel& fused, c
 // "threads=256 team=32 row loops=[...] ...": ToString(KernelPlan) behind the GPU's own. Several launches: a line each.
 std::string ToString(const GpuPlan& plan);
 absl::StatusOr<std::vector<GpuPlan>> ParseGpuPlans(std::string_view text, DimTable* dims);
+
+// What a block that has a row for itself keeps of it at most: its reductions exchange something, too. Plans keep less where more than half
+// of a multiprocessor's threads would be missing.
+constexpr int64_t MostKeptBytes(const GpuModel& model) {
+  return std::max<int64_t>(model.shared_per_block - 1024, model.shared_per_block / 2);
+}
+inline constexpr int kRowThreads = 512;  // of such a block, where rows are many
 
 // A plan for each launch. Unimplemented: there is none for it on a GPU.
 absl::StatusOr<std::vector<GpuPlan>> MakeGpuPlans(const FusedKernel& fused, const GpuModel& model);

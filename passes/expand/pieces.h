@@ -1,0 +1,49 @@
+// Reductions in pieces: what is cut, values as their pieces, and what takes a sum's place. For passes behind assign-layout.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "hlo/builder.h"
+
+namespace tenon {
+
+// What a first reduction leaves: whole dims, then `pieces` parts of dim `split` (-1: of none).
+struct Cut {
+  std::vector<int64_t> whole;
+  int64_t split = -1, pieces = 1;
+};
+// Of a reduce whose operand is static and has a layout: about `wanted` pieces of what becomes one result, along the physically outermost
+// reduced dims. A dim without a suitable divisor leaves a rest. nullopt: nothing would be left to cut.
+std::optional<Cut> CutInto(const Instruction& reduce, int64_t wanted);
+
+bool IsReduced(const Instruction& reduce, int64_t d);
+// Its result is spread over as many elements again: all of it is one kernel that finds its rows in a cache.
+bool IsSpreadAgain(const Instruction& reduce);
+
+// Dim `dim` becomes two: `pieces` and the rest. Values that have the dims of `like`, seen so; elementwise ops that may move go behind the
+// reshape.
+class SplitView {
+ public:
+  SplitView(Builder& b, const Shape& like, int64_t dim, int64_t pieces) : b_(b), like_(like), dim_(dim), pieces_(pieces) {}
+  Instruction* Of(Instruction* x);
+
+ private:
+  DimVector Dims(const Shape& s) const;
+  Permutation Layout(const Shape& s) const;
+  bool Moves(const Instruction& x) const;
+  Instruction* Elementwise(Instruction* x);
+  Instruction* Splat(Instruction* x);
+
+  Builder& b_;
+  const Shape like_;
+  const int64_t dim_, pieces_;
+  int moved_ = 0;
+  absl::flat_hash_map<Instruction*, Instruction*> made_;
+};
+
+// `total`, in f64, is what the f32 `sum` and `wide`, its wide uses (passes/wide_sum.h), are.
+void ReplaceWide(Instruction* sum, const std::vector<Instruction*>& wide, Instruction* total);
+
+}  // namespace tenon
