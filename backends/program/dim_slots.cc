@@ -52,7 +52,8 @@ std::optional<Linear> LinearIn(Dim symbol, Dim dim) {
     }
     return sum;
   }
-  if (e.kind != DimExpr::Kind::kProduct || absl::c_count_if(e.operands, [&](Dim d) { return Mentions(d, symbol); }) != 1) return std::nullopt;
+  const auto mentions = absl::c_count_if(e.operands, [&](Dim d) { return Mentions(d, symbol); });
+  if (e.kind != DimExpr::Kind::kProduct || mentions != 1) return std::nullopt;
   Linear product{1, 1};
   for (Dim d : e.operands) {
     const std::optional<Linear> factor = LinearIn(symbol, d);
