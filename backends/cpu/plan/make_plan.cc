@@ -40,13 +40,6 @@ constexpr int64_t kRowsPerPackedPiece = 64;  // at least: each packs for itself
 constexpr double kLatency = 8;         // multiply-adds that are under way at once
 constexpr double kLoadShare = 0.25, kTileOverhead = 1;  // of a multiply-add
 
-bool IsOne(Dim d) { return d == Dim(1); }
-
-int RegisterBytes(PrimitiveType t) { return static_cast<int>(StorageBytes(t)); }
-
-int LoadCost(PrimitiveType t) { return IsNarrowFloat(t) ? 6 : IsHalf(t) ? 3 : 1; }
-
-
 class Planner : public NestPlanner {
  public:
   Planner(const FusedKernel& fused, const CpuTarget& target)
