@@ -13,6 +13,7 @@
 #include "backends/driver/literal_executable.h"
 #include "hlo/eval/evaluator.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/host/plain_host.h"
 #include "runtime/program/binding.h"
 #include "tools/lab/gpu/attention_text.h"
@@ -34,7 +35,7 @@ absl::StatusOr<Program> Compiled(const std::string& text, const std::string& mod
   auto module = ParseModule(text);
   if (!module.ok()) return module.status();
   CompileOptions options{.targets = {*MakeEmulatedGpu(model)}, .excess_precision = excess, .plans = plans};
-  lab::MoveSignature(**module, 1);
+  MoveSignature(**module, 1);
   const Binding binding = BindingOf(**module);
   return CompileToProgram(std::move(*module), binding, options);
 }
@@ -223,7 +224,9 @@ TEST(GpuAttention, PlansAreParsedAndChecked) {
     EXPECT_THAT(refused("rows=64", "rows=8"), HasSubstr("a tile of no 16 to 64 queries")) << plans;
     EXPECT_THAT(refused("rows=64", "rows=32"), HasSubstr("a block that has not the tile's threads"));
     EXPECT_THAT(refused("lanes=1", "lanes=4"), HasSubstr("not a thread's part"));
-    if (std::string(type) == "f32") EXPECT_THAT(refused(" attention", " mma attention"), testing::Not(""));
+    if (std::string(type) == "f32") {
+      EXPECT_THAT(refused(" attention", " mma attention"), testing::Not(""));
+    }
     EXPECT_THAT(std::string(Compiled(text, "gpu-emulated:sm_80,sms=1,shared_per_block=20000", plans).status().message()),
                 HasSubstr("bytes of shared memory"));
   }

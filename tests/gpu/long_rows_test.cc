@@ -13,11 +13,11 @@
 #include "backends/gpu/gpu.h"
 #include "hlo/text/text.h"
 #include "passes/expand/control_flow.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/program/binding.h"
 #include "tools/lab/generate/random_inputs.h"
 #include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/judge/miscompare.h"
-#include "tools/lab/spaces.h"
 
 namespace tenon::gpu {
 namespace {
@@ -147,7 +147,7 @@ absl::StatusOr<Program> Compiled(const std::string& text, std::string_view model
   const auto module = ParseModule(text);
   if (!module.ok()) return module.status();
   CompileOptions options{.targets = {MakeGpu({.model = *FindGpuModel(model)})}};
-  lab::MoveSignature(**module, kSpace);
+  MoveSignature(**module, kSpace);
   return CompileToProgram((*module)->Clone(), BindingOf(**module), options);
 }
 

@@ -11,11 +11,11 @@
 #include "backends/driver/compile.h"
 #include "backends/gpu/gpu.h"
 #include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
 #include "runtime/program/binding.h"
 #include "tools/lab/gpu/host_math.h"
 #include "tools/lab/gpu/ptxas.h"
 #include "tools/lab/judge/miscompare.h"
-#include "tools/lab/spaces.h"
 
 namespace tenon::gpu {
 namespace {
@@ -72,7 +72,7 @@ absl::StatusOr<Program> Compiled(const std::string& text, std::string_view model
   if (!module.ok()) return module.status();
   CompileOptions options{.targets = {MakeGpu({.model = *FindGpuModel(model)})}};
   options.excess_precision = excess_precision;
-  lab::MoveSignature(**module, kSpace);
+  MoveSignature(**module, kSpace);
   return CompileToProgram((*module)->Clone(), BindingOf(**module), options);
 }
 std::string PtxFor(const std::string& text, std::string_view model, bool excess_precision = true) {
