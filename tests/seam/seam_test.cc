@@ -734,7 +734,9 @@ TEST_F(Seam, HostsOfAnotherVersion) {
   };
   TenonHost old = *Host();
   old.version = TENON_ABI_VERSION - 1;
-  EXPECT_NE(error_of(old).find("the host speaks version 5 of tenon_c.h, this library 6: rebuild the extension"), std::string::npos);
+  const std::string wanted = "the host speaks version " + std::to_string(TENON_ABI_VERSION - 1) + " of tenon_c.h, this library " +
+                             std::to_string(TENON_ABI_VERSION) + ": rebuild the extension";
+  EXPECT_NE(error_of(old).find(wanted), std::string::npos);
   TenonHost shorter = *Host();
   shorter.size = offsetof(TenonHost, spaces);
   EXPECT_NE(error_of(shorter).find("rebuild the extension"), std::string::npos);

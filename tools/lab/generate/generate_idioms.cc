@@ -353,8 +353,47 @@ bool Histogram(Scope& s, Opcode opcode) {
   return true;
 }
 
+// Attention by hand: products of small numbers with the softmax between them, scaled and masked or not, its weights rounded or not.
+bool HandAttention(Scope& s, Opcode opcode) {
+  Random& random = s.random();
+  Builder& b = s.b();
+  const PrimitiveType type =
+      s.Type([](PrimitiveType t) { return t == PrimitiveType::kF32 || t == PrimitiveType::kBF16 || t == PrimitiveType::kF16; });
+  const Dim batch = s.SizeOr(random.Between(1, 2)), queries = s.SizeOr(random.Between(12, 40)), keys = s.SizeOr(random.Between(12, 40));
+  const int64_t head = random.Between(1, 12), columns = random.Between(1, 12);
+  const std::vector<Dim> scores = {batch, queries, keys};
+  const std::vector<Dim> q_dims = {batch, queries, head}, k_dims = {batch, keys, head}, v_dims = {batch, keys, columns};
+  if (!s.Fits(scores) || !s.Fits(q_dims) || !s.Fits(k_dims) || !s.Fits(v_dims)) return false;
+  if (!Scope::Affordable(s.Most(scores) * static_cast<double>(head + columns))) return false;
+  const auto operand = [&](const std::vector<Dim>& dims) { return b.Convert(s.Small(s.Shaped(type, dims)).op, PrimitiveType::kF32); };
+  Instruction *q = operand(q_dims), *k = operand(k_dims), *v = operand(v_dims);
+  const auto product = [&](Instruction* x, Instruction* y, int64_t of_y) {
+    Attributes attrs = With(Attr::kLhsBatchDims, std::vector<int64_t>{0});
+    attrs.set(Attr::kRhsBatchDims, std::vector<int64_t>{0});
+    attrs.set(Attr::kLhsContractingDims, std::vector<int64_t>{2});
+    attrs.set(Attr::kRhsContractingDims, std::vector<int64_t>{of_y});
+    return s.Try(opcode, {x, y}, attrs);
+  };
+  Instruction* x = product(q, k, 2);
+  if (x == nullptr) return false;
+  if (random.OneIn(2)) x = b.Binary(Opcode::kMultiply, x, b.FullLike(x, 0.125));
+  if (random.OneIn(2)) x = b.Select(s.Shaped(PrimitiveType::kPred, scores).op, x, b.FullLike(x, random.OneIn(3) ? -kInfinity : -1e9));
+  const auto rows = [&](Instruction* r) { return b.Broadcast(r, scores, {0, 1}); };
+  const auto over = [&](Instruction* r, Opcode by) {
+    return b.Reduce(r, b.ScalarConstant(PrimitiveType::kF32, by == Opcode::kMaximum ? -kInfinity : 0), {2}, by);
+  };
+  Instruction* e = b.Unary(Opcode::kExponential, b.Binary(Opcode::kSubtract, x, rows(over(x, Opcode::kMaximum))));
+  Instruction* weights = b.Binary(Opcode::kDivide, e, rows(over(e, Opcode::kAdd)));
+  if (random.OneIn(2)) weights = b.Convert(b.Convert(weights, type), PrimitiveType::kF32);
+  Instruction* y = product(weights, v, 1);
+  if (y == nullptr) return false;
+  s.Add(b.Convert(y, type), false);
+  return true;
+}
+
 constexpr Row kRows[] = {
     {Opcode::kReduce, NormalisedRows},
+    {Opcode::kDot, HandAttention},
     {Opcode::kMaximum, Layers},
     {Opcode::kReduce, Extrema},
     {Opcode::kReduce, RowSums},
