@@ -95,7 +95,7 @@ def test_a_symbol_that_occurs_only_in_derived_sizes(tenon):
     for n in (5, 6, 9):
         x = torch.randn(2 * n + 1, 3)
         torch.testing.assert_close(run([x])[0], x * 2 + len(x))
-    assert run.specializations == 3
+    assert not hasattr(run, "specializations")  # one program, which solves 2 * n + 1
 
 
 def test_a_derived_size_that_cannot_be_solved_is_known_as_a_whole(tenon):
@@ -118,6 +118,7 @@ def test_a_symbolic_offset_is_no_size(graphs_ran_natively):
     assert len(multiplied) == 1 and multiplied[0].raw_stats()["calls"] == 4
 
 
+@pytest.mark.by_aten(steps=("aten.as_strided.default",))  # of a number that follows from the call
 def test_an_offset_that_an_operator_asks_for():
     def cut(base, start):
         window = base[start : start + 4]
