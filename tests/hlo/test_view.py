@@ -155,13 +155,13 @@ ENTRY e {
 
 
 # On a GPU: how each kernel is launched, and how full it makes a multiprocessor.
-@pytest.mark.parametrize("target, most_threads, shared", [("sm_90", 2048, 228 << 10), ("sm_75", 1024, 64 << 10)])
-def test_launches_of_a_device(tmp_path, target, most_threads, shared):
-    page = _page(tmp_path, SOFTMAX, f"--target={target}")
+@pytest.mark.parametrize("target, most_threads, shared, row", [("sm_90", 2048, 228 << 10, 1500), ("sm_75", 1024, 64 << 10, 2000)])
+def test_launches_of_a_device(tmp_path, target, most_threads, shared, row):
+    page = _page(tmp_path, SOFTMAX.replace("2000", str(row)), f"--target={target}")
     (graph,) = _document(page)["graphs"]
     (step,) = graph["program"]["regions"][0]["steps"]
     assert (step["grid"], step["block"]) == ([4096, 1, 1], [128, 1, 1]) and "range" not in step
-    assert step["shared_bytes"] >= 4 * 2000, "a row is kept"
+    assert step["shared_bytes"] >= 4 * row, "a row is kept"
     (occupancy,) = graph["occupancy"].values()
     by_threads, by_shared = most_threads // 128, shared // (step["shared_bytes"] + 1024)  # 1 KiB a block is the hardware's
     assert (by_shared < by_threads) == (target == "sm_75"), "each bound is met once"
