@@ -11,7 +11,7 @@
 // sum, which is NaN unless it is shifted by something else. A score of NaN or +inf makes a row NaN as it does in HLO.
 //
 // Products are summed in f32, in the order of their terms, by FMAs; of halves by tensor cores, to which a weight is two halves, its value
-// rounded and what is left. Keys behind the last have weight 0, and so have rows behind the last, which are not stored.
+// rounded and what is left (of f16 times 2^15). Keys behind the last have weight 0, and so have rows behind the last, which are not stored.
 #include <cmath>
 #include <utility>
 
@@ -426,12 +426,16 @@ class AttentionEmitter {
     b().CreateStore(b().CreateFAdd(b().CreateFMul(Load(sum_), factor, "rescaled"), Load(sum)), sum_);
   }
 
+  // Weights are at most 1, and f16 has so few exponents that what is left of a small one would be lost.
+  static constexpr double kWeightScale = 0x1p15;
+  bool scaled() const { return gpu_.mma && half_ == PrimitiveType::kF16; }
+
   void StoreWeight(Value* weight, Value* key) {
     if (!gpu_.mma) {
       b().CreateStore(weight, Place(tile_.scores, own_row_, tile_.score_row, key, b().getFloatTy()));
       return;
     }
-    Value* rest = weight;
+    Value* rest = scaled() ? b().CreateFMul(weight, Constant(kWeightScale)) : weight;
     for (int64_t part = 0; part < 2; ++part) {
       Value* half = ToMemory(b(), half_, rest, e_.specs().types);
       b().CreateStore(half, Place(Weights(part).bytes_before, own_row_, tile_.weight_row, key, half->getType()));
@@ -475,6 +479,7 @@ class AttentionEmitter {
         const Index offset = space.Combine(row, tile_.result_row, column, 1);
         Val v = e_.LoadRaw({e_.ScratchPointer(tile_.queries), 0, offset, PrimitiveType::kF32});
         Value* divisor = LoadFactor(own);
+        if (scaled()) v.v[0] = b().CreateFMul(v.v[0], llvm::ConstantFP::get(v.v[0]->getType(), 1 / kWeightScale));
         v.v[0] = b().CreateFDiv(v.v[0], lanes > 1 ? b().CreateVectorSplat(static_cast<unsigned>(lanes), divisor) : divisor);
         v.level = e_.innermost();
         e_.Define(a_.values, index, 0, v);
