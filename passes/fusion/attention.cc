@@ -5,6 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
+#include "hlo/order_free.h"
 #include "hlo/own_calls.h"
 
 namespace tenon {
@@ -67,11 +68,7 @@ bool IsConstant(const Instruction& op, double value) {
 // A reduction of one array along its last dim, by one op.
 bool ReducesRows(const Instruction& op, Opcode by) {
   if (op.opcode() != Opcode::kReduce || op.operand_count() != 2) return false;
-  const Instruction& root = *op.to_apply()->root();
-  if (root.opcode() != by || root.operand_count() != 2) return false;
-  const auto parameter = [&](int64_t i) { return root.operand(i)->opcode() == Opcode::kParameter; };
-  if (!parameter(0) || !parameter(1) || root.operand(0) == root.operand(1)) return false;
-  return op.dimensions() == Dims{op.operand(0)->shape().rank() - 1};
+  return SimpleOp(*op.to_apply()) == by && op.dimensions() == Dims{op.operand(0)->shape().rank() - 1};
 }
 
 // `row` without reshapes that add or drop dims of one.
@@ -79,6 +76,18 @@ const Instruction& Unshaped(const Instruction& row) {
   const Instruction* at = &row;
   while (at->opcode() == Opcode::kReshape) at = at->operand(0);
   return *at;
+}
+
+// Is it whether `x`, of a row, is this number?
+bool TellsWhether(const Instruction& op, const Instruction* x, double value) {
+  if (op.opcode() != Opcode::kCompare || op.attrs().get<std::string>(Attr::kDirection) != "EQ") return false;
+  return &Unshaped(*op.operand(0)) == x && IsConstant(*op.operand(1), value);
+}
+
+bool IsByMaximum(const Instruction& shift, const Instruction* maximum) {
+  const Instruction& row = Unshaped(shift);
+  if (row.opcode() != Opcode::kSelect) return &row == maximum;
+  return TellsWhether(Unshaped(*row.operand(0)), maximum, -INFINITY) && &Unshaped(*row.operand(2)) == maximum;
 }
 
 class Matcher {
@@ -128,18 +137,15 @@ class Matcher {
     for (const Instruction* user : a_.exp->users()) {
       if (ReducesRows(*user, Opcode::kAdd) && IsConstant(*user->operand(1), 0)) a_.sum = user;
     }
+    a_.by_maximum = IsByMaximum(*a_.shift, a_.maximum);
     return a_.maximum != nullptr && a_.sum != nullptr && (guard == nullptr || SetZeros(Unshaped(*guard)));
   }
 
   // Rows for which the exponentials are 0, however they are found.
   bool SetZeros(const Instruction& guard) {
-    const auto equals = [](const Instruction& op, const Instruction* x, double value) {
-      if (op.opcode() != Opcode::kCompare || op.attrs().get<std::string>(Attr::kDirection) != "EQ") return false;
-      return &Unshaped(*op.operand(0)) == x && IsConstant(*op.operand(1), value);
-    };
-    const bool all = ReducesRows(guard, Opcode::kAnd) && equals(*guard.operand(0), a_.x, -INFINITY);
-    if (all || equals(guard, a_.maximum, -INFINITY)) a_.zeros = Attention::Zeros::kNoMaximum;
-    else if (equals(guard, a_.sum, 0)) a_.zeros = Attention::Zeros::kNoSum;
+    const bool all = ReducesRows(guard, Opcode::kAnd) && TellsWhether(*guard.operand(0), a_.x, -INFINITY);
+    if (all || TellsWhether(guard, a_.maximum, -INFINITY)) a_.zeros = Attention::Zeros::kNoMaximum;
+    else if (TellsWhether(guard, a_.sum, 0)) a_.zeros = Attention::Zeros::kNoSum;
     return a_.zeros != Attention::Zeros::kNone;
   }
 

@@ -22,6 +22,7 @@ struct Attention {
   const Instruction *maximum = nullptr, *sum = nullptr;
   const Instruction *shift = nullptr, *divisor = nullptr;  // values of a row, before they are spread
   bool rounds = false;                                     // the weights are halves on their way
+  bool by_maximum = false;  // shift is the maximum, or something else where that is -inf: no exponential is more than 1
   // Rows whose weights are 0 instead: where the maximum is -inf; where the sum is 0.
   enum class Zeros : uint8_t { kNone, kNoMaximum, kNoSum } zeros = Zeros::kNone;
   // All of it, operands first, with the converts of halves that the dots read, and what the scores are computed with if that is read

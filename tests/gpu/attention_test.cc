@@ -124,6 +124,22 @@ INSTANTIATE_TEST_SUITE_P(Types, GpuAttentionSizes, testing::Values("f32", "f16",
 
 TEST(GpuAttention, RoundsNothingThatHloDoesNot) { ExpectRight(AttentionText({.queries = 40, .keys = 70}), 300, /*excess=*/false); }
 
+// A shift that leaves exponentials of 160,000 is no matter in f32 and bf16; tensor cores of f16, to which weights are halves, take it not.
+TEST(GpuAttention, ShiftsByLessThanTheMaximum) {
+  for (const char* type : {"f32", "f16", "bf16"}) {
+    const AttentionSizes sizes{.type = type, .queries = 40, .keys = 70, .terms = 24, .columns = 40, .mask = AttentionMask::kShiftGuarded};
+    const std::string guarded = AttentionText(sizes);
+    const std::string text = absl::StrReplaceAll(
+        guarded, {{"  shift = f32[2,40] select(empty, zeros, m)\n", "  few = f32[] constant(12)\n  less = f32[2,40] broadcast(few), "
+                                                                    "dimensions={}\n  shift = f32[2,40] subtract(m, less)\n"}});
+    ASSERT_NE(text, guarded);
+    EXPECT_EQ(PlansFor(guarded, kModels[0]).find(" mma ") != std::string::npos, std::string(type) != "f32");
+    EXPECT_THAT(PlansFor(text, kModels[0]), HasSubstr(" attention "));
+    EXPECT_EQ(PlansFor(text, kModels[0]).find(" mma ") != std::string::npos, std::string(type) == "bf16");
+    ExpectRight(text, 350);
+  }
+}
+
 // One program for all sizes of the batch, the queries and the keys.
 TEST(GpuAttention, SymbolicSizes) {
   const AttentionSizes named{.batch = 7001, .queries = 7002, .keys = 7003, .terms = 24, .columns = 40, .mask = AttentionMask::kCausal};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 #include "absl/algorithm/container.h"
 #include "backends/codegen/emit/emit_types.h"
@@ -36,27 +35,10 @@ std::optional<PrimitiveType> HalvesOf(const Attention& a) {
   return halves;
 }
 
-const Instruction* Unshaped(const Instruction* op) {
-  while (op->opcode() == Opcode::kReshape) op = op->operand(0);
-  return op;
-}
-
-// By the largest score, or by a number where that is -inf: no exponential is more than 1.
-bool ShiftsByMaximum(const Attention& a) {
-  const Instruction* shift = Unshaped(a.shift);
-  if (shift->opcode() != Opcode::kSelect) return shift == a.maximum;
-  const Instruction* none = Unshaped(shift->operand(0));
-  if (none->opcode() != Opcode::kCompare || none->attrs().get<std::string>(Attr::kDirection) != "EQ") return false;
-  const Instruction* lowest = none->operand(1);
-  while (lowest->opcode() == Opcode::kBroadcast) lowest = lowest->operand(0);
-  return Unshaped(shift->operand(2)) == a.maximum && Unshaped(none->operand(0)) == a.maximum && lowest->opcode() == Opcode::kConstant &&
-         lowest->shape().rank() == 0 && lowest->literal().GetAsDouble(0) == -std::numeric_limits<double>::infinity();
-}
-
 // Weights are halves there, if of two parts: HLO must round them, too. In f16 none may be large.
 bool UsesMma(const Attention& a, const GpuModel& model) {
   const std::optional<PrimitiveType> halves = a.rounds ? HalvesOf(a) : std::nullopt;
-  return model.bf16_flops_per_ns > 0 && halves && (*halves != PrimitiveType::kF16 || ShiftsByMaximum(a));
+  return model.bf16_flops_per_ns > 0 && halves && (*halves != PrimitiveType::kF16 || a.by_maximum);
 }
 
 bool Fits(const AttentionTile& tile, const GpuModel& model) { return tile.bytes <= model.shared_per_block; }
