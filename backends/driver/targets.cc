@@ -32,6 +32,13 @@ absl::Span<const BuiltInTarget> BuiltInTargets() {
   return kTargets;
 }
 
+absl::StatusOr<std::shared_ptr<const Target>> MakeTarget(std::string_view name, std::string_view variant, bool compile_only) {
+  for (const BuiltInTarget& built_in : BuiltInTargets()) {
+    if (built_in.name == name) return built_in.make(variant, compile_only);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no target is named \"", std::string(name), "\""));
+}
+
 absl::StatusOr<std::shared_ptr<const Target>> MakeHostTarget(std::string_view isa, bool compile_only) { return MakeCpu(isa, compile_only); }
 
 std::vector<std::string> HostVariants() { return CpuVariants(); }

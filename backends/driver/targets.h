@@ -22,6 +22,9 @@ struct BuiltInTarget {
 };
 absl::Span<const BuiltInTarget> BuiltInTargets();
 
+// The built-in target of this name, as BuiltInTarget::make. InvalidArgument: there is none.
+absl::StatusOr<std::shared_ptr<const Target>> MakeTarget(std::string_view name, std::string_view variant, bool compile_only);
+
 // The target of the host's memory. `isa`: its variant.
 absl::StatusOr<std::shared_ptr<const Target>> MakeHostTarget(std::string_view isa, bool compile_only = false);
 std::vector<std::string> HostVariants();

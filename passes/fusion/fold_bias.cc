@@ -27,12 +27,7 @@ void Fold(Instruction* contraction, Instruction* epilogue, Instruction* bias) {
   const int64_t spread = add->operand(0)->opcode() == Opcode::kBroadcast ? 0 : 1;
   Instruction* row = fused->Add(add->operand(spread)->Clone({inside[2]}));
   fused->set_root(fused->Add(add->Clone({product, row})));
-  Instruction* fusion = around->Add(Opcode::kFusion, epilogue->shape(), operands, absl::StrCat("fusion_", contraction->name()));
-  fusion->mutable_attrs().set(Attr::kCalls, fused);
-  SetFusionForm(fusion, FusionForm::kContraction);
-  fusion->metadata() = epilogue->metadata();
-  epilogue->ReplaceAllUsesWith(fusion);
-  if (around->root() == epilogue) around->set_root(fusion);
+  ReplaceByFusion(epilogue, fused, operands, FusionForm::kContraction, *contraction);
   Instruction* left = epilogue->opcode() == Opcode::kFusion ? nullptr : epilogue->operand(spread);
   around->Remove(epilogue);
   around->Remove(contraction);
@@ -76,12 +71,7 @@ void FoldActivation(Instruction* value, absl::Span<const Instruction* const> ins
   for (const Instruction* op : inside) copy(op);
   auto* root = const_cast<Instruction*>(inside.back());
   fused->set_root(made.at(root));
-  Instruction* fusion = around->Add(Opcode::kFusion, root->shape(), operands, absl::StrCat("fusion_", root->name()));
-  fusion->mutable_attrs().set(Attr::kCalls, fused);
-  SetFusionForm(fusion, FusionForm::kContraction);
-  fusion->metadata() = root->metadata();
-  root->ReplaceAllUsesWith(fusion);
-  if (around->root() == root) around->set_root(fusion);
+  ReplaceByFusion(root, fused, operands, FusionForm::kContraction, *root);
   for (size_t k = inside.size(); k-- > 0;) {
     if (inside[k]->users().empty()) around->Remove(const_cast<Instruction*>(inside[k]));
   }

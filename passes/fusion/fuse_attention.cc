@@ -32,13 +32,7 @@ void Replace(const Attention& attention) {
     made[op] = fused->Add(op->Clone(from));
   }
   fused->set_root(made.at(attention.result));
-  Instruction* result = attention.result;
-  Instruction* fusion = around->Add(Opcode::kFusion, result->shape(), operands, absl::StrCat("fusion_", result->name()));
-  fusion->mutable_attrs().set(Attr::kCalls, fused);
-  SetFusionForm(fusion, FusionForm::kAttention);
-  fusion->metadata() = result->metadata();
-  result->ReplaceAllUsesWith(fusion);
-  if (around->root() == result) around->set_root(fusion);
+  ReplaceByFusion(attention.result, fused, operands, FusionForm::kAttention, *attention.result);
   for (size_t i = attention.inside.size(); i-- > 0;) {
     if (attention.inside[i]->users().empty()) around->Remove(attention.inside[i]);
   }

@@ -86,6 +86,17 @@ void SetFusionForm(Instruction* fusion, FusionForm form) {
   fusion->set_backend_config_json(Json({{"tenon", Json({{"kind", FusionFormName(form)}})}}).dump());
 }
 
+void ReplaceByFusion(Instruction* result, Computation* fused, absl::Span<Instruction* const> operands, FusionForm form,
+                     const Instruction& lead) {
+  Computation* around = result->parent();
+  Instruction* fusion = around->Add(Opcode::kFusion, result->shape(), operands, absl::StrCat("fusion_", lead.name()));
+  fusion->mutable_attrs().set(Attr::kCalls, fused);
+  SetFusionForm(fusion, form);
+  fusion->metadata() = result->metadata();
+  result->ReplaceAllUsesWith(fusion);
+  if (around->root() == result) around->set_root(fusion);
+}
+
 bool IsViewOp(const Instruction& op) { return ViewCache().IsView(op); }
 
 absl::Status CheckFusedForm(const Module& module) {

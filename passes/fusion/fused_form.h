@@ -33,6 +33,9 @@ std::string_view FusionFormName(FusionForm form);
 // Reads backend_config. Error if absent or unknown.
 absl::StatusOr<FusionForm> FusionFormOf(const Instruction& fusion);
 void SetFusionForm(Instruction* fusion, FusionForm form);
+// A fusion of `fused`, named after `lead`, takes the place of `result` for all who read it; `result` stays, unread.
+void ReplaceByFusion(Instruction* result, Computation* fused, absl::Span<Instruction* const> operands, FusionForm form,
+                     const Instruction& lead);
 
 // True if `op` only re-strides its operand's buffer given that buffer's layout (bitcast, transpose, dense reshape, slice,
 // broadcast): the result is a View. Shared by copy insertion, buffer planning and the backend.

@@ -94,11 +94,8 @@ absl::StatusOr<Json> Report(const aten::Graph& graph, const Options& o) {
   CompileOptions compile;
   compile.evaluate = ConstantFolder();
   compile.compile_threads = o.threads;
-  for (const BuiltInTarget& built_in : BuiltInTargets()) {
-    if (built_in.name != "gpu") continue;
-    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const Target> target, built_in.make(o.architecture + (o.libraries ? ",libraries" : ""), true));
-    compile.targets.push_back(std::move(target));
-  }
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<const Target> target, MakeTarget("gpu", o.architecture + (o.libraries ? ",libraries" : ""), true));
+  compile.targets.push_back(std::move(target));
   TENON_ASSIGN_OR_RETURN(aten::Lowered lowered,
                          aten::Lower(moved, {.disable = {}, .device = "cuda:0", .space = compile.targets[0]->facts().space}));
   const std::chrono::duration<double, std::milli> lower = std::chrono::steady_clock::now() - began;

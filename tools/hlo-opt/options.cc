@@ -90,14 +90,11 @@ bool AddStages(const std::string& list, Options* o) {
 }
 
 bool AddTarget(const std::string& name, Options* o) {
-  for (const BuiltInTarget& built_in : BuiltInTargets()) {
-    if (built_in.name != "gpu") continue;
-    absl::StatusOr<std::shared_ptr<const Target>> target = built_in.make(name, /*compile_only=*/true);
-    if (!target.ok()) return std::cerr << "hlo-opt: " << std::string(target.status().message()) << "\n", false;
-    o->space = (*target)->facts().space;
-    o->architecture = (*target)->facts().variant;
-    o->compile.targets.push_back(*std::move(target));
-  }
+  absl::StatusOr<std::shared_ptr<const Target>> target = MakeTarget("gpu", name, /*compile_only=*/true);
+  if (!target.ok()) return std::cerr << "hlo-opt: " << std::string(target.status().message()) << "\n", false;
+  o->space = (*target)->facts().space;
+  o->architecture = (*target)->facts().variant;
+  o->compile.targets.push_back(*std::move(target));
   return true;
 }
 

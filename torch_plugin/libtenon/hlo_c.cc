@@ -170,12 +170,9 @@ absl::Status ShowFor(const std::string& target, Module& module, CompileOptions* 
     const TenonHost* host = HloHost();
     return UseTarget(target, module, options, &host);
   }
-  for (const BuiltInTarget& built_in : BuiltInTargets()) {
-    if (built_in.name != "gpu") continue;
-    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const Target> gpu, built_in.make(target, /*compile_only=*/true));
-    MoveSignature(module, gpu->facts().space);
-    options->targets.push_back(std::move(gpu));
-  }
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<const Target> gpu, MakeTarget("gpu", target, /*compile_only=*/true));
+  MoveSignature(module, gpu->facts().space);
+  options->targets.push_back(std::move(gpu));
   return absl::OkStatus();
 }
 

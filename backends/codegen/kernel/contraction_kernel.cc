@@ -190,7 +190,7 @@ class ContractionKernel {
   void Tile(LaneMode mode, Value* column, int64_t rows, const std::function<void()>& body) {
     mode.copies = static_cast<int>(rows) * mode.across;
     if (plan_.tile_loop >= 0) mode.unroll_var = vars_[static_cast<size_t>(plan_.tile_loop)]->var;
-    e_.If(b().getTrue(), [&] {
+    e_.InLevel([&] {
       mode.level = e_.innermost();
       e_.set_mode(mode);
       if (column != nullptr) e_.BindVar(column_, column);

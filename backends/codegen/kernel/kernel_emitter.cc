@@ -151,7 +151,7 @@ Value* KernelEmitter::Rounds(Index var, Value* lo, Value* hi, int64_t step, int6
   Loop(lo, end, I64(step * times), [&](Value* first) {
     for (int64_t k = 0; k < times; ++k) {
       Value* place = Here().CreateAdd(first, I64(k * step));
-      If(Here().getTrue(), [&] {  // a level, which holds what is made at this place
+      InLevel([&] {
         BindVar(var, place);
         body(k);
       });

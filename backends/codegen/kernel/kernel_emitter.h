@@ -161,6 +161,8 @@ class KernelEmitter {
   void VectorLoop(Index var, llvm::Value* lo, llvm::Value* hi, const VectorLoopOptions& options,
                   const std::function<void()>& body);
   void If(llvm::Value* condition, const std::function<void()>& then);
+  // A level of its own, which holds what is made in it: values are remembered no longer, and lane modes may name it.
+  void InLevel(const std::function<void()>& body) { If(Here().getTrue(), body); }
   // while (condition()) body(): state lives in allocas.
   void While(const std::function<llvm::Value*()>& condition, const std::function<void()>& body);
   // The second operand of contraction `op` lies in scratch: element (s, c) at base[s * block + c], s the place in the order of the summed

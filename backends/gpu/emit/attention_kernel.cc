@@ -76,22 +76,22 @@ class AttentionEmitter {
       rank_ = b().CreateURem(thread_, e_.I64(tile_.share));
       own_row_inside_ = b().CreateICmpSLT(own_row_, rows_left_);
       MakeState();
-      InLevel([&] { Fill(queries_operand_, rows_left_); });
+      e_.InLevel([&] { Fill(queries_operand_, rows_left_); });
       e_.Loop(e_.I64(0), e_.EmitDim(CeilDiv(keys_, tile_.keys)), e_.I64(1), [&](Value* tile) {
         e_.BindVar(key_block_, tile);
         keys_left_ = b().CreateSub(e_.EmitDim(keys_), b().CreateMul(tile, e_.I64(tile_.keys)));
-        InLevel([&] { Fill(keys_operand_, keys_left_); });
+        e_.InLevel([&] { Fill(keys_operand_, keys_left_); });
         Barrier(b());
-        InLevel([&] { gpu_.mma ? ScoresByFragments() : ScoresByThreads(); });
+        e_.InLevel([&] { gpu_.mma ? ScoresByFragments() : ScoresByThreads(); });
         Barrier(b());
-        InLevel([&] { Fill(values_operand_, keys_left_); });
-        InLevel([&] { Softmax(); });
+        e_.InLevel([&] { Fill(values_operand_, keys_left_); });
+        e_.InLevel([&] { Softmax(); });
         Barrier(b());
-        InLevel([&] { gpu_.mma ? AddFragments() : AddByThreads(); });
+        e_.InLevel([&] { gpu_.mma ? AddFragments() : AddByThreads(); });
         Barrier(b());
       });
-      InLevel([&] { Divisors(); });
-      InLevel([&] { gpu_.mma ? StoreFragments() : StoreByThreads(); });
+      e_.InLevel([&] { Divisors(); });
+      e_.InLevel([&] { gpu_.mma ? StoreFragments() : StoreByThreads(); });
       Barrier(b());
       Results();
     });
@@ -99,7 +99,6 @@ class AttentionEmitter {
 
  private:
   llvm::IRBuilder<>& b() { return e_.Here(); }
-  void InLevel(const std::function<void()>& body) { e_.If(b().getTrue(), body); }
   Value* Constant(double v) { return llvm::ConstantFP::get(b().getFloatTy(), v); }
   Value* Load(llvm::AllocaInst* slot) { return b().CreateLoad(slot->getAllocatedType(), slot); }
   Value* IsMinusInfinity(Value* v) { return b().CreateFCmpOEQ(v, Constant(-INFINITY)); }
@@ -151,11 +150,8 @@ class AttentionEmitter {
       o->op = dot.operand(side);
       if (gpu_.mma) o->op = o->op->operand(0);
       const std::optional<OperandSource> source = SourceOf(space, f_, *o->op, o->index);
-      const auto contiguous = [&](Index along) {
-        return source && AccessAlong(source->offset, along->var).kind == Access::Kind::kContiguous;
-      };
-      o->along_terms = contiguous(o->term) || !contiguous(o->place);
-      if (!contiguous(o->term)) continue;
+      o->along_terms = LiesAlong(source, o->term) || !LiesAlong(source, o->place);
+      if (!LiesAlong(source, o->term)) continue;
       for (o->lanes = 16 / element; o->real_terms % o->lanes != 0;) o->lanes /= 2;
     }
   }

@@ -32,7 +32,7 @@ class ColumnKernel {
       // Who is behind the last column computes it, too, for the barriers, and stores nothing.
       inside_ = b().CreateICmpSLT(own, n);
       Value* column = b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, own, b().CreateSub(n, e_.I64(plan_.lanes)));
-      e_.If(b().getTrue(), [&] {
+      e_.InLevel([&] {
         LaneMode mode;
         mode.lanes = plan_.lanes;
         mode.vector_var = plan_.lanes > 1 ? iteration_.vars.back()->var : -1;

@@ -28,7 +28,7 @@ void EmitLoopKernel(KernelEmitter& e, const KernelPlan& plan) {
       body();
       e.set_mode(outer);
     };
-    if (plan.lanes == 1 || (extent.is_constant() && extent.constant() % plan.lanes == 0)) return e.If(e.Here().getTrue(), vector);
+    if (plan.lanes == 1 || (extent.is_constant() && extent.constant() % plan.lanes == 0)) return e.InLevel(vector);
     Value* whole = e.Here().CreateICmpSLE(e.Here().CreateAdd(low, e.I64(plan.lanes)), n);
     e.If(whole, vector);
     e.If(e.Here().CreateNot(whole), [&] { e.LoopOver(last, low, n, 1, body); });

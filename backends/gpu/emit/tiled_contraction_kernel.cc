@@ -95,7 +95,7 @@ class TiledContraction {
       MakeVectors(columns_);
       MakeSums();
       AddUp();
-      InLevel([&] { gpu_.mma ? StoreFragments() : StoreSums(); });
+      e_.InLevel([&] { gpu_.mma ? StoreFragments() : StoreSums(); });
       Barrier(b());
       Results();
     });
@@ -103,7 +103,6 @@ class TiledContraction {
 
  private:
   llvm::IRBuilder<>& b() { return e_.Here(); }
-  void InLevel(const std::function<void()>& body) { e_.If(b().getTrue(), body); }
   int64_t per_thread() const { return gpu_.mma ? kMmaDown * kMmaAcross * 4 : kThreadRows; }
 
   void MakeSide(Side& side, int64_t size, Dim extent, Index* place) {
@@ -118,15 +117,12 @@ class TiledContraction {
     side.operand = &operand;
     side.index = index;
     side.source = SourceOf(e_.space(), f_, operand, index);
-    auto contiguous = [&](Index along) {
-      return side.source && AccessAlong(side.source->offset, along->var).kind == Access::Kind::kContiguous;
-    };
-    side.along_terms = contiguous(term_) || !contiguous(side.local);
+    side.along_terms = LiesAlong(side.source, term_) || !LiesAlong(side.source, side.local);
     side.term_rows = !gpu_.mma || !side.along_terms;
     // Vectors, where there are whole ones only.
     const Dim along = side.along_terms ? terms_ : side.extent;
     const int64_t most = gpu_.mma ? kMatrix : kThreadColumns;
-    if (contiguous(side.along_terms ? term_ : side.local) && along.is_constant()) {
+    if (LiesAlong(side.source, side.along_terms ? term_ : side.local) && along.is_constant()) {
       for (side.lanes = most; along.constant() % side.lanes != 0;) side.lanes /= 2;
     }
     const int64_t bytes = gpu_.mma ? 2 : StorageBytes(type_);
@@ -194,7 +190,7 @@ class TiledContraction {
       }
       Barrier(b());
       if (ahead) load(b().CreateAdd(slice, e_.I64(1)), false);  // under way while this one is multiplied
-      InLevel([&] { gpu_.mma ? MultiplyFragments() : Multiply(); });
+      e_.InLevel([&] { gpu_.mma ? MultiplyFragments() : Multiply(); });
       Barrier(b());
     });
   }
@@ -249,7 +245,7 @@ class TiledContraction {
       });
     };
     auto all = [&] {
-      Vectors(side, from, count, [&](int64_t i, Value* term, Value* place) { InLevel([&] { load(i, term, place); }); });
+      Vectors(side, from, count, [&](int64_t i, Value* term, Value* place) { e_.InLevel([&] { load(i, term, place); }); });
     };
     const bool terms = terms_.is_constant() && terms_.constant() % gpu_.slice == 0;
     const bool places = side.extent.is_constant() && side.extent.constant() % side.size == 0;
@@ -271,7 +267,7 @@ class TiledContraction {
 
   void Store(const Side& side, Value* from, int64_t count) {
     Vectors(side, from, count, [&](int64_t i, Value* term, Value* place) {
-      InLevel([&] {
+      e_.InLevel([&] {
         InVector(side, term, place, [&] {
           llvm::AllocaInst* value = side.values[static_cast<size_t>(i)];
           Write(side, {.v = {b().CreateLoad(value->getAllocatedType(), value)}, .level = e_.innermost()});

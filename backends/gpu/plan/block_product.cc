@@ -109,4 +109,8 @@ std::optional<OperandSource> SourceOf(IndexSpace& space, const FusedKernel& f, c
   return OperandSource{op, space.Linear(at, f.operands[static_cast<size_t>(op->parameter_number())].strides)};
 }
 
+bool LiesAlong(const std::optional<OperandSource>& source, Index variable) {
+  return source && AccessAlong(source->offset, variable->var).kind == Access::Kind::kContiguous;
+}
+
 }  // namespace tenon::gpu

@@ -35,5 +35,7 @@ struct OperandSource {
   Index offset = nullptr;
 };
 std::optional<OperandSource> SourceOf(IndexSpace& space, const FusedKernel& fused, const Instruction& operand, const IndexTuple& index);
+// Do its elements lie side by side along this variable?
+bool LiesAlong(const std::optional<OperandSource>& source, Index variable);
 
 }  // namespace tenon::gpu

@@ -392,10 +392,8 @@ class Module:
 
         target="sm_90" (75, 80, 86, 89, 90, 100, 120) needs no GPU: parameters and results lie in its memory, and each kernel has its
         launch, its occupancy and PTX."""
-        given = _options(options | {"target": target})
-        handle = self._handle if target.startswith("sm_") else self._handle_for(target)
-        library = _lib("cpu" if target.startswith("sm_") else target)
-        document = _take(_call("tenon_hlo_report", handle, *given, library=library)).encode()
+        given, home = _options(options | {"target": target}), "cpu" if target.startswith("sm_") else target
+        document = _take(_call("tenon_hlo_report", self._handle_for(home), *given, library=_lib(home))).encode()
         html = _take(_call("tenon_report_html", document, len(document)))
         if path is not None:
             pathlib.Path(path).write_text(html, encoding="utf-8")
