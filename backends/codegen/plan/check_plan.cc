@@ -253,6 +253,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan, bool own_sc
   if (plan.kind == PlanKind::kColumn && own_scratch && plan.scratch_bytes < ColumnScratch(f, plan)) return bad("too little scratch");
   TENON_RETURN_IF_ERROR(CheckPhases(f, plan));
   if (plan.kind == PlanKind::kRow && plan.scratch_bytes < RowScratch(f, plan)) return bad("too little scratch");
+  if (plan.kind == PlanKind::kRow && plan.scratch_bytes % 64 != 0) return bad("scratch that is no multiple of 64 bytes");
   return absl::OkStatus();
 }
 

@@ -73,8 +73,8 @@ void ExchangeAll(KernelEmitter& e, const Values& values, Value* base, Value* slo
   int64_t bytes = 0;
   for (Value* v : values) {
     types.push_back(SlotType(e.Here(), v->getType()));
-    offsets.push_back(bytes);
-    bytes += slots * static_cast<int64_t>(layout.getTypeAllocSize(types.back()));
+    offsets.push_back(static_cast<int64_t>(llvm::alignTo(static_cast<uint64_t>(bytes), layout.getABITypeAlign(types.back()))));
+    bytes = offsets.back() + slots * static_cast<int64_t>(layout.getTypeAllocSize(types.back()));
   }
   auto place = [&](llvm::IRBuilderBase& b, size_t k, Value* at) {
     Value* column = b.CreateConstGEP1_64(b.getInt8Ty(), base, static_cast<uint64_t>(offsets[k]));
