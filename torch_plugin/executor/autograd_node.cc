@@ -118,8 +118,8 @@ bool Conform(const TrainingPlan::Tangent& want, c10::IntArrayRef dynamic_sizes, 
 }
 
 // arguments: what was saved. dynamic_sizes: TrainingNode::DynamicSizes(). A gradient per input of the forward, some undefined.
-variable_list RunBackward(
-    TrainingPlan& plan, Arguments arguments, std::span<const c10::DimVector> dynamic_sizes, variable_list&& tangents) {
+variable_list RunBackward(TrainingPlan& plan, Arguments arguments, std::span<const c10::DimVector> dynamic_sizes,
+                          variable_list&& tangents) {
   TORCH_CHECK(!at::functorch::maybeCurrentDynamicLayer().has_value(), kTransformed);
   TORCH_CHECK(!plan.nondeterministic || !at::globalContext().deterministicAlgorithms(), kDeterministic);
   TORCH_CHECK(tangents.size() == plan.tangents.size(), "compiled backward: wanted ", plan.tangents.size(), " gradients, got ",
@@ -156,8 +156,9 @@ bool HasHooks(AccumulateGrad& leaf) {
 
 }  // namespace
 
-Program::Program(PyObject* callable)
-    : callable_(std::make_shared<c10::SafePyObject>(Py_NewRef(callable), getPyInterpreter())), cell_(CellOf(callable)) {}
+Program::Program(PyObject* callable) : callable_(std::make_shared<c10::SafePyObject>(Py_NewRef(callable), getPyInterpreter())) {
+  if (const std::shared_ptr<CalleeCell>* cell = CellOf(callable)) cell_ = cell->get();
+}
 
 Results Program::Run(std::span<Argument> arguments) const {
   if (cell_ == nullptr) {

@@ -12,6 +12,7 @@
 #include "runtime/float_mode.h"
 #include "torch_plugin/executor/host.h"
 #include "torch_plugin/executor/op.h"
+#include "torch_plugin/executor/size_programs.h"
 #include "torch_plugin/executor/tensor.h"
 
 namespace tenon::torch_host {
@@ -33,24 +34,28 @@ constexpr char kFlushing[] = "the calling thread takes subnormal numbers for zer
 
 class Call {
  public:
-  Call(Callee& callee, std::span<Argument> arguments)
-      : callee_(callee), arguments_(arguments), careful_(callee.rerun != nullptr && !callee.proven.load(std::memory_order_relaxed)) {}
+  // declines: a call that the program does not take goes nowhere.
+  Call(Callee& callee, std::span<Argument> arguments, bool declines = false)
+      : callee_(callee),
+        arguments_(arguments),
+        declines_(declines),
+        careful_(callee.rerun != nullptr && !callee.proven.load(std::memory_order_relaxed)) {}
 
   Results operator()() {
     TORCH_CHECK(arguments_.size() == callee_.inputs.size(), callee_.name, ": wanted ", callee_.inputs.size(), " inputs, got ",
                 arguments_.size());
-    if (callee_.given_up.load(std::memory_order_relaxed)) return Rerun(nullptr);
+    if (callee_.given_up.load(std::memory_order_relaxed)) return declines_ ? Decline() : Rerun(nullptr);
     if (callee_.native && callee_.rerun != nullptr && FlushesSubnormals()) return Rerun(kFlushing);
     if (careful_ && callee_.random) random_state_ = RandomState();
     inputs_.resize(arguments_.size());
     owned_.resize(arguments_.size());
     for (size_t i = 0; i < arguments_.size(); ++i) Read(i);
     if (foreign_) return Rerun(nullptr);
-    if (callee_.refused != nullptr) {
+    if (callee_.refused != nullptr || declines_) {
       char* why = nullptr;
       if (tenon_check_inputs(callee_.executable.get(), inputs_.data(), &why) != TENON_OK) {
         const std::unique_ptr<char, decltype(&tenon_string_free)> owned(why, tenon_string_free);
-        return callee_.refused(arguments_, why);
+        return declines_ ? Decline() : callee_.refused(arguments_, why);
       }
     }
     c10::AutoGradMode no_grad(false);
@@ -78,7 +83,13 @@ class Call {
     return callee_.recipes.empty() ? Outputs() : Assemble(Outputs());
   }
 
+  bool declined() const { return declined_; }
+
  private:
+  Results Decline() {
+    declined_ = true;
+    return {};
+  }
   void Read(size_t i) {
     const Callee::Input& want = callee_.inputs[i];
     const Argument& argument = arguments_[i];
@@ -211,8 +222,8 @@ class Call {
           break;
         case 1:
           result.kind = Result::Kind::kTensor;
-          result.tensor = at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
-              static_cast<c10::TensorImpl*>(written_[k].tensor)));
+          result.tensor = at::Tensor(
+              c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(static_cast<c10::TensorImpl*>(written_[k].tensor)));
           break;
         case 2:
           result.kind = Result::Kind::kArgument;
@@ -266,6 +277,8 @@ class Call {
 
   Callee& callee_;
   const std::span<Argument> arguments_;
+  const bool declines_;
+  bool declined_ = false;
   bool foreign_ = false;     // an input that no kernel can read
   const bool careful_;       // the run may have to be done again, so nothing is given away in it
   at::Tensor random_state_;  // of ATen's generator before a careful run that draws from it
@@ -279,14 +292,22 @@ class Call {
 }  // namespace
 
 bool IsPlain(const c10::TensorImpl* impl) {
-  static constexpr DispatchKeySet kForeign =
-      DispatchKeySet({DispatchKey::Python, DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::Functionalize,
-                      DispatchKey::ZeroTensor, DispatchKey::Batched, DispatchKey::BatchedNestedTensor, DispatchKey::FuncTorchBatched,
-                      DispatchKey::FuncTorchGradWrapper});
+  static constexpr DispatchKeySet kForeign = DispatchKeySet(
+      {DispatchKey::Python, DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::Functionalize, DispatchKey::ZeroTensor,
+       DispatchKey::Batched, DispatchKey::BatchedNestedTensor, DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper});
   return impl->is_cpu() && impl->layout() == c10::kStrided && !impl->is_nested() && !impl->key_set().has_any(kForeign);
 }
 
-Results Callee::Run(std::span<Argument> arguments) { return Call(*this, arguments)(); }
+Results Callee::Run(std::span<Argument> arguments) { return sizes == nullptr ? RunThis(arguments) : sizes->Run(*this, arguments); }
+
+Results Callee::RunThis(std::span<Argument> arguments) { return Call(*this, arguments)(); }
+
+std::optional<Results> Callee::RunIfTaken(std::span<Argument> arguments) {
+  Call call(*this, arguments, /*declines=*/true);
+  Results results = call();
+  if (call.declined()) return std::nullopt;
+  return results;
+}
 
 std::vector<at::Tensor> Callee::Run(std::span<const at::Tensor> tensors) {
   Arguments arguments;

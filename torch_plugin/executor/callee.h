@@ -9,6 +9,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -50,9 +51,7 @@ class Argument {
   // Passes the reference on, if there is one.
   void Release() { tensor_ = nullptr, owned_ = sole_ = false; }
   // Another reference to the tensor.
-  at::Tensor Share() const {
-    return at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(tensor_));
-  }
+  at::Tensor Share() const { return at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(tensor_)); }
   // The tensor, and the reference if it is owned.
   at::Tensor Take() {
     if (!owned_) return Share();
@@ -93,6 +92,8 @@ class CheckFailed : public c10::Error {
 
 // Tensors that are dense memory of the CPU with plain numbers in it, and no transform's wrapper: what kernels can read.
 bool IsPlain(const c10::TensorImpl* impl);
+
+class SizePrograms;
 
 // What a call needs to know of an executable. Doesn't change once it can be called, but for the two notes at its end.
 struct Callee {
@@ -136,15 +137,29 @@ struct Callee {
   Callee() = default;
   // A copy to be changed before it takes this one's place. Its notes start anew.
   Callee(const Callee& other)
-      : executable(other.executable), native(other.native), name(other.name), inputs(other.inputs), outputs(other.outputs),
-        recipes(other.recipes), constants(other.constants), frozen(other.frozen), rerun(other.rerun), refused(other.refused),
-        random(other.random), backward(other.backward) {}
+      : executable(other.executable),
+        native(other.native),
+        name(other.name),
+        inputs(other.inputs),
+        outputs(other.outputs),
+        recipes(other.recipes),
+        constants(other.constants),
+        frozen(other.frozen),
+        rerun(other.rerun),
+        refused(other.refused),
+        sizes(other.sizes),
+        random(other.random),
+        backward(other.backward) {}
   Callee& operator=(const Callee&) = delete;
 
   // arguments: one per input. Any thread, without the GIL (operators and `rerun` take it where they must). Throws c10::Error naming
   // what was wanted and what came, CheckFailed, or what an operator threw.
   Results Run(std::span<Argument> arguments);
-  // The same for graphs of nothing but tensors.
+  // By this program, whatever others there are for the call's sizes.
+  Results RunThis(std::span<Argument> arguments);
+  // Nothing, and the arguments as they were, if the program's checks refuse them or it runs by ATen now.
+  std::optional<Results> RunIfTaken(std::span<Argument> arguments);
+  // Run() for graphs of nothing but tensors.
   std::vector<at::Tensor> Run(std::span<const at::Tensor> inputs);
 
   std::shared_ptr<TenonExecutable> executable;
@@ -156,9 +171,10 @@ struct Callee {
   std::vector<at::Tensor> constants;
   std::shared_ptr<FrozenValues> frozen;  // NULL: none
   Rerun rerun;
-  Refused refused;  // null: such a call is an error
-  bool random = false;    // draws numbers of ATen's generator
-  bool backward = false;  // its inputs are what a forward saved, maybe not as the fake kernels had it
+  Refused refused;                      // null: such a call is an error
+  std::shared_ptr<SizePrograms> sizes;  // of a program for many sizes: those for some of them; NULL: none
+  bool random = false;                  // draws numbers of ATen's generator
+  bool backward = false;                // its inputs are what a forward saved, maybe not as the fake kernels had it
 
   std::atomic<bool> proven = false;    // a run went through, so operators return what was compiled for
   std::atomic<bool> given_up = false;  // `rerun` takes every call

@@ -17,6 +17,7 @@
 #include "torch_plugin/executor/host.h"
 #include "torch_plugin/executor/python_args.h"
 #include "torch_plugin/executor/run.h"
+#include "torch_plugin/executor/size_programs_object.h"
 #include "torch_plugin/executor/tensor.h"
 #include "torch_plugin/executor/tensor_function.h"
 
@@ -46,9 +47,7 @@ PyObject* TakeText(char* text) {
   tenon_string_free(text);
   return result;
 }
-PyObject* Info(PyObject* self, PyObject*) {
-  return TakeText(tenon_executable_info(CalleeOf(self)->executable.get()));
-}
+PyObject* Info(PyObject* self, PyObject*) { return TakeText(tenon_executable_info(CalleeOf(self)->executable.get())); }
 PyObject* Summary(PyObject* self, PyObject*) {
   const TenonSignature& s = *tenon_signature(CalleeOf(self)->executable.get());
   THPObjectPtr phases(PyDict_New());
@@ -60,12 +59,8 @@ PyObject* Summary(PyObject* self, PyObject*) {
   return Py_BuildValue("(ssLLO)", s.native != 0 ? "native" : "eager_program", s.reason, static_cast<long long>(s.num_kernels),
                        static_cast<long long>(s.planned_bytes), phases.get());
 }
-PyObject* Text(PyObject* self, PyObject*) {
-  return TakeText(tenon_executable_text(CalleeOf(self)->executable.get()));
-}
-PyObject* Report(PyObject* self, PyObject*) {
-  return TakeText(tenon_executable_report(CalleeOf(self)->executable.get()));
-}
+PyObject* Text(PyObject* self, PyObject*) { return TakeText(tenon_executable_text(CalleeOf(self)->executable.get())); }
+PyObject* Report(PyObject* self, PyObject*) { return TakeText(tenon_executable_report(CalleeOf(self)->executable.get())); }
 PyObject* Stats(PyObject* self, PyObject* reset) {
   const int flag = PyObject_IsTrue(reset);
   if (flag < 0) return nullptr;
@@ -165,9 +160,7 @@ bool ReadRecipe(const Callee& callee, PyObject* item, Callee::Recipe* recipe) {
     if (std::find(outputs.begin(), outputs.end(), true) != outputs.end()) recipe->outputs = std::move(outputs);
   }
   const size_t count = recipe->of_input ? callee.inputs.size() : callee.outputs.size();
-  if (recipe->index >= 0 && static_cast<size_t>(recipe->index) < count &&
-      recipe->sizes.size() == recipe->strides.size())
-    return true;
+  if (recipe->index >= 0 && static_cast<size_t>(recipe->index) < count && recipe->sizes.size() == recipe->strides.size()) return true;
   PyErr_SetString(PyExc_ValueError, "a recipe refers to nothing");
   return false;
 }
@@ -199,6 +192,18 @@ PyObject* SetRefused(PyObject* self, PyObject* callable) {
   Py_RETURN_NONE;
 }
 
+PyObject* SetSizes(PyObject* self, PyObject* args) {
+  std::shared_ptr<SizePrograms> sizes = MakeSizePrograms(CalleeOf(self)->inputs.size(), args);
+  if (sizes == nullptr) return nullptr;
+  Replace(self, [&](Callee& callee) { callee.sizes = std::move(sizes); });
+  Py_RETURN_NONE;
+}
+PyObject* AddProgram(PyObject* self, PyObject* args) {
+  const std::shared_ptr<SizePrograms> sizes = CalleeOf(self)->sizes;
+  if (sizes == nullptr) return PyErr_Format(PyExc_ValueError, "add_program: set_sizes() first");
+  return AddNeededProgram(*sizes, args) ? Py_NewRef(Py_None) : nullptr;
+}
+
 PyObject* SetRerun(PyObject* self, PyObject* args) {
   PyObject* callable;
   int random, backward;
@@ -225,8 +230,7 @@ int Clear(PyObject* self) {
 }
 // The record that Python attached gets the last counters.
 void Finalize(PyObject* self) {
-  PyObject* record =
-      Cast(self)->dict == nullptr ? nullptr : PyDict_GetItemString(Cast(self)->dict, "record");
+  PyObject* record = Cast(self)->dict == nullptr ? nullptr : PyDict_GetItemString(Cast(self)->dict, "record");
   if (record == nullptr || !InterpreterIsAlive()) return;
   PyObject* type;
   PyObject* value;
@@ -254,11 +258,16 @@ PyMethodDef kMethods[] = {
      "for a view, whose numbers may be (j,): what output j, a number, is in that call."},
     {"set_refused", SetRefused, METH_O,
      "set_refused(callable(inputs, why) -> outputs): what takes the calls whose inputs the executable's guards refuse."},
+    {"set_sizes", SetSizes, METH_VARARGS,
+     "set_sizes(readers, hot_ns, worth, most_bytes, make, judged): lets sizes that are hot have programs of their own. readers: (kind, "
+     "input, axis) of each number that the sizes follow from, kind \"number\", \"size\", \"stride\" or \"offset\"; make(sizes) -> "
+     "(Executable, "
+     "bytes) or None, sizes: a number, or None for any, for each reader; judged(sizes, verdict, ratio)."},
+    {"add_program", AddProgram, METH_VARARGS, "add_program(sizes, executable): takes the calls of sizes that this one does not."},
     {"set_rerun", SetRerun, METH_VARARGS,
      "set_rerun(callable(inputs, reason or None, lasting) -> outputs, random, backward): what runs the graph by ATen alone, from now on if "
      "that lasts."},
-    {"info", Info, METH_NOARGS,
-     "JSON: tier, reason, inputs, outputs, kernels, steps, memory, compile_ms, remarks."},
+    {"info", Info, METH_NOARGS, "JSON: tier, reason, inputs, outputs, kernels, steps, memory, compile_ms, remarks."},
     {"summary", Summary, METH_NOARGS, "(tier, reason, number of kernels, planned bytes, {phase: ms} of the compile)."},
     {"report", Report, METH_NOARGS, "JSON: this graph's part of a report."},
     {"text", Text, METH_NOARGS, "The program as text."},
@@ -269,32 +278,26 @@ PyMethodDef kMethods[] = {
     {"refresh", Refresh, METH_NOARGS, "What is computed once is computed again at the next run."},
     {"once_text", OnceText, METH_NOARGS, "The program that is run once, as text; None: there is none."},
     {"function", Function, METH_NOARGS, "A capsule for C++ programs: torch_plugin/executor/tensor_function.h."},
-    {"allow_early_release", AllowEarlyRelease, METH_NOARGS,
-     "Inputs that only the given list holds may be freed at their last use."},
+    {"allow_early_release", AllowEarlyRelease, METH_NOARGS, "Inputs that only the given list holds may be freed at their last use."},
     {nullptr, nullptr, 0, nullptr}};
-PyMemberDef kMembers[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(ExecutableObject, vectorcall), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(ExecutableObject, dict), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(ExecutableObject, weakrefs), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr}};
-PyGetSetDef kGetSet[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyType_Slot kSlots[] = {
-    {Py_tp_finalize, reinterpret_cast<void*>(Finalize)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void*>(Traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(Clear)},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_methods, kMethods},
-    {Py_tp_members, kMembers},
-    {Py_tp_getset, kGetSet},
-    {Py_tp_doc, const_cast<char*>("A compiled graph: list of inputs in, list of outputs out.")},
-    {0, nullptr}};
+PyMemberDef kMembers[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(ExecutableObject, vectorcall), READONLY, nullptr},
+                          {"__dictoffset__", T_PYSSIZET, offsetof(ExecutableObject, dict), READONLY, nullptr},
+                          {"__weaklistoffset__", T_PYSSIZET, offsetof(ExecutableObject, weakrefs), READONLY, nullptr},
+                          {nullptr, 0, 0, 0, nullptr}};
+PyGetSetDef kGetSet[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot kSlots[] = {{Py_tp_finalize, reinterpret_cast<void*>(Finalize)},
+                        {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)},
+                        {Py_tp_traverse, reinterpret_cast<void*>(Traverse)},
+                        {Py_tp_clear, reinterpret_cast<void*>(Clear)},
+                        {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                        {Py_tp_methods, kMethods},
+                        {Py_tp_members, kMembers},
+                        {Py_tp_getset, kGetSet},
+                        {Py_tp_doc, const_cast<char*>("A compiled graph: list of inputs in, list of outputs out.")},
+                        {0, nullptr}};
 PyType_Spec kSpec = {"torch_tenon._C.Executable", sizeof(ExecutableObject), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                         Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                     kSlots};
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, kSlots};
 PyTypeObject* type = nullptr;
 
 void ReleaseExecutable(TenonExecutable* executable) {
@@ -391,8 +394,7 @@ PyObject* Compile(PyObject* args) {
   std::vector<TenonTensor> described;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(constants.get()); ++k) {
     PyObject* item = PyTuple_GET_ITEM(constants.get(), k);
-    TORCH_CHECK_TYPE(THPVariable_Check(item), "constant ", k, ": wanted a tensor, got ",
-                     Py_TYPE(item)->tp_name);
+    TORCH_CHECK_TYPE(THPVariable_Check(item), "constant ", k, ": wanted a tensor, got ", Py_TYPE(item)->tp_name);
     described.push_back(Describe(THPVariable_Unpack(item).unsafeGetTensorImpl()));
   }
   char* error = nullptr;
@@ -421,12 +423,10 @@ PyObject* Compile(PyObject* args) {
 
 int AddExecutableType(PyObject* module) {
   type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kSpec));
-  return type == nullptr
-             ? -1
-             : PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(type));
+  return type == nullptr ? -1 : PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(type));
 }
 
-const CalleeCell* CellOf(PyObject* object) { return Py_TYPE(object) == type ? Cast(object)->cell->get() : nullptr; }
+const std::shared_ptr<CalleeCell>* CellOf(PyObject* object) { return Py_TYPE(object) == type ? Cast(object)->cell : nullptr; }
 
 PyObject* CompileGraph(PyObject*, PyObject* args) {
   HANDLE_TH_ERRORS

@@ -11,8 +11,8 @@ namespace tenon::torch_host {
 // Adds the type to the module. -1: a Python error is set.
 int AddExecutableType(PyObject* module);
 
-// Where an Executable has its callee, which lives as long as the object. NULL: another kind of object.
-const CalleeCell* CellOf(PyObject* object);
+// Where an Executable has its callee. NULL: another kind of object.
+const std::shared_ptr<CalleeCell>* CellOf(PyObject* object);
 
 // compile(graph: Graph, options: dict, constants: sequence of tensors) -> Executable. Releases the GIL
 // while it compiles.

@@ -88,13 +88,15 @@ def compile_symbolic(
     options: Options,
     values_of: Callable[[list], dict[str, int]],
     refused: Callable[[list, str], list],
+    fixed: symbols.Values | None = None,
 ) -> Compiled | str:
-    """One executable for all the sizes that the graph was traced for; calls that its guards refuse go to `refused`. values_of(inputs):
-    what the symbols are in a call. Or the reason why there is none, if the sizes have to be numbers."""
+    """One executable for all the sizes that the graph was traced for, or those with the symbols that are `fixed`; calls that its guards
+    refuse go to `refused`. values_of(inputs): what the symbols are in a call. Or the reason why there is none, if the sizes have to be
+    numbers."""
     began = time.perf_counter()
     exported = None
     try:
-        exported = export(gm, f"{kind}_{registry.count()}", None)
+        exported = export(gm, f"{kind}_{registry.count()}", None, fixed)
         if exported.needs_eager:
             release(exported.callables)
             return exported.needs_eager

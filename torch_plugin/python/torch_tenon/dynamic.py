@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from typing import Any, Callable, Sequence
 
 import sympy
@@ -18,9 +19,12 @@ from .export import count_nodes, counts_from_storage
 from .options import Options
 
 MAX_SPECIALIZATIONS = 64
+EXPECTED_GAIN = 0.05  # of a program for sizes that are hot, before one is made; what decides is its trial
+STEPS_GAIN = 0.5  # where the program for all sizes has steps by ATen for want of a number
+WORTH = 0.97  # such a program stays if it takes at most so much of the time
+MOST_HOT_BYTES = 1 << 30  # arenas of the programs for hot sizes
 
-
-_Reader = Callable[[list], int]
+_Reader = tuple[str, int, int]  # which number of a call: "number", "size", "stride" or "offset"; of which input, which axis
 
 
 def symbolic_inputs(gm: fx.GraphModule, key: str = "val") -> bool:
@@ -72,15 +76,18 @@ def compile_dynamic(gm: fx.GraphModule, kind: str, options: Options, frozen: Seq
         with no_new_guards(number):
             compiled = _all_sizes(gm, kind, options, exact)
         if not isinstance(compiled, str):
+            exact.follow(compiled)
             return compiled
         reason = compiled
     exact.reason = reason
     return exact
 
 
-def _all_sizes(gm: fx.GraphModule, kind: str, options: Options, exact: DynamicGraph) -> Compiled | str:
+def _all_sizes(
+    gm: fx.GraphModule, kind: str, options: Options, exact: DynamicGraph, fixed: symbols.Values | None = None
+) -> Compiled | str:
     try:
-        return compile_symbolic(gm, kind, options, exact.values_of, exact.refused)
+        return compile_symbolic(gm, kind, options, exact.values_of, exact.refused, fixed)
     except NotNative as error:  # of the very sizes everything may run natively
         return str(error)
 
@@ -107,6 +114,14 @@ def _some_symbol(node: fx.Node) -> torch.SymInt | None:
     return next((n for n in (*value.shape, *value.stride(), value.storage_offset()) if symbols.is_symbolic(n)), None)
 
 
+_VERDICTS = {
+    "kept": "kept, {:.2f} of the time of the program for all sizes",
+    "dropped": "dropped, {:.2f} of the time of the program for all sizes",
+    "unused": "dropped, such calls did not come again",
+    "replaced": "made room for another",
+}
+
+
 class DynamicGraph:
     """Dispatches on what the graph depends on: SymInts, sizes and strides of its inputs, and their offsets
     where an operator asks for them. At most MAX_SPECIALIZATIONS are compiled; any further sizes run from Python. Thread-safe; a
@@ -126,6 +141,8 @@ class DynamicGraph:
         self.cut: Any = None  # likewise
         self.reason = ""  # why there is no program for all sizes
         self._unused = [k for k, node in enumerate(gm.graph.find_nodes(op="placeholder")) if _is_unused_number(node)]
+        self._all: weakref.ref | None = None  # the program for all sizes, which holds this object
+        self._hot: dict[tuple[int | None, ...], Compiled] = {}
 
     @property
     def specializations(self) -> int:
@@ -138,7 +155,7 @@ class DynamicGraph:
     def __call__(self, inputs: list, why: str = "") -> list:
         for index in self._unused:
             inputs[index] = 0  # it may be no number but the id of a jagged tensor's lengths
-        key = tuple([read(inputs) for _, read in self._readers])
+        key = self._read(inputs)
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._get(key, why or self.reason)
@@ -146,11 +163,64 @@ class DynamicGraph:
 
     def values_of(self, inputs: list) -> dict[str, int]:
         """What the symbols are in a call."""
-        key = [read(inputs) for _, read in self._readers]
-        return {str(symbol): value for symbol, value in self._solved(key).items() if symbol.is_Symbol}
+        return {str(symbol): value for symbol, value in self._solved(self._read(inputs)).items() if symbol.is_Symbol}
 
-    def _solved(self, key: Sequence[int]) -> symbols.Values:
-        return self._ignored | solve(dict(zip((expression for expression, _ in self._readers), key)))
+    def _read(self, inputs: list) -> tuple[int, ...]:
+        return tuple([_number(inputs, reader) for _, reader in self._readers])
+
+    def _solved(self, key: Sequence[int | None]) -> symbols.Values:
+        return self._ignored | solve({e: number for (e, _), number in zip(self._readers, key) if number is not None})
+
+    # Sizes that are hot (docs/architecture/sizes.md, tiers).
+
+    def follow(self, compiled: Compiled) -> None:
+        """`compiled`, the program for all sizes, may have others beside it."""
+        self._all = weakref.ref(compiled)
+        hot_ns = float("inf") if self._options.sizes == "one" else self._hot_ns(compiled.record)
+        compiled.set_sizes([reader for _, reader in self._readers], hot_ns, WORTH, MOST_HOT_BYTES, self.specialize, self.judge)
+
+    @staticmethod
+    def _hot_ns(record: registry.GraphRecord) -> float:
+        """The time after which a compile that would gain what is expected has paid."""
+        steps = any("symbolic" in step["reason"] for step in record.framework_steps())
+        return 1e6 * record.compile_ms["total"] / (STEPS_GAIN if steps else EXPECTED_GAIN)
+
+    def specialize(self, sizes: tuple[int | None, ...]) -> tuple[Compiled, int] | None:
+        """A program for these sizes, None: any, and the bytes of its arena; or nothing. Never raises but to interrupt."""
+        try:
+            values = self._solved(sizes)
+            told = self._told(sizes)
+            logger().info("%s graph: compiling for %s, which are hot", self._kind, told)
+            if None not in sizes:
+                program = compile_static(self._gm, self._kind, self._options, values)
+            else:
+                fixed = {symbol: value for symbol, value in values.items() if symbol.is_Symbol}
+                program = _all_sizes(self._gm, self._kind, self._options, self, fixed)
+        except Exception as error:
+            logger().warning("%s graph: no program for hot sizes: %s", self._kind, error)
+            return None
+        if isinstance(program, str) or isinstance(program, PythonProgram) or program.record.tier != "native":
+            return None
+        program.record.autograd, program.record.cut = self.autograd, self.cut
+        program.record.sizes = f"{told} (hot)"
+        with self._lock:
+            self._hot[sizes] = program
+        return program, program.record.planned_bytes
+
+    def judge(self, sizes: tuple[int | None, ...], verdict: str, ratio: float) -> None:
+        """What becomes of a program for hot sizes: a key of _VERDICTS; ratio: its time over that of the one for all sizes."""
+        kept = verdict == "kept"
+        verdict = f"{self._told(sizes)}: {_VERDICTS[verdict].format(ratio)}"
+        logger().info("%s graph: %s", self._kind, verdict)
+        compiled = self._all and self._all()
+        if compiled is not None:
+            compiled.record.tiers.append(verdict)
+        if not kept:
+            with self._lock:
+                self._hot.pop(sizes, None)
+
+    def _told(self, sizes: Sequence[int | None]) -> str:
+        return ", ".join(f"{e} = {'any' if number is None else number}" for (e, _), number in zip(self._readers, sizes))
 
     def _get(self, key: tuple[int, ...], why: str) -> Compiled:
         if not all(isinstance(number, int) for number in key):
@@ -171,10 +241,12 @@ class DynamicGraph:
             logger().info("%s graph: compiling for %s", self._kind, values)
             compiled = compile_static(self._gm, self._kind, self._options, values, self._frozen)
             compiled.record.autograd, compiled.record.cut = self.autograd, self.cut
-            numbers = ", ".join(f"{expression} = {number}" for (expression, _), number in zip(self._readers, key))
-            compiled.record.sizes = f"{numbers} ({why})"
+            compiled.record.sizes = f"{self._told(key)} ({why})"
             with self._lock:
                 self._compiled[key] = compiled
+            all_sizes = self._all and self._all()
+            if all_sizes is not None and not isinstance(compiled, PythonProgram):
+                all_sizes.add_program(key, compiled)
             return compiled
         finally:
             with self._lock:
@@ -207,16 +279,22 @@ def _readers(gm: fx.GraphModule, wanted: set[sympy.Symbol]) -> list[tuple[sympy.
 
 def _numbers(index: int, value: Any):
     if symbols.is_symbolic(value):
-        yield symbols.expression(value), lambda inputs: inputs[index]
+        yield symbols.expression(value), ("number", index, 0)
     elif isinstance(value, torch.Tensor) and value.layout == torch.strided:
-        numbers = []
         for axis in range(value.dim()):
-            numbers.append((value.shape[axis], lambda inputs, axis=axis: inputs[index].shape[axis]))
-            numbers.append((value.stride()[axis], lambda inputs, axis=axis: inputs[index].stride(axis)))
-        numbers.append((value.storage_offset(), lambda inputs: inputs[index].storage_offset()))
-        for number, read in numbers:
-            if symbols.is_symbolic(number):
-                yield symbols.expression(number), read
+            for kind, number in (("size", value.shape[axis]), ("stride", value.stride()[axis])):
+                if symbols.is_symbolic(number):
+                    yield symbols.expression(number), (kind, index, axis)
+        if symbols.is_symbolic(value.storage_offset()):
+            yield symbols.expression(value.storage_offset()), ("offset", index, 0)
+
+
+def _number(inputs: list, reader: _Reader) -> int:
+    kind, index, axis = reader
+    value = inputs[index]
+    if kind == "number":
+        return value
+    return value.shape[axis] if kind == "size" else value.stride(axis) if kind == "stride" else value.storage_offset()
 
 
 def solve(known: dict[sympy.Basic, int]) -> symbols.Values:

@@ -188,6 +188,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "tier": record.tier,
         "reason": record.reason,
         "sizes": record.sizes,
+        "tiers": list(record.tiers),
         "by_aten": dict(record.by_aten),
         "nodes": dict(record.nodes),
         "run_us": raw["run_ns"] / calls / 1e3,
@@ -218,6 +219,7 @@ def _graph_lines(graph: dict[str, Any], rows: int | None) -> list[str]:
     ]
     if sizes := graph["sizes"]:
         lines.append(f"  sizes: {sizes}")
+    lines += [f"  tier: {verdict}" for verdict in graph["tiers"]]
     lines += [f"  by ATen, {count} calls: {reason}" for reason, count in graph["by_aten"].items()]
     if groups := graph["launch_groups"]:
         lines.append(f"  small kernels launched together: {', '.join(map(str, groups))}")

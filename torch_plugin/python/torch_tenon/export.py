@@ -72,14 +72,17 @@ def count_nodes(gm: fx.GraphModule) -> dict[str, int]:
     return dict(counts)
 
 
-def export(gm: fx.GraphModule, name: str, values: symbols.Values | None = None) -> Exported:
-    """Raises NotExpressible. `values`: what the graph's symbols stand for, so that all sizes are numbers; None: they stay symbols."""
-    return _Exporter(gm, name, values).run()
+def export(
+    gm: fx.GraphModule, name: str, values: symbols.Values | None = None, fixed: symbols.Values | None = None
+) -> Exported:
+    """Raises NotExpressible. `values`: what the graph's symbols stand for, so that all sizes are numbers; None: they stay symbols, but
+    for those that are `fixed`."""
+    return _Exporter(gm, name, values, fixed or {}).run()
 
 
 class _Exporter:
-    def __init__(self, gm: fx.GraphModule, name: str, values: symbols.Values | None):
-        self.gm, self.values = gm, values
+    def __init__(self, gm: fx.GraphModule, name: str, values: symbols.Values | None, fixed: symbols.Values):
+        self.gm, self.values, self.fixed = gm, values, fixed
         self.out = Exported(name)
         # Of a node's value; of its results, by number or, in tuples within tuples, by numbers.
         self.names: dict[tuple[fx.Node, int | tuple[int, ...] | None], str] = {}
@@ -350,6 +353,9 @@ class _Exporter:
         """Raises _NotAnArgument."""
         if self.values is not None and not isinstance(number, int):
             number = self._evaluate(number)
+        elif self.fixed and not isinstance(number, int):
+            text, used = symbols.to_text(number, self.fixed)
+            number = number if used else int(text)
         if not isinstance(number, int):
             raise _NotAnArgument("a symbolic size")
         return number
@@ -444,7 +450,7 @@ class _Exporter:
         if self.values is not None:
             return self._evaluate(value)
         try:
-            text, used = symbols.to_text(value)
+            text, used = symbols.to_text(value, self.fixed)
         except ValueError as error:
             raise NotExpressible(str(error)) from None
         for symbol in used:

@@ -12,8 +12,8 @@
                       around the same programs (docs/architecture/autograd.md)
     partitioner       training: "own" (default), tenon's partitioner where it can cut the graph, or "torch", PyTorch's min-cut
                       (docs/architecture/partition.md)
-    sizes             graphs with dynamic sizes: "symbolic" (default), one program for all sizes where there can be one, or "exact", one
-                      for each set of sizes (docs/architecture/sizes.md)
+    sizes             graphs with dynamic sizes: "symbolic" (default), one program for all sizes where there can be one, and more for sizes
+                      that are hot; "one", without these; "exact", one for each set of sizes (docs/architecture/sizes.md)
     excess_precision  bf16/f16 math stays f32 inside a fused kernel (default True)
     threads           what kernels are planned for (default: torch.get_num_threads())
     compile_threads   threads that compile (default: a few)
@@ -46,7 +46,7 @@ _CHOICES = {
     "provider": ("", "host.matmul", "host.convolution", "generated"),
     "autograd": ("own", "stock"),
     "partitioner": ("own", "torch"),
-    "sizes": ("symbolic", "exact"),
+    "sizes": ("symbolic", "one", "exact"),
     "report": ("none", "module", "code"),
 }
 _PYTHONS_OWN = ("fallback", "dump", "freeze", "autograd", "partitioner", "sizes")

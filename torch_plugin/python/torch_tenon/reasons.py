@@ -61,6 +61,7 @@ _GUARDS = (
     (r"(?P<wanted>\S.*?(<=|>=|<|>|!=|%).*?)\s*(#|$)", "the traced code, or an operator, asked that of the sizes: others go another way"),
 )  # fmt: skip
 _PROGRAMS = (
+    ("hot", 'a program beside the one for all sizes, kept where it is faster; options={"sizes": "one"} makes none'),
     ("asked for by the options", 'options={"sizes": "symbolic"}'),
     ("frozen values", 'without options={"freeze": True} there is one program for all sizes'),
     ("jagged tensor", "jagged tensors have a program for each number of rows"),

@@ -37,11 +37,13 @@ def evaluate(value: Any, values: Values) -> int | float | bool:
     return int(result) if isinstance(value, torch.SymInt) else float(result)
 
 
-def to_text(value: int | torch.SymInt) -> tuple[str, list[sympy.Symbol]]:
-    """DimTable's text of a size and the symbols in it. ValueError: it has none."""
+def to_text(value: int | torch.SymInt, fixed: Values = {}) -> tuple[str, list[sympy.Symbol]]:
+    """DimTable's text of a size and the symbols in it, but for those that are `fixed`. ValueError: it has none."""
     if not is_symbolic(value):
         return str(int(value)), []
     expr = expression(value)
+    if fixed:
+        expr = sympy.sympify(expr.xreplace({symbol: sympy.Integer(number) for symbol, number in fixed.items()}))
     return _print(expr), sorted(expr.free_symbols, key=str)
 
 

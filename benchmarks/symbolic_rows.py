@@ -1,0 +1,96 @@
+"""Each row as a program for all sizes against the program of its very sizes.
+
+    PYTHONPATH=build/release/python .venv/bin/python benchmarks/symbolic_rows.py [--rows chain20_1M,...] [--blocks 15]
+
+Both are tenon's, in one process for each row, in blocks that take turns: `torch.compile(dynamic=True)`, every dim of every input a symbol, and
+`dynamic=False`. Bars: 1.05 for models, 1.1 for pointwise and row rows; a row misses its bar when the lower 95 % bound is above it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+from environment import find_packages, machine, pinned
+
+find_packages()
+import intervals  # noqa: E402
+
+MODEL_BAR, KERNEL_BAR = 1.05, 1.1
+BLOCK_S = 0.06
+
+
+def is_model(row) -> bool:
+    import rows
+    import torch
+
+    return isinstance(rows.ROWS[row].make()[0], torch.nn.Module)
+
+
+def measure(name: str, blocks: int) -> dict:
+    import rows
+    import torch
+    import torch_tenon
+    from step import Step
+
+    torch.set_num_threads(2)
+    made = {}
+    programs = {}
+    for way in ("exact", "all"):
+        torch._dynamo.reset()
+        known = {g["id"] for g in torch_tenon.stats()["graphs"]}
+        made[way] = Step(rows.ROWS[name], lambda f, way=way: torch.compile(f, backend="tenon", dynamic=way == "all"))
+        made[way].first_call()
+        programs[way] = [g for g in torch_tenon.stats()["graphs"] if g["id"] not in known]
+    once = made["exact"].timed(3)
+    count = max(1, int(BLOCK_S / max(once, 1e-7)))
+    times: dict[str, list[float]] = {"exact": [], "all": []}
+    for block in range(blocks + 1):
+        for way in ("exact", "all") if block % 2 else ("all", "exact"):
+            times[way].append(made[way].timed(count))
+    graphs = programs["all"]
+    return {
+        "row": name,
+        "ms": 1e3 * intervals.median([times["exact"][1:]]),
+        "ratio": intervals.ratio([times["all"][1:]], [times["exact"][1:]]),
+        "symbolic": sum(g["sizes"].startswith("all ") for g in graphs),
+        "static": sum(g["sizes"] == "" for g in graphs),
+        "others": [g["sizes"] for g in graphs if g["sizes"] and not g["sizes"].startswith("all ")],
+        "steps": sorted({op for g in graphs for op in g["aten_steps"]} - {op for g in programs["exact"] for op in g["aten_steps"]}),
+        "bar": MODEL_BAR if is_model(name) else KERNEL_BAR,
+    }
+
+
+def main() -> None:
+    import rows
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", default=",".join(rows.ROWS))
+    parser.add_argument("--blocks", type=int, default=15)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one, arguments.blocks)))
+        return
+    print(machine(2))
+    print("| row | exact ms | all / exact | 95 % | bar | programs for all sizes | ATen steps that exact sizes lack |\n|---|---|---|---|---|---|---|")
+    for name in arguments.rows.split(","):
+        command = [sys.executable, __file__, "--one", name, "--blocks", str(arguments.blocks)]
+        done = subprocess.run(command, env=os.environ | pinned(2), capture_output=True, text=True)
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines()
+            print(f"| {name} | failed: {said[-1] if said else done.returncode} | | | | | |", flush=True)
+            continue
+        r = json.loads(done.stdout.strip().splitlines()[-1])
+        ratio = r["ratio"]
+        missed = " missed" if ratio["low"] > r["bar"] else ""
+        programs = f"{r['symbolic']}" + (f", static {r['static']}" if r["static"] else "") + (f", not: {r['others']}" if r["others"] else "")
+        print(f"| {name} | {r['ms']:.4g} | {ratio['median']:.3f} | {ratio['low']:.3f} - {ratio['high']:.3f} | {r['bar']}{missed} | {programs} |"
+              f" {', '.join(r['steps']) or 'none'} |", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
