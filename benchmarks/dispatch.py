@@ -2,8 +2,8 @@
 
     PYTHONPATH=build/release/python .venv/bin/python benchmarks/dispatch.py [--blocks 15]
 
-One graph of two sizes, (x+1)*2 on a few floats: called where there is one program for all sizes, and where seven others stand beside it, by a
-call of the last of them and by a call of none. The same compiled function, so the difference is the dispatch; Python's part is in all of them.
+One graph of two sizes, (x+1)*2 on a few floats: called where there is one program for all sizes, and where seven others stand beside it,
+for the sizes of the last of them and for sizes of none. What differs is the dispatch, and the program; Python's part is in all of them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Requests of many lengths: the transformer of four layers (rows.py) behind 100 requests of 71 lengths, against eager and Inductor.
+"""Requests of many lengths: the transformer of four layers (rows.py) behind 100 requests of 71 lengths, against eager, Inductor and JAX.
 
     PYTHONPATH=build/release/python .venv/bin/python benchmarks/sizes.py [--peers tenon,inductor] [--blocks 5]
 
 Each peer runs in a process of its own, beside eager: a first pass over all requests (tracing and compiling included), then passes that
 alternate with eager's. Ratios to eager; programs are the graphs that were compiled. `tenon_exact` compiles each length by itself; exact/all
-is the steady pass of a model compiled for one length against the program for all of them.
+is the steady pass of a model compiled for one length against the program for all of them. JAX has a function for each length, as jax.jit
+makes them; its first pass exports the model from PyTorch each time, so only its steady passes say something.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ PEERS = {
     "tenon_exact": {"backend": "tenon", "options": {"sizes": "exact"}},
     "inductor": {"backend": "inductor"},
     "inductor_dynamic": {"backend": "inductor", "dynamic": True},
+    "jax": {},
 }
 
 
@@ -44,6 +46,24 @@ def model():
     from models import zoo
 
     return zoo.CASES["transformer4l"].make()[0].eval()
+
+
+class Jax:
+    """A compiled function for each length. Inputs and weights are JAX's before the clock starts: those of `inputs`, by their lengths."""
+
+    def __init__(self, net, inputs):
+        import jax
+        from jax_step import Program, to_jax
+
+        self.jit, self.program, self.net, self.calls = jax.jit, Program, net, {}
+        self.inputs = {id(x): to_jax(x) for x in inputs}
+
+    def __call__(self, x):
+        if x.shape not in self.calls:
+            program = self.program(self.net, (x,))
+            self.calls[x.shape] = self.jit(lambda state, given: program(state, [given])[0]), program.state
+        call, state = self.calls[x.shape]
+        return call(state, self.inputs[id(x)])[0].block_until_ready()
 
 
 def measure(peer: str, blocks: int) -> dict:
@@ -62,7 +82,7 @@ def measure(peer: str, blocks: int) -> dict:
     with torch.no_grad():
         one_pass(net)
         eager_first = one_pass(net)
-        compiled = torch.compile(net, **PEERS[peer])
+        compiled = Jax(net, inputs) if peer == "jax" else torch.compile(net, **PEERS[peer])
         first = one_pass(compiled)
         ratios = []
         for block in range(blocks):
