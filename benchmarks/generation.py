@@ -128,11 +128,13 @@ def main() -> None:
         print(json.dumps(measure(name, int(batch), arguments.tokens, arguments.blocks)))
         return
     print(machine(2))
-    print("| model, batch | tokens as eager's | graphs (for all sizes) | ATen steps | first call s | static cache's | eager tokens/s | time / eager |")
-    print("|---|---|---|---|---|---|---|---|")
+    columns = ("model, batch", "tokens as eager's", "graphs (for all sizes)", "ATen steps", "first call s", "static cache's",
+               "eager tokens/s", "time / eager")  # fmt: skip
+    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     for name in arguments.rows.split(","):
         for batch in arguments.batches.split(","):
-            command = [sys.executable, __file__, "--one", f"{name}:{batch}", "--tokens", str(arguments.tokens), "--blocks", str(arguments.blocks)]
+            settings = ["--tokens", str(arguments.tokens), "--blocks", str(arguments.blocks)]
+            command = [sys.executable, __file__, "--one", f"{name}:{batch}", *settings]
             done = subprocess.run(command, env=os.environ | pinned(2), capture_output=True, text=True)
             if done.returncode != 0:
                 said = done.stderr.strip().splitlines()
@@ -140,9 +142,10 @@ def main() -> None:
                 continue
             r = json.loads(done.stdout.strip().splitlines()[-1])
             graphs = f"{r['graphs']} ({r['for all sizes']})" + (f", not native: {r['not native']}" if r["not native"] else "")
-            spread = f"{r['spread'][0]:.2f} - {r['spread'][1]:.2f}"
+            ratio = f"{r['ratio']:.3f} ({r['spread'][0]:.2f} - {r['spread'][1]:.2f})"
+            static = f"{r['static first']:.1f} ({r['static graphs']} graphs)"
             print(f"| {name}, {batch} | {'yes' if r['same'] else 'NO'} | {graphs} | {', '.join(r['steps']) or 'none'} | {r['first']:.1f} |"
-                  f" {r['static first']:.1f} ({r['static graphs']} graphs) | {r['eager tokens/s']:.0f} | {r['ratio']:.3f} ({spread}) |", flush=True)  # fmt: skip
+                  f" {static} | {r['eager tokens/s']:.0f} | {ratio} |", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 Both are tenon's, in one process for each row, in blocks that take turns: `torch.compile(dynamic=True)`, every dim of every input a symbol,
 and `dynamic=False`. Bars: 1.05 for models, 1.1 for pointwise and row rows; a row misses its bar when the lower 95 % bound is above it.
+With `--hot` the row is called until its sizes are hot and the trial of a program for them has ended (docs/architecture/sizes.md, tiers).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 from environment import find_packages, machine, pinned
 
@@ -31,7 +33,19 @@ def is_model(row) -> bool:
     return isinstance(rows.ROWS[row].make()[0], torch.nn.Module)
 
 
-def measure(name: str, blocks: int) -> dict:
+def heat(step, graphs) -> list[str]:
+    """Calls until each graph has a verdict, or for a minute; the verdicts."""
+    from torch_tenon import registry
+
+    ids = {g["id"] for g in graphs}
+    records = [r for r in registry.records() if r.id in ids]
+    began = time.perf_counter()
+    while not all(r.tiers for r in records) and time.perf_counter() - began < 60:
+        step.timed(1)
+    return [verdict.split(": ")[-1] for r in records for verdict in r.tiers] or ["not hot in a minute"]
+
+
+def measure(name: str, blocks: int, hot: bool) -> dict:
     import rows
     import torch
     import torch_tenon
@@ -43,9 +57,11 @@ def measure(name: str, blocks: int) -> dict:
     for way in ("exact", "all"):
         torch._dynamo.reset()
         known = {g["id"] for g in torch_tenon.stats()["graphs"]}
-        made[way] = Step(rows.ROWS[name], lambda f, way=way: torch.compile(f, backend="tenon", dynamic=way == "all", options=ONE))
+        options = {} if hot else ONE
+        made[way] = Step(rows.ROWS[name], lambda f, way=way: torch.compile(f, backend="tenon", dynamic=way == "all", options=options))
         made[way].first_call()
         programs[way] = [g for g in torch_tenon.stats()["graphs"] if g["id"] not in known]
+    verdicts = heat(made["all"], programs["all"]) if hot else []
     once = made["exact"].timed(3)
     count = max(1, int(BLOCK_S / max(once, 1e-7)))
     times: dict[str, list[float]] = {"exact": [], "all": []}
@@ -61,6 +77,7 @@ def measure(name: str, blocks: int) -> dict:
         "static": sum(g["sizes"] == "" for g in graphs),
         "others": [g["sizes"] for g in graphs if g["sizes"] and not g["sizes"].startswith("all ")],
         "steps": sorted({op for g in graphs for op in g["aten_steps"]} - {op for g in programs["exact"] for op in g["aten_steps"]}),
+        "verdicts": verdicts,
         "bar": MODEL_BAR if is_model(name) else KERNEL_BAR,
     }
 
@@ -71,16 +88,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", default=",".join(rows.ROWS))
     parser.add_argument("--blocks", type=int, default=15)
+    parser.add_argument("--hot", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(arguments.one, arguments.blocks)))
+        print(json.dumps(measure(arguments.one, arguments.blocks, arguments.hot)))
         return
     print(machine(2))
     print("| row | exact ms | all / exact | 95 % | bar | programs for all sizes | ATen steps that exact sizes lack |")
     print("|---|---|---|---|---|---|---|")
     for name in arguments.rows.split(","):
-        command = [sys.executable, __file__, "--one", name, "--blocks", str(arguments.blocks)]
+        command = [sys.executable, __file__, "--one", name, "--blocks", str(arguments.blocks), *(["--hot"] if arguments.hot else [])]
         done = subprocess.run(command, env=os.environ | pinned(2), capture_output=True, text=True)
         if done.returncode != 0:
             said = done.stderr.strip().splitlines()
@@ -90,6 +108,7 @@ def main() -> None:
         ratio = r["ratio"]
         missed = " missed" if ratio["low"] > r["bar"] else ""
         programs = str(r["symbolic"]) + (f", static {r['static']}" if r["static"] else "")
+        programs += f"; {'; '.join(r['verdicts'])}" if r["verdicts"] else ""
         programs += f", not: {r['others']}" if r["others"] else ""
         interval = f"{ratio['low']:.3f} - {ratio['high']:.3f}"
         print(f"| {name} | {r['ms']:.4g} | {ratio['median']:.3f} | {interval} | {r['bar']}{missed} | {programs} |"
