@@ -110,6 +110,23 @@ def test_a_symbol_that_never_changes_becomes_a_number(tiers, graphs_ran_natively
     assert guarded[0].raw_stats()["calls"] == before + 1
 
 
+@pytest.mark.by_aten(steps={"aten.sort.default", "aten.sort.stable"})
+@pytest.mark.parametrize("worth", [KEPT, DROPPED])
+def test_a_trial_of_sizes_of_which_none_comes_twice(tiers, graphs_ran_natively, worth):
+    tiers(worth, hot_ns=1e7)
+
+    def sorted_rows(x):
+        return (x + 1).sort(-1)[0]
+
+    compiled = _compiled(sorted_rows)
+    for n in range(5, 5 + 1024 + 2 * TRIAL):
+        _call(compiled, n, 4, function=sorted_rows)
+    (guarded,) = [r for r in graphs_ran_natively if "any" in r.sizes]
+    (verdict,) = [v for v in graphs_ran_natively[0].tiers if "any" in v]
+    assert ("kept" if worth is KEPT else "dropped") in verdict and "of the time" in verdict
+    assert (guarded.executable is not None) == (worth is KEPT)
+
+
 def test_at_most_seven_of_which_the_oldest_goes(tiers, graphs_ran_natively):
     tiers(KEPT)
     compiled = _compiled()
@@ -139,9 +156,10 @@ def test_what_a_program_declines_goes_to_the_one_for_all(tiers, graphs_ran_nativ
     specialize = dynamic.DynamicGraph.specialize
     monkeypatch.setattr(dynamic.DynamicGraph, "specialize", lambda self, sizes: specialize(self, tuple(n + 1 for n in sizes)))
     compiled = _compiled()
-    _call(compiled, 5, 7, times=50)
+    _call(compiled, 5, 7, times=1024 + 50)
     everything, other = graphs_ran_natively
-    assert (everything.raw_stats()["calls"], other.raw_stats()["calls"]) == (50, 0)
+    assert (everything.raw_stats()["calls"], other.raw_stats()["calls"]) == (1024 + 50, 0)
+    assert len(everything.tiers) == 1 and "did not come again" in everything.tiers[0]  # its trial has ended
 
 
 def test_refused_sizes_are_dispatched_without_python(tiers, graphs_ran_natively, monkeypatch):

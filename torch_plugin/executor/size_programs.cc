@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 namespace tenon::torch_host {
@@ -37,7 +38,7 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// Sizes of which there are times of both sides, enough in all: the program's time over that of the one for all. Else nothing.
+// Of the sizes of which there are times of both sides, enough in all: the program's time over that of the one for all. Else nothing.
 template <typename AllTimes>
 std::optional<double> RatioOf(const AllTimes& all_times) {
   double program = 0, all = 0;
@@ -51,6 +52,26 @@ std::optional<double> RatioOf(const AllTimes& all_times) {
   }
   if (pairs < static_cast<size_t>(SizePrograms::kRuns) || all <= 0) return std::nullopt;
   return program / all;
+}
+
+// Where no sizes come twice: a coin decided who took a call, so the means of both sides' logarithms may be compared. The upper end of the
+// ratio's 95 % interval (normal approximation); nothing of fewer than `least` times a side.
+template <typename AllTimes>
+std::optional<double> RatioOfMeans(const AllTimes& all_times, double least) {
+  struct Side {
+    double count = 0, sum = 0, squares = 0;
+    void Add(const std::vector<double>& times) {
+      for (double ns : times) {
+        const double log = std::log(ns);
+        ++count, sum += log, squares += log * log;
+      }
+    }
+    double mean() const { return sum / count; }
+    double variance_of_mean() const { return std::max(0.0, squares / count - mean() * mean()) / count; }
+  } program, all;
+  for (const auto& t : all_times) program.Add(t.program), all.Add(t.all);
+  if (program.count < least || all.count < least) return std::nullopt;
+  return std::exp(program.mean() - all.mean() + 1.96 * std::sqrt(program.variance_of_mean() + all.variance_of_mean()));
 }
 
 }  // namespace
@@ -91,7 +112,7 @@ Results SizePrograms::Run(Callee& all, std::span<Argument> arguments) {
     const std::shared_ptr<Callee> program = entry->cell->load(std::memory_order_acquire);
     const Clock::time_point began = kept ? Clock::time_point() : Clock::now();
     std::optional<Results> results = program->RunIfTaken(arguments);
-    if (!results.has_value()) break;
+    if (!results.has_value()) break;  // as if there were none; a trial waits, and runs out of patience
     if (!kept) Note(*entry, numbers, NanosecondsSince(began), /*by_program=*/true);
     return *std::move(results);
   }
@@ -125,9 +146,13 @@ void SizePrograms::Note(Entry& entry, const Numbers& numbers, double ns, bool by
     if (at == trial.times.end()) at = trial.times.insert(at, {numbers, {}, {}});
     (by_program ? at->program : at->all).push_back(ns);
     ratio = RatioOf(trial.times);
-    if (!ratio.has_value()) return;
+    const bool over = calls_.load(std::memory_order_relaxed) - trial.began >= kPatience;
+    if (!ratio.has_value() && over) ratio = RatioOfMeans(trial.times, /*least=*/4 * kRuns);
+    if (!ratio.has_value() && !over) return;
     trial.ended = true;
+    trial.times.clear();
   }
+  if (!ratio.has_value()) return End(entry, Verdict::kUnused, 0);
   End(entry, *ratio <= bounds_.worth ? Verdict::kKept : Verdict::kDropped, *ratio);
 }
 
@@ -167,7 +192,7 @@ std::optional<SizePrograms::Sizes> SizePrograms::Heated(const Numbers& numbers, 
   at->ns += ns;
   at->last = calls_.load(std::memory_order_relaxed);
   if (std::optional<Sizes> constant = ConstantSizes(numbers, ns)) return constant;
-  if (at->settled || at->ns < bounds_.hot_ns) return std::nullopt;
+  if (at->settled || at->ns < bounds_.hot_ns || making_.exchange(true, std::memory_order_acq_rel)) return std::nullopt;
   at->settled = true;
   return Sizes(numbers.begin(), numbers.end());
 }
@@ -182,8 +207,10 @@ std::optional<SizePrograms::Sizes> SizePrograms::ConstantSizes(const Numbers& nu
     if (numbers[k] != first_[k]) changed_[k] = true;
   }
   const auto changed = static_cast<size_t>(std::count(changed_.begin(), changed_.end(), true));
-  if (tried_constants_ || timed_ < 4 * kRuns || total_ns_ < bounds_.hot_ns || changed == 0 || changed == numbers.size())
+  if (tried_constants_ || timed_ < 4 * kRuns || total_ns_ < bounds_.hot_ns || changed == 0 || changed == numbers.size() ||
+      making_.exchange(true, std::memory_order_acq_rel)) {
     return std::nullopt;
+  }
   tried_constants_ = true;
   Sizes sizes(numbers.begin(), numbers.end());
   for (size_t k = 0; k < sizes.size(); ++k) {
@@ -193,7 +220,6 @@ std::optional<SizePrograms::Sizes> SizePrograms::ConstantSizes(const Numbers& nu
 }
 
 void SizePrograms::Try(const Sizes& sizes) {
-  if (making_.exchange(true, std::memory_order_acq_rel)) return;
   std::optional<Program> made;
   try {
     made = make_(sizes);

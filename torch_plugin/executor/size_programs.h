@@ -44,7 +44,7 @@ class SizePrograms {
   static constexpr size_t kMost = 7;           // programs of hot sizes
   static constexpr int kRuns = 8;              // of each side, in a trial
   static constexpr uint32_t kTimedOf = 4;      // one call in so many is timed
-  static constexpr uint64_t kPatience = 1024;  // calls of the graph after which a trial ends without a verdict
+  static constexpr uint64_t kPatience = 1024;  // calls of the graph after which a trial ends in any case
   static constexpr size_t kRemembered = 128;   // sets of sizes whose times are known
 
   struct Bounds {
@@ -95,9 +95,10 @@ class SizePrograms {
   void End(Entry& entry, Verdict verdict, double ratio);
   // The trial that has waited too long for its calls, if there is one.
   std::shared_ptr<Entry> Unused();
-  // The sizes that are hot with this call, if a program is to be made for them.
+  // The sizes that are hot with this call, if a program is to be made for them: making_ is set then.
   std::optional<Sizes> Heated(const Numbers& numbers, double ns);
   std::optional<Sizes> ConstantSizes(const Numbers& numbers, double ns);
+  // Makes it, and begins its trial.
   void Try(const Sizes& sizes);
   void Insert(std::shared_ptr<Entry> entry);
   void Remove(const Entry* entry);
