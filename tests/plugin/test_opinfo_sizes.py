@@ -67,7 +67,7 @@ def check(graph):
     from torch_tenon import dynamic, registry
     from torch_tenon.options import Options
 
-    compiled = dynamic.compile_dynamic(graph.module, "inference", Options.make())
+    compiled = dynamic.compile_dynamic(graph.module, "inference", Options.make(options={"sizes": "one"}))
     if isinstance(compiled, dynamic.DynamicGraph):
         return [], compiled.reason
     record = compiled.record

@@ -85,8 +85,10 @@ def test_the_coin_does_not_follow_the_sizes(tiers, graphs_ran_natively):
 def test_a_trial_whose_sizes_do_not_come_again_ends(tiers, graphs_ran_natively):
     tiers(KEPT)
     compiled = _compiled()
+    while len(graphs_ran_natively) < 2:
+        _call(compiled, 5, 7)
     for n in range(1024 + 100):
-        _call(compiled, 5 + n, 7)
+        _call(compiled, 6 + n, 7)
     assert "did not come again" in graphs_ran_natively[0].tiers[0]
 
 

@@ -28,8 +28,8 @@ run ctest ctest --preset "$preset" -j "$(nproc)"
 # Of the plugin's tests most time is PyTorch's own Python, on one core: as many processes as cores, whose OpenMP threads don't spin.
 run pytest .venv/bin/python -m pytest tests --ignore=tests/plugin
 run pytest-plugin env OMP_WAIT_POLICY=passive .venv/bin/python -m pytest tests/plugin -n "$(nproc)" --dist loadfile
-# Two minutes of random modules, other ones each day; what reads outside of an array ends its worker (runtime/guarded_memory.h).
-run fuzz env TENON_GUARD=1 "build/$preset/bin/hlo-fuzz" --seed="$(date +%Y%m%d)" --seconds="${TENON_FUZZ_SECONDS:-120}" --size=5 --jobs=2 \
+# A minute of random modules, other ones each day; what reads outside of an array ends its worker (runtime/guarded_memory.h).
+run fuzz env TENON_GUARD=1 "build/$preset/bin/hlo-fuzz" --seed="$(date +%Y%m%d)" --seconds="${TENON_FUZZ_SECONDS:-60}" --size=5 --jobs=2 \
   --save=build/logs/fuzz
 # Half a minute of modules with symbols: one executable each at several sizes, and calls that it must refuse.
 run fuzz-symbols env TENON_GUARD=1 "build/$preset/bin/hlo-fuzz" --symbols --seed="$(date +%Y%m%d)" \

@@ -190,9 +190,11 @@ std::optional<SizePrograms::Sizes> SizePrograms::Heated(const Numbers& numbers, 
     at = heat_.insert(heat_.end(), {numbers});
   }
   at->ns += ns;
+  ++at->timed;
   at->last = calls_.load(std::memory_order_relaxed);
   if (std::optional<Sizes> constant = ConstantSizes(numbers, ns)) return constant;
-  if (at->settled || at->ns < bounds_.hot_ns || making_.exchange(true, std::memory_order_acq_rel)) return std::nullopt;
+  if (at->settled || at->timed < kComeAgain || at->ns < bounds_.hot_ns || making_.exchange(true, std::memory_order_acq_rel))
+    return std::nullopt;
   at->settled = true;
   return Sizes(numbers.begin(), numbers.end());
 }

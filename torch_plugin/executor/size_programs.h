@@ -45,6 +45,7 @@ class SizePrograms {
   static constexpr int kRuns = 8;              // of each side, in a trial
   static constexpr uint32_t kTimedOf = 4;      // one call in so many is timed
   static constexpr uint64_t kPatience = 1024;  // calls of the graph after which a trial ends in any case
+  static constexpr int kComeAgain = 2;         // timed calls of sizes, at least, before they are hot
   static constexpr size_t kRemembered = 128;   // sets of sizes whose times are known
 
   struct Bounds {
@@ -85,6 +86,7 @@ class SizePrograms {
   struct Heat {
     Numbers numbers;
     double ns = 0;
+    int timed = 0;  // calls
     uint64_t last = 0;
     bool settled = false;  // tried, or being made
   };
