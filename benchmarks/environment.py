@@ -6,9 +6,11 @@ many cores as threads, or the scheduler moves pools about. Everything that start
 """
 
 import importlib.util
+import json
 import os
 import pathlib
 import platform
+import subprocess
 import sys
 import time
 
@@ -25,6 +27,15 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
 def pinned(threads: int) -> dict[str, str]:
     """Variables of a process that is measured on so many threads."""
     return PINNED | {name: str(threads) for name in THREAD_VARIABLES}
+
+
+def measure_apart(threads: int, *arguments: str) -> dict | str:
+    """The JSON object that this program, run with these arguments in a pinned process of its own, prints last; else how that failed."""
+    done = subprocess.run([sys.executable, sys.argv[0], *arguments], env=os.environ | pinned(threads), capture_output=True, text=True)
+    if done.returncode == 0:
+        return json.loads(done.stdout.strip().splitlines()[-1])
+    said = done.stderr.strip().splitlines()
+    return f"failed: {said[-1] if said else done.returncode}"
 
 
 def reexec_pinned(threads: int) -> None:

@@ -12,14 +12,11 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 import warnings
 
-from environment import find_packages, machine, pinned
+from environment import find_packages, machine, measure_apart
 
 find_packages()
 VOCABULARY, PROMPT = 1000, 10
@@ -133,14 +130,11 @@ def main() -> None:
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     for name in arguments.rows.split(","):
         for batch in arguments.batches.split(","):
-            settings = ["--tokens", str(arguments.tokens), "--blocks", str(arguments.blocks)]
-            command = [sys.executable, __file__, "--one", f"{name}:{batch}", *settings]
-            done = subprocess.run(command, env=os.environ | pinned(2), capture_output=True, text=True)
-            if done.returncode != 0:
-                said = done.stderr.strip().splitlines()
-                print(f"| {name}, {batch} | failed: {said[-1] if said else done.returncode} | | | | | | |", flush=True)
+            settings = ("--tokens", str(arguments.tokens), "--blocks", str(arguments.blocks))
+            r = measure_apart(2, "--one", f"{name}:{batch}", *settings)
+            if isinstance(r, str):
+                print(f"| {name}, {batch} | {r} | | | | | | |", flush=True)
                 continue
-            r = json.loads(done.stdout.strip().splitlines()[-1])
             graphs = f"{r['graphs']} ({r['for all sizes']})" + (f", not native: {r['not native']}" if r["not native"] else "")
             ratio = f"{r['ratio']:.3f} ({r['spread'][0]:.2f} - {r['spread'][1]:.2f})"
             static = f"{r['static first']:.1f} ({r['static graphs']} graphs)"

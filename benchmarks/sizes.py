@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import statistics
-import subprocess
-import sys
 import time
 import warnings
 
-from environment import find_packages, machine, pinned
+from environment import find_packages, machine, measure_apart
 
 find_packages()
 import torch  # noqa: E402
@@ -110,12 +107,10 @@ def main() -> None:
     print(machine(2))
     print("| peer | first pass / eager | steady / eager | spread | programs |\n|---|---|---|---|---|")
     for peer in arguments.peers.split(","):
-        command = [sys.executable, __file__, "--one", peer, "--blocks", str(arguments.blocks)]
-        done = subprocess.run(command, env=os.environ | pinned(2), capture_output=True, text=True)
-        if done.returncode != 0:
-            print(f"| {peer} | failed: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode} | | | |")
+        r = measure_apart(2, "--one", peer, "--blocks", str(arguments.blocks))
+        if isinstance(r, str):
+            print(f"| {peer} | {r} | | | |")
             continue
-        r = json.loads(done.stdout.strip().splitlines()[-1])
         spread = f"{r['spread'][0]:.2f} - {r['spread'][1]:.2f}"
         print(f"| {peer} | {r['first']:.2f} | {r['steady']:.3f} | {spread} | {r.get('programs', '')} |", flush=True)
 

@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import time
 
-from environment import find_packages, machine, pinned
+from environment import find_packages, machine, measure_apart
 
 find_packages()
 import intervals  # noqa: E402
@@ -98,13 +95,10 @@ def main() -> None:
     print("| row | exact ms | all / exact | 95 % | bar | programs for all sizes | ATen steps that exact sizes lack |")
     print("|---|---|---|---|---|---|---|")
     for name in arguments.rows.split(","):
-        command = [sys.executable, __file__, "--one", name, "--blocks", str(arguments.blocks), *(["--hot"] if arguments.hot else [])]
-        done = subprocess.run(command, env=os.environ | pinned(2), capture_output=True, text=True)
-        if done.returncode != 0:
-            said = done.stderr.strip().splitlines()
-            print(f"| {name} | failed: {said[-1] if said else done.returncode} | | | | | |", flush=True)
+        r = measure_apart(2, "--one", name, "--blocks", str(arguments.blocks), *(["--hot"] if arguments.hot else []))
+        if isinstance(r, str):
+            print(f"| {name} | {r} | | | | | |", flush=True)
             continue
-        r = json.loads(done.stdout.strip().splitlines()[-1])
         ratio = r["ratio"]
         missed = " missed" if ratio["low"] > r["bar"] else ""
         programs = str(r["symbolic"]) + (f", static {r['static']}" if r["static"] else "")
