@@ -2,6 +2,7 @@
 
 import os
 
+import torch
 from torch_tenon.testing import check_model
 
 # Another backend in tenon's place, to prove the harness: what only tenon can tell isn't asserted then.
@@ -28,3 +29,15 @@ def _compiled() -> int:
     from torch_tenon import registry
 
     return registry.count()
+
+
+def same_gradients(model, compiled, x):
+    """One training step of the module and of what was compiled of it: the gradients of x and of all parameters, which are zeroed."""
+    found = []
+    for call in (model, compiled):
+        call(x).square().sum().backward()
+        found.append([x.grad, *(p.grad for p in model.parameters())])
+        x.grad = None
+        model.zero_grad()
+    for wanted, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, wanted)

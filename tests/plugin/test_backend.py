@@ -12,7 +12,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from conftest import ROOT
-from plugin.checking import same_as_eager
+from plugin.checking import same_as_eager, same_gradients
 
 pytestmark = pytest.mark.usefixtures("tenon")
 _EAGER = pytest.mark.by_aten(tier="eager_program", reason="asked for by the options")
@@ -110,13 +110,7 @@ def test_dynamic_training():
     compiled = torch.compile(model, backend="tenon", dynamic=True)
     for n in (3, 4, 11):
         x = torch.randn(n, 6, requires_grad=True)
-        model(x).square().sum().backward()
-        wanted, x.grad = [x.grad, *(p.grad for p in model.parameters())], None
-        model.zero_grad()
-        compiled(x).square().sum().backward()
-        for found, want in zip([x.grad, *(p.grad for p in model.parameters())], wanted):
-            torch.testing.assert_close(found, want)
-        model.zero_grad()
+        same_gradients(model, compiled, x)
 
 
 @pytest.mark.by_aten(tier="eager_program", reason="sets of sizes")

@@ -182,11 +182,7 @@ Program TrainingPlan::Backward() {
   if (const std::shared_ptr<const Program> known = backward_.load(std::memory_order_acquire)) return *known;
   Gil gil;  // Python makes it once, whoever asks
   THPObjectPtr made(PyObject_CallNoArgs(make_backward->ptr(getPyInterpreter())));
-  if (!made) {
-    python_error error;
-    error.persist();
-    throw error;
-  }
+  if (!made) ThrowPythonError();
   auto program = std::make_shared<const Program>(made.get());
   backward_.store(program, std::memory_order_release);
   return *program;

@@ -261,8 +261,7 @@ PyMethodDef kMethods[] = {
     {"set_sizes", SetSizes, METH_VARARGS,
      "set_sizes(readers, hot_ns, worth, most_bytes, make, judged): lets sizes that are hot have programs of their own. readers: (kind, "
      "input, axis) of each number that the sizes follow from, kind \"number\", \"size\", \"stride\" or \"offset\"; make(sizes) -> "
-     "(Executable, "
-     "bytes) or None, sizes: a number, or None for any, for each reader; judged(sizes, verdict, ratio)."},
+     "(Executable, bytes) or None, sizes: a number, or None for any, for each reader; judged(sizes, verdict, ratio)."},
     {"add_program", AddProgram, METH_VARARGS, "add_program(sizes, executable): takes the calls of sizes that this one does not."},
     {"set_rerun", SetRerun, METH_VARARGS,
      "set_rerun(callable(inputs, reason or None, lasting) -> outputs, random, backward): what runs the graph by ATen alone, from now on if "

@@ -10,6 +10,7 @@
 
 #include "torch_plugin/executor/gil.h"
 #include "torch_plugin/executor/op_impl.h"
+#include "torch_plugin/executor/run.h"
 #include "torch_plugin/executor/tensor.h"
 
 namespace tenon::torch_host {
@@ -28,12 +29,6 @@ struct Ref {
   Ref(const Ref&) = delete;
   PyObject* object;
 };
-
-[[noreturn]] void ThrowPythonError() {
-  python_error error;
-  error.persist();
-  throw error;
-}
 
 class PythonOp final : public Op {
  public:

@@ -117,25 +117,19 @@ Result Read(PyObject* object) {
   return result;
 }
 
-[[noreturn]] void Throw() {
-  python_error error;
-  error.persist();
-  throw error;
-}
-
 PyObject* ToObject(const Argument& argument, at::Tensor tensor) {
   PyObject* object = argument.kind() == Argument::Kind::kTensor   ? THPVariable_Wrap(std::move(tensor))
                      : argument.kind() == Argument::Kind::kNumber ? PyLong_FromLongLong(argument.number())
                                                                   : Py_NewRef(Py_None);
-  if (object == nullptr) Throw();
+  if (object == nullptr) ThrowPythonError();
   return object;
 }
 
 Results ReadAll(PyObject* outputs) {
   THPObjectPtr owned(outputs);
-  if (!owned) Throw();
+  if (!owned) ThrowPythonError();
   THPObjectPtr items(PySequence_Fast(outputs, "wanted a list of outputs"));
-  if (!items) Throw();
+  if (!items) ThrowPythonError();
   Results results;
   for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(items.get()); ++k) results.push_back(Read(PySequence_Fast_GET_ITEM(items.get(), k)));
   return results;
@@ -156,7 +150,7 @@ PyObject* RunExecutable(Callee& callee, PyObject* list) {
 Results CallBoxed(PyObject* callable, std::span<Argument> arguments) {
   Gil gil;
   THPObjectPtr list(PyList_New(static_cast<Py_ssize_t>(arguments.size())));
-  if (!list) Throw();
+  if (!list) ThrowPythonError();
   for (size_t i = 0; i < arguments.size(); ++i) {
     at::Tensor tensor = arguments[i].tensor() != nullptr ? arguments[i].Take() : at::Tensor();
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), ToObject(arguments[i], std::move(tensor)));
@@ -168,7 +162,7 @@ namespace {
 
 PyObject* ListOf(std::span<const Argument> arguments) {
   THPObjectPtr list(PyList_New(static_cast<Py_ssize_t>(arguments.size())));
-  if (!list) Throw();
+  if (!list) ThrowPythonError();
   for (size_t i = 0; i < arguments.size(); ++i) {
     at::Tensor tensor = arguments[i].tensor() != nullptr ? arguments[i].Share() : at::Tensor();
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), ToObject(arguments[i], std::move(tensor)));
@@ -190,6 +184,12 @@ Results CallRefused(PyObject* callable, std::span<const Argument> arguments, con
   return ReadAll(PyObject_CallFunction(callable, "Oz", list.get(), why));
 }
 
+void ThrowPythonError() {
+  python_error error;
+  error.persist();
+  throw error;
+}
+
 void ThrowAsPython(const CheckFailed& failed) {
   const std::string& name = failed.exception_name();
   Gil gil;
@@ -199,7 +199,7 @@ void ThrowAsPython(const CheckFailed& failed) {
                   : name == "AssertionError"    ? PyExc_AssertionError
                                                 : PyExc_RuntimeError,
                   failed.what_without_backtrace());
-  Throw();
+  ThrowPythonError();
 }
 
 }  // namespace tenon::torch_host

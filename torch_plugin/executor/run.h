@@ -17,6 +17,9 @@ Results CallBoxed(PyObject* callable, std::span<Argument> arguments);
 Results CallRerun(PyObject* callable, std::span<const Argument> arguments, const char* reason, bool lasting);
 Results CallRefused(PyObject* callable, std::span<const Argument> arguments, const char* why);
 
+// The Python error that is set, as a python_error. With the GIL.
+[[noreturn]] void ThrowPythonError();
+
 // A failed check as the Python exception that it names. Takes the GIL.
 [[noreturn]] void ThrowAsPython(const CheckFailed& failed);
 

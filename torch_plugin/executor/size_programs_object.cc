@@ -10,6 +10,7 @@
 
 #include "torch_plugin/executor/executable_object.h"
 #include "torch_plugin/executor/gil.h"
+#include "torch_plugin/executor/run.h"
 
 namespace tenon::torch_host {
 namespace {
@@ -68,23 +69,17 @@ std::shared_ptr<CalleeCell> ReadCell(PyObject* object) {
   return cell == nullptr ? nullptr : *cell;
 }
 
-[[noreturn]] void Throw() {
-  python_error error;
-  error.persist();
-  throw error;
-}
-
 std::optional<SizePrograms::Program> CallMake(PyObject* make, const Sizes& sizes) {
   Gil gil;
   THPObjectPtr told(ToObject(sizes));
   THPObjectPtr made(told ? PyObject_CallOneArg(make, told.get()) : nullptr);
-  if (!made) Throw();
+  if (!made) ThrowPythonError();
   if (made.get() == Py_None) return std::nullopt;
   PyObject* executable;
   long long bytes;
-  if (!PyArg_ParseTuple(made.get(), "OL", &executable, &bytes)) Throw();
+  if (!PyArg_ParseTuple(made.get(), "OL", &executable, &bytes)) ThrowPythonError();
   SizePrograms::Program program{sizes, ReadCell(executable), bytes};
-  if (program.cell == nullptr) Throw();
+  if (program.cell == nullptr) ThrowPythonError();
   return program;
 }
 
@@ -101,7 +96,7 @@ void CallJudged(PyObject* judged, const Sizes& sizes, SizePrograms::Verdict verd
   Gil gil;
   THPObjectPtr told(ToObject(sizes));
   THPObjectPtr done(told ? PyObject_CallFunction(judged, "Osd", told.get(), NameOf(verdict), ratio) : nullptr);
-  if (!done) Throw();
+  if (!done) ThrowPythonError();
 }
 
 }  // namespace
