@@ -16,7 +16,8 @@ void ByteStream::Add(Dim dim) {
     Text(e->symbol);
     Number(e->lower);
     Number(e->upper);
-    return Number(e->divisor);
+    Number(e->divisor);
+    return Number(e->typical);
   }
   AddDims(e->operands);
   AddNumbers(e->coefficients);

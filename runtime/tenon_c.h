@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define TENON_ABI_VERSION 7
+#define TENON_ABI_VERSION 8
 #define TENON_API __attribute__((visibility("default")))
 
 /* ---- data
@@ -179,8 +179,8 @@ typedef struct TenonNode {
 
 TENON_API TenonGraph* tenon_graph_new(const char* name, char** error);
 TENON_API void tenon_graph_release(TenonGraph*);
-/* 0: done; 1: *error. */
-TENON_API int tenon_graph_symbol(TenonGraph*, const char* name, int64_t lower, int64_t upper, char** error);
+/* lower <= value <= upper. typical: a value to plan for, to which no result is bound; <= 0: unknown. 0: done; 1: *error. */
+TENON_API int tenon_graph_symbol(TenonGraph*, const char* name, int64_t lower, int64_t upper, int64_t typical, char** error);
 /* The value's number; -1: *error. Constants are the tensors handed to tenon_compile, in order. A literal's `data` are its elements,
  * dense and row-major. */
 TENON_API int64_t tenon_graph_input(TenonGraph*, const char* name, const TenonMeta* meta, char** error);

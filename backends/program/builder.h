@@ -77,6 +77,7 @@ class ProgramBuilder {
 
   // ---- library.cc
   absl::Status EmitLibrary(const Instruction& op);
+  absl::StatusOr<View> NewDense(const StridedView& like, PrimitiveType type);
 
   // ---- control.cc: regions
   absl::Status EmitWhile(const Instruction& op);

@@ -636,12 +636,11 @@ int64_t UpperBound(Dim d) { return RangeOf(d).hi; }
 
 int64_t Typical(Dim d) {
   if (d.is_constant()) return d.constant();
-  constexpr int64_t kTypical = 256;
   const DimExpr& e = *d.expr();
   auto operand = [&](size_t i) { return Typical(e.operands[i]); };
   switch (e.kind) {
     case DimExpr::Kind::kSymbol: {
-      const int64_t near = std::clamp(kTypical, e.lower, e.upper);
+      const int64_t near = std::clamp(e.typical, e.lower, e.upper);
       return std::max(e.lower, near - near % e.divisor);
     }
     case DimExpr::Kind::kSum: {
@@ -659,7 +658,7 @@ int64_t Typical(Dim d) {
     case DimExpr::Kind::kMin: return std::min(operand(0), operand(1));
     case DimExpr::Kind::kMax: return std::max(operand(0), operand(1));
   }
-  return kTypical;
+  return kTypicalSize;
 }
 
 Ternary Equal(Dim a, Dim b) {
@@ -747,18 +746,19 @@ absl::StatusOr<int64_t> Evaluate(
 DimTable::DimTable() : impl_(std::make_unique<Impl>()) {}
 DimTable::~DimTable() = default;
 
-Dim DimTable::Symbol(std::string_view name, int64_t lower, int64_t upper, int64_t divisor) {
-  TENON_CHECK(!name.empty() && lower <= upper && divisor >= 1, std::string(name));
+Dim DimTable::Symbol(std::string_view name, int64_t lower, int64_t upper, int64_t divisor, int64_t typical) {
+  TENON_CHECK(!name.empty() && lower <= upper && divisor >= 1 && typical >= 1, std::string(name));
   DimExpr e = MakeExpr(DimExpr::Kind::kSymbol);
   e.symbol = std::string(name);
   e.lower = lower;
   e.upper = upper;
   e.divisor = divisor;
+  e.typical = typical;
   Dim d = impl_->Intern(std::move(e), this);
   const DimExpr& found = *d.expr();
-  bool defaults = lower == 0 && upper == INT64_MAX && divisor == 1;
-  TENON_CHECK(defaults || (found.lower == lower && found.upper == upper && found.divisor == divisor),
-              absl::StrCat("symbol ", std::string(name), " exists with another range"));
+  const bool defaults = lower == 0 && upper == INT64_MAX && divisor == 1 && typical == kTypicalSize;
+  const bool same = found.lower == lower && found.upper == upper && found.divisor == divisor && found.typical == typical;
+  TENON_CHECK(defaults || same, absl::StrCat("symbol ", std::string(name), " exists with another range"));
   return d;
 }
 
@@ -768,7 +768,7 @@ Dim DimTable::Import(Dim foreign) {
   auto operand = [&](int i) { return Import(e.operands[i]); };
   switch (e.kind) {
     case DimExpr::Kind::kSymbol:
-      return Symbol(e.symbol, e.lower, e.upper, e.divisor);
+      return Symbol(e.symbol, e.lower, e.upper, e.divisor, e.typical);
     case DimExpr::Kind::kSum: {
       Dim sum = e.addend;
       for (size_t i = 0; i < e.operands.size(); ++i) sum += operand(i) * Dim(e.coefficients[i]);

@@ -95,7 +95,10 @@ inline bool KnownOne(Dim a) { return KnownEqual(a, 1); }
 int64_t LowerBound(Dim d);  // from the symbols' ranges; INT64_MIN when unknown
 int64_t UpperBound(Dim d);  // INT64_MAX when unknown
 
-// A number to plan for where any is right: each symbol stands for 256, or for what of its range and divisor is next to it.
+// What a symbol stands for in Typical() where nobody says more.
+constexpr int64_t kTypicalSize = 256;
+
+// A number to plan for where any is right: each symbol is taken for its `typical`, or for what of its range and divisor is next to it.
 int64_t Typical(Dim d);
 
 // `value_of` gives each symbol's value by name.
@@ -110,6 +113,7 @@ class DimExpr {
   int32_t id;              // creation order in the table: stable within a process run, used for canonical order
   std::string symbol;      // kSymbol
   int64_t lower = 0, upper = INT64_MAX, divisor = 1;  // kSymbol: lower <= value <= upper, divisor | value
+  int64_t typical = kTypicalSize;                     // kSymbol: a value to plan for; no other is worse than slow
   // kSum: sum coefficient[i] * operand[i] + addend. kProduct: product of operands. The others: two operands.
   absl::InlinedVector<Dim, 2> operands;
   absl::InlinedVector<int64_t, 2> coefficients;
@@ -124,7 +128,7 @@ class DimTable {
   DimTable(const DimTable&) = delete;
 
   // Finds or makes a symbol. A second call with other bounds narrows nothing and fails a check if they differ.
-  Dim Symbol(std::string_view name, int64_t lower = 0, int64_t upper = INT64_MAX, int64_t divisor = 1);
+  Dim Symbol(std::string_view name, int64_t lower = 0, int64_t upper = INT64_MAX, int64_t divisor = 1, int64_t typical = kTypicalSize);
   // Parses what Dim::ToString prints plus Python/sympy spellings: + - * // %, FloorDiv(), Mod(), Min(), Max(),
   // parentheses. Unknown names become symbols with range [0, inf).
   absl::StatusOr<Dim> Parse(std::string_view text);

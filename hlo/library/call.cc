@@ -43,8 +43,9 @@ absl::Status CheckSignature(const Signature& signature) {
     for (const Shape& s : *shapes) {
       if (!s.is_array()) return Invalid(signature, "wanted arrays");
       for (Dim d : s.dims()) {
-        if (!d.is_constant()) return absl::UnimplementedError(absl::StrCat(ToString(signature), ": wanted static sizes"));
-        if (d.constant() < 0) return Invalid(signature, "a negative size");
+        if (!d.is_constant() && !function->takes_symbols)
+          return absl::UnimplementedError(absl::StrCat(ToString(signature), ": wanted static sizes"));
+        if (UpperBound(d) < 0) return Invalid(signature, "a negative size");
       }
     }
   }

@@ -2,7 +2,8 @@
 // kernel. The evaluator and the runtime's LibraryStep call the same functions, so an op has one definition.
 //
 // A Signature says everything but the data: it is made at compile time (describe.h), stored in programs and checked there by
-// Function::check, after which `run` need not look at sizes again. Arrays are row-major and dense, in the memory form of
+// Function::check, after which `run` need not look at sizes again. Of functions that take symbols its sizes may be expressions; what runs
+// makes one of a call's numbers and checks that, too. Arrays are row-major and dense, in the memory form of
 // literals (hlo/literal.h). Functions are thread-safe; what a run keeps between calls is in RunState. Those that are worth it share
 // their work over the threads that the call brings (parallel.h): the same bits for any number of them.
 #pragma once
@@ -70,7 +71,7 @@ class AttributeList {
 struct Signature {
   std::string function;
   AttributeList attributes;
-  std::vector<Shape> operands, results;  // static arrays
+  std::vector<Shape> operands, results;  // arrays; static ones where the call is run
 };
 
 // What one run keeps of random numbers. Its beginning is fixed: equal runs draw equal numbers.
@@ -93,13 +94,14 @@ struct Function {
   absl::Status (*check)(const Signature&);
   int64_t (*scratch)(const Signature&);  // of a signature that was checked; nullptr: none
   absl::Status (*run)(const Call&);
+  bool takes_symbols = false;  // `check` takes sizes that are expressions, and refuses what is wrong for all of their values
 };
 
 // nullptr: no such function.
 const Function* FindFunction(std::string_view name);
-// Known, static, and what the function's own check says.
+// Known, static unless it takes symbols, and what the function's own check says.
 absl::Status CheckSignature(const Signature& signature);
-// Bytes, of a checked signature.
+// Bytes, of a checked signature of static sizes.
 int64_t ScratchBytes(const Signature& signature);
 
 // "fft(c64[4]) -> (c64[4])"

@@ -188,7 +188,8 @@ absl::StatusOr<Signature> Describe(const Instruction& op) {
     is_static = is_static && o->shape().is_static();
   }
   TENON_ASSIGN_OR_RETURN(Signature s, DescribeWith(op, operands));
-  if (!is_static) {
+  const Function* function = FindFunction(s.function);
+  if (!is_static && (function == nullptr || !function->takes_symbols)) {
     return absl::UnimplementedError(absl::StrCat(std::string(OpcodeName(op.opcode())), " \"", op.name(), "\" (",
                                                  op.shape().ToString(), "): a library call wants static sizes"));
   }

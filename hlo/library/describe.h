@@ -13,8 +13,8 @@ namespace tenon::library {
 // An opcode that is a library call (fft, cholesky, rng, ...), or a custom-call whose target is registered or our own. Not
 // framework calls ("aten.*", "prims.*"), nor "tenon.check", nor tenon's own pointwise calls (hlo/own_calls.h).
 bool IsLibraryCall(const Instruction& op);
-// Of a library call, with the instruction's own shapes; checked. Unimplemented: sizes that aren't static, operands or results
-// that aren't arrays.
+// Of a library call, with the instruction's own shapes; checked. Unimplemented: sizes that aren't static for a function that doesn't take
+// symbols, operands or results that aren't arrays.
 absl::StatusOr<Signature> Describe(const Instruction& op);
 // The same with other operand shapes (the evaluator's, which may be smaller than their bounds), unchecked.
 absl::StatusOr<Signature> DescribeWith(const Instruction& op, absl::Span<const Shape> operands);

@@ -179,7 +179,7 @@ absl::Status CheckSort(const Signature& s) {
     return Invalid(s, "wanted an operand, 1 to 48 results and positions among them");
   if (key < 0 || key >= static_cast<int64_t>(s.operands.size())) return Invalid(s, "wanted a key among the operands");
   const Shape& x = s.operands[static_cast<size_t>(key)];
-  if (dimension < 0 || dimension >= x.rank() || x.constant_dim(dimension) > kMostElements)
+  if (dimension < 0 || dimension >= x.rank() || LowerBound(x.dim(dimension)) > kMostElements)
     return Invalid(s, "wanted a dimension of at most 2^31 - 1 elements");
   if (!IsSortKey(x.element_type())) return Invalid(s, "wanted a key of integers or floats of 16 bits and more");
   size_t operand = NextShown(s, static_cast<size_t>(-1));
@@ -346,10 +346,10 @@ absl::Status CheckTopK(const Signature& s) {
   if (x.rank() == 0 || values.rank() != x.rank() || !Shape::SameDims(values, s.results[1]) || x.element_type() != values.element_type())
     return Invalid(s, "wanted values like the operand's, and positions of the same sizes");
   for (int64_t d = 0; d + 1 < x.rank(); ++d) {
-    if (x.constant_dim(d) != values.constant_dim(d)) return Invalid(s, "wanted values in as many rows");
+    if (!KnownEqual(x.dim(d), values.dim(d))) return Invalid(s, "wanted values in as many rows");
   }
-  const int64_t n = x.constant_dim(x.rank() - 1);
-  if (values.constant_dim(x.rank() - 1) > n || n > kMostElements) return Invalid(s, "wanted at most as many as there are, 2^31 - 1");
+  const Dim n = x.dim(x.rank() - 1);
+  if (Less(n, values.dim(x.rank() - 1)) != Ternary::kNo || LowerBound(n) > kMostElements) return Invalid(s, "wanted at most as many as there are, 2^31 - 1");
   if (!IsSortKey(x.element_type())) return Invalid(s, "wanted integers or floats of 16 bits and more");
   const PT at = s.results[1].element_type();
   return at == PT::kS32 || at == PT::kS64 ? absl::OkStatus() : Invalid(s, "wanted positions in s32 or s64");
@@ -534,7 +534,7 @@ absl::Status CheckSearch(const Signature& s) {
   if (sorted.rank() > 1) {
     if (values.rank() != sorted.rank()) return Invalid(s, "wanted as many rows as values have");
     for (int64_t d = 0; d + 1 < sorted.rank(); ++d) {
-      if (sorted.constant_dim(d) != values.constant_dim(d)) return Invalid(s, "wanted as many rows as values have");
+      if (!KnownEqual(sorted.dim(d), values.dim(d))) return Invalid(s, "wanted as many rows as values have");
     }
   }
   if (s.operands.size() == 3 && (s.operands[2].element_type() != PT::kS64 || !Shape::SameDims(s.operands[2], sorted)))
@@ -576,9 +576,9 @@ absl::Status RunSearch(const Call& call) {
   return absl::OkStatus();
 }
 
-constexpr Function kFunctions[] = {{"sort", CheckSort, SortScratch, RunSort},
-                                   {"topk", CheckTopK, TopKScratch, RunTopK},
-                                   {"searchsorted", CheckSearch, nullptr, RunSearch}};
+constexpr Function kFunctions[] = {{"sort", CheckSort, SortScratch, RunSort, /*takes_symbols=*/true},
+                                   {"topk", CheckTopK, TopKScratch, RunTopK, /*takes_symbols=*/true},
+                                   {"searchsorted", CheckSearch, nullptr, RunSearch, /*takes_symbols=*/true}};
 
 }  // namespace
 

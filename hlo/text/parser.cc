@@ -143,7 +143,7 @@ bool Parser::AliasList() {
   return lex_.Expect('}');
 }
 
-// {s0:[1,1024]%8,s1:[0,inf]}: the ranges and divisors of symbols, where they aren't [0, inf] and 1. Ours.
+// {s0:[1,1024]%8,s1:[0,inf]~64}: the ranges and divisors of symbols and values to plan for, where they aren't [0, inf], 1 and 256. Ours.
 bool Parser::Symbols() {
   // The layout's shapes may have made a symbol with the plain range already.
   if (module_->entry_layout.has_value()) return lex_.Error("symbols before entry_computation_layout");
@@ -156,7 +156,7 @@ bool Parser::Symbols() {
     if (!lex_.Expect(':') || !lex_.Expect('[')) return false;
     const std::optional<int64_t> lower = lex_.Int();
     if (!lower.has_value() || !lex_.Expect(',')) return false;
-    int64_t upper = INT64_MAX, divisor = 1;
+    int64_t upper = INT64_MAX, divisor = 1, typical = kTypicalSize;
     if (!lex_.TryWord("inf")) {
       const std::optional<int64_t> v = lex_.Int();
       if (!v.has_value()) return false;
@@ -168,10 +168,16 @@ bool Parser::Symbols() {
       if (!v.has_value()) return false;
       divisor = *v;
     }
+    if (lex_.Try('~')) {
+      const std::optional<int64_t> v = lex_.Int();
+      if (!v.has_value()) return false;
+      typical = *v;
+    }
     if (*lower < 0 || upper < *lower || divisor < 1 || divisor > infer::kMaxDim || *lower > infer::kMaxDim) {
       return lex_.Error("a range 0 <= lower <= upper and a divisor >= 1");
     }
-    dims().Symbol(name, *lower, upper, divisor);
+    if (typical < 1 || typical > infer::kMaxDim) return lex_.Error("a size to plan for >= 1");
+    dims().Symbol(name, *lower, upper, divisor, typical);
   } while (lex_.Try(','));
   return lex_.Expect('}');
 }

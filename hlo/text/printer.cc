@@ -21,12 +21,13 @@ bool IsPrintable(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), IsNameChar) && name.back() != '-';
 }
 
-// The symbols of a dimension with a range or divisor of their own.
+// The symbols of a dimension with a range, divisor or typical value of their own.
 void CollectSymbols(Dim d, std::map<std::string, const DimExpr*>* symbols) {
   const DimExpr* e = d.expr();
   if (e == nullptr) return;
   if (e->kind == DimExpr::Kind::kSymbol) {
-    if (e->lower != 0 || e->upper != INT64_MAX || e->divisor != 1) symbols->emplace(e->symbol, e);
+    const bool plain = e->lower == 0 && e->upper == INT64_MAX && e->divisor == 1 && e->typical == kTypicalSize;
+    if (!plain) symbols->emplace(e->symbol, e);
     return;
   }
   for (Dim operand : e->operands) CollectSymbols(operand, symbols);
@@ -117,6 +118,7 @@ void Printer::Symbols(const Module& module) {
     first = false;
     absl::StrAppend(&out_, name, ":[", e->lower, ",", e->upper == INT64_MAX ? "inf" : absl::StrCat(e->upper), "]");
     if (e->divisor != 1) absl::StrAppend(&out_, "%", e->divisor);
+    if (e->typical != kTypicalSize) absl::StrAppend(&out_, "~", e->typical);
   }
   out_.push_back('}');
 }

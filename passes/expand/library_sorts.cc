@@ -5,8 +5,7 @@
 //
 // An operand that counts along the sorted dimension is not read: the call gives positions. Operands whose results nobody reads are
 // left out; the key is read all the same. Those that the main device computes stay, too: the library is the host's.
-// Sorts by other comparators, of symbolic sizes or of more than 48 operands stay and become
-// kernels. After canonicalize (a tuple's users are its elements) and dce, before assign-layout.
+// Sorts by other comparators or of more than 48 operands stay and become kernels. After canonicalize (a tuple's users are its elements) and dce, before assign-layout.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -78,7 +77,7 @@ bool ReplaceBy(Instruction* op, Instruction* call, const std::vector<int64_t>& c
 
 bool ReplaceSort(Instruction* op) {
   const std::optional<library::PlainOrder> plain = library::PlainOrderOf(*op);
-  if (!plain || op->operand_count() > kMostColumns || !op->operand(0)->shape().is_static() || !OnlyElementsUsed(*op)) return false;
+  if (!plain || op->operand_count() > kMostColumns || !OnlyElementsUsed(*op)) return false;
   const int64_t dimension = op->dimensions()[0];
   std::vector<int64_t> columns;
   std::vector<Instruction*> operands;
@@ -109,7 +108,7 @@ bool ReplaceSort(Instruction* op) {
 }
 
 bool ReplaceTopK(Instruction* op) {
-  if (!op->operand(0)->shape().is_static() || !OnlyElementsUsed(*op)) return false;
+  if (!OnlyElementsUsed(*op)) return false;
   Builder b(op->parent());
   b.set_metadata(op->metadata());
   const Shape result = Shape::Tuple({Plain(op->shape().element(0)), Plain(op->shape().element(1))});

@@ -44,16 +44,6 @@ int64_t ParameterUnder(const Instruction* value, ViewCache& views) {
   return owner->opcode() == Opcode::kParameter ? owner->parameter_number() : -1;
 }
 
-bool IsRowMajor(const StridedView& view) {
-  Dim stride = 1;
-  for (size_t d = view.dims.size(); d-- > 0;) {
-    if (KnownOne(view.dims[d])) continue;
-    if (!KnownEqual(view.strides[d], stride)) return false;
-    stride *= view.dims[d];
-  }
-  return true;
-}
-
 bool CopyLibraryOperands(Instruction* call, PassContext& context, ViewCache& views) {
   bool changed = false;
   for (int64_t i = 0; i < call->operand_count(); ++i) {

@@ -2,6 +2,16 @@
 
 namespace tenon {
 
+bool IsRowMajor(const StridedView& view) {
+  Dim stride = 1;
+  for (size_t d = view.dims.size(); d-- > 0;) {
+    if (KnownOne(view.dims[d])) continue;
+    if (!KnownEqual(view.strides[d], stride)) return false;
+    stride *= view.dims[d];
+  }
+  return true;
+}
+
 StridedView DenseView(BufferKey key, const Shape& shape) {
   StridedView view{.buffer = key};
   view.dims.assign(shape.dims().begin(), shape.dims().end());

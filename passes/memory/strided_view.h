@@ -15,6 +15,9 @@ struct StridedView {
   DimVector dims, strides;
 };
 
+// Dense, the last dim fastest (strides of dims of one element aside).
+bool IsRowMajor(const StridedView& view);
+
 // A value that owns its buffer, dense in its shape's layout.
 StridedView DenseView(BufferKey key, const Shape& shape);
 

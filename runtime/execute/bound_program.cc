@@ -334,7 +334,14 @@ void BoundProgram::BindKernel(const KernelStep& step) {
 }
 
 void BoundProgram::BindLibrary(const LibraryStep& step) {
-  BoundLibrary l{library::FindFunction(step.function), SignatureOf(step), {}, step.scratch_bytes};
+  BoundLibrary l{.function = library::FindFunction(step.function), .scratch_bytes = step.scratch_bytes};
+  if (IsStatic(step)) {
+    l.signature = SignatureOf(step);
+  } else {
+    l.signature.function = step.function;
+    l.sizes = static_cast<int32_t>(symbolic_libraries.size());
+    symbolic_libraries.push_back(&step);
+  }
   for (const View& v : step.operands) l.views.push_back(Bind(v));
   for (const View& v : step.results) l.views.push_back(Bind(v));
   max_operands = std::max<int64_t>(max_operands, l.views.size());

@@ -87,6 +87,7 @@ struct BoundLibrary {
   library::Signature signature;
   std::vector<BoundView> views;  // operands, then results
   int64_t scratch_bytes = 0;
+  int32_t sizes = -1;  // index into Frame::library_sizes, of symbolic ones; `signature` and `scratch_bytes` say nothing then
 };
 
 // The nth step of a region, by kind; `index` into the array of that kind.
@@ -116,6 +117,7 @@ class BoundProgram {
   std::vector<BoundCall> calls;
   std::vector<BoundCopy> copies;
   std::vector<BoundLibrary> libraries;
+  std::vector<const LibraryStep*> symbolic_libraries;  // by BoundLibrary::sizes
   std::vector<BoundLaunch> launches;
   std::vector<BoundTransfer> transfers;
   std::vector<BoundDevice> devices;

@@ -95,6 +95,7 @@ Frame::Frame(const BoundProgram* b)
       overlap_(*b) {
   grouped.reserve(static_cast<size_t>(b->max_group));
   for (size_t i = 0; i < bound.update_values.size(); ++i) updates.push_back(std::make_unique<HostBuffer>(bound.host));
+  for (const LibraryStep* step : bound.symbolic_libraries) library_sizes.emplace_back(*step);
   for (const BoundDevice& d : bound.devices) devices.push_back(std::make_unique<OnDevice>(d, bound.host));
   for (const auto& [value, address] : bound.fixed_values) base[value] = static_cast<char*>(address);
   for (size_t v = 0; v < base.size(); ++v) {
@@ -171,6 +172,9 @@ void Frame::ResolveMetas() {
   for (const BoundCopy& c : bound.copies) {
     Resolve1(c.from);
     Resolve1(c.to);
+  }
+  for (const BoundLibrary& l : bound.libraries) {
+    for (const BoundView& v : l.views) Resolve1(v);
   }
   for (const BoundTransfer& t : bound.transfers) {
     Resolve1(t.copy.from);

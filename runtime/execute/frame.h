@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/execute/bound_program.h"
+#include "runtime/execute/library_step.h"
 #include "runtime/execute/update_overlap.h"
 #include "runtime/guarded_memory.h"
 #include "runtime/profile/run_trace.h"
@@ -111,6 +112,7 @@ class Frame {
   std::vector<std::unique_ptr<HostBuffer>> updates;  // by BoundProgram::update_values: where they cannot be made in the inputs' memory
   alignas(64) std::atomic<int64_t> error_word{0};
   library::RunState library_state;
+  std::vector<LibrarySizes> library_sizes;  // by BoundLibrary::sizes
 
   // Of this call.
   const TenonTensor* inputs = nullptr;

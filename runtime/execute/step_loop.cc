@@ -360,10 +360,23 @@ class Loop {
       if (IsEmptySlot(l.views[i])) return EmptySlot(l.signature.function);
       pointers[i] = f_.Address(l.views[i]);
     }
-    absl::Status status = l.scratch_bytes == 0 ? absl::OkStatus() : f_.ReserveScratch(l.scratch_bytes);
+    const library::Signature* signature = &l.signature;
+    int64_t scratch_bytes = l.scratch_bytes;
+    absl::Status status;
+    if (l.sizes >= 0) {
+      LibrarySizes& sizes = f_.library_sizes[static_cast<size_t>(l.sizes)];
+      for (size_t i = 0; i < l.views.size(); ++i) {
+        const size_t rank = l.views[i].view->dims.size();
+        sizes.Set(i, {Dims(l.views[i]), rank}, {Strides(l.views[i]), rank});
+      }
+      status = sizes.Check();
+      signature = &sizes.signature();
+      scratch_bytes = sizes.scratch_bytes();
+    }
+    if (status.ok() && scratch_bytes != 0) status = f_.ReserveScratch(scratch_bytes);
     if (status.ok()) {
-      const size_t operands = l.signature.operands.size();
-      status = l.function->run({l.signature, {pointers, operands}, {pointers + operands, l.views.size() - operands},
+      const size_t operands = signature->operands.size();
+      status = l.function->run({*signature, {pointers, operands}, {pointers + operands, l.views.size() - operands},
                                 f_.scratch.data(), f_.library_state, Threads()});
     }
     if (status.ok()) return true;

@@ -122,12 +122,13 @@ struct FrameworkStep {
 struct CopyStep {
   View from, to;
 };
-// A library function (hlo/library/call.h) on dense row-major views of static sizes. Results overlap nothing else of the step.
+// A library function (hlo/library/call.h) on dense row-major views, of static sizes unless it takes symbols. Results overlap nothing else
+// of the step.
 struct LibraryStep {
   std::string function;
   library::AttributeList attributes;
   std::vector<View> operands, results;
-  int64_t scratch_bytes = 0;  // what the function says it needs
+  int64_t scratch_bytes = 0;  // what the function says it needs; -1: what it says of the sizes of a call
 };
 struct WhileStep {
   int32_t condition, body;

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr char kText[] = R"(graph "forward" {
-  symbols s0 in [2, 1024], s1
+  symbols s0 in [2, 1024] ~ 100, s1
   %p0 = input f32[8,s0]{s0,1}
   %p1 = input symint s0
   %p2 = input bf16[2,3]{0,1}+4 on "cuda:0"

@@ -54,6 +54,12 @@ TEST_F(DimTest, TypicalSizes) {
   EXPECT_EQ(Typical(table.Symbol("few", 2, 9)), 9);
   EXPECT_EQ(Typical(table.Symbol("many", 1000)), 1000);
   EXPECT_EQ(Typical(table.Symbol("thirds", 3, INT64_MAX, 3)), 255);
+  const Dim batch = table.Symbol("batch", 1, INT64_MAX, 1, 8), far = table.Symbol("far", 1, 64, 1, 1000);
+  EXPECT_EQ(Typical(3 * batch), 24);
+  EXPECT_EQ(Typical(far), 64);
+  DimTable other;
+  EXPECT_EQ(Typical(other.Import(batch * 2)), 16);
+  EXPECT_THROW(table.Symbol("batch", 1, INT64_MAX, 1, 9), InternalError);
 }
 
 TEST_F(DimTest, DivisionCancels) {

@@ -159,17 +159,20 @@ TEST(Text, DecimalsRoundOnce) {
 
 TEST(Text, SymbolsKeepTheirRanges) {
   Module module;
-  const Dim s = module.dims().Symbol("s0", 2, 64, 2);
+  const Dim s = module.dims().Symbol("s0", 2, 64, 2, 40);
   Computation* c = module.AddComputation("main");
   Builder b(c);
   c->set_root(b.Unary(Opcode::kNegate, b.Parameter(0, Shape(PrimitiveType::kF32, {s, 3}))));
   module.set_entry(c);
   const std::string text = Print(module);
-  EXPECT_NE(text.find("symbols={s0:[2,64]%2}"), std::string::npos) << text;
+  EXPECT_NE(text.find("symbols={s0:[2,64]%2~40}"), std::string::npos) << text;
   const auto again = Parse(text);
   ASSERT_NE(again, nullptr);
   EXPECT_EQ(UpperBound(again->entry()->root()->shape().dim(0)), 64);
   EXPECT_EQ(Divides(2, again->entry()->root()->shape().dim(0)), Ternary::kYes);
+  EXPECT_EQ(Typical(again->entry()->root()->shape().dim(0)), 40);
+  const std::string refused = ParseModule("HloModule m, symbols={s:[2,64]~0}\n").status().ToString();
+  EXPECT_NE(refused.find("a size to plan for >= 1"), std::string::npos) << refused;
 }
 
 TEST(Text, ProgrammaticNamesPrintParsably) {

@@ -133,7 +133,7 @@ TenonGraph* BuildGraph() {
   char* error = nullptr;
   TenonGraph* graph = tenon_graph_new("from_cpp", &error);
   Want(graph != nullptr, "tenon_graph_new", error);
-  Want(tenon_graph_symbol(graph, "s0", 2, 1000, &error) == 0, "symbol", error);
+  Want(tenon_graph_symbol(graph, "s0", 2, 1000, 100, &error) == 0, "symbol", error);
   const Matrix x(0, 16), w(16, 4), y(0, 4), row(1, 4);
   const float numbers[] = {0, 1, 2, 3};
   const int64_t of_x = tenon_graph_input(graph, "x", &x.meta, &error), of_w = tenon_graph_constant(graph, "w", &w.meta, &error);

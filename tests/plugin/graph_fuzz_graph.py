@@ -139,7 +139,7 @@ def _graph_args(arg: Any, values: dict[int, Any]) -> Any:
 
 def _symbolic(graph: Any, value: Any, known: set[Any]) -> Any:
     from torch_tenon import _C, symbols
-    from torch_tenon._torch_private import symbol_range
+    from torch_tenon._torch_private import symbol_hint, symbol_range
 
     if not isinstance(value, torch.SymInt):
         raise TypeError(f"{type(value).__name__} is no argument")
@@ -147,7 +147,9 @@ def _symbolic(graph: Any, value: Any, known: set[Any]) -> Any:
     for symbol in used:
         if symbol not in known:
             known.add(symbol)
-            graph.symbol(str(symbol), *symbol_range(value, symbol))
+            hint = symbol_hint(value, symbol)
+            planned_for = hint * (0, 1, 64)[hint % 3]  # none, the hint, a much larger one: no result may hang on it
+            graph.symbol(str(symbol), *symbol_range(value, symbol), planned_for)
     return _C.Symbolic(text) if used else int(text)
 
 

@@ -5,14 +5,7 @@ NO_SIZES = "nothing of the call is a size that may change"
 TORCH = "PyTorch's own fake kernel takes numbers only: in graphs with symbols the operator is taken apart (decompositions.WHOLE)"
 SAYS_FOR_ITSELF = (NO_SIZES, TORCH)
 
-LOOKUP = "searchsorted: symbolic sizes"
 WITHOUT_SYMBOLS = {
-    "aten.searchsorted.Tensor": LOOKUP,
-    "aten.searchsorted.Scalar": LOOKUP,
-    "aten.bucketize.Tensor": LOOKUP,
-    "aten.bucketize.Scalar": LOOKUP,
-    "aten.median.default": "along a dim of symbolic size",  # of all elements
-    "aten.nanmedian.default": "along a dim of symbolic size",
     "aten.diagonal_backward.default": "symbolic dimension used as a number",  # a dim of the diagonal
     "aten.as_strided_scatter.default": "as_strided of symbolic sizes",
     "aten.unfold_backward.default": "symbolic dimension used as a number",

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -61,7 +62,7 @@ const Case kCases[] = {
     {"symbolic", [](Program& p) {
        p.dim_program = {{DimOp::Kind::kInputDim, 0, 0}};
        Call(p).operands[0].dims[0] = ~0;
-     }, "a view that isn't dense"},
+     }, "views of symbolic sizes"},
     {"scratch", [](Program& p) { Call(p).scratch_bytes = 0; }, "0 bytes of scratch, wanted 256"},
     {"result in an input", [](Program& p) { Call(p).results[0].value = 0; }, "outside of the arena and the outputs"},
     {"view outside of its value", [](Program& p) { Call(p).results[0].byte_offset = 4; }, "has 36 bytes"},
@@ -93,6 +94,51 @@ TEST(LibraryStep, RunsAndIsCounted) {
   EXPECT_EQ(out.data, (std::vector<float>{2, 0, 0, 1, 2, 0, 0, 2, std::sqrt(2.0f)}));
   EXPECT_THAT(e->StatsJson(false), HasSubstr("\"library\":[{\"name\":\"l\",\"source\":\"\",\"count\":2,"));
   EXPECT_THAT(e->InfoJson(), HasSubstr("\"kind\":\"library\",\"name\":\"l\""));
+  e.reset();
+  EXPECT_TRUE(host.clean());
+}
+
+// out = in sorted, of a size and stride that each call brings.
+Program SortOfAnySize() {
+  Program p;
+  p.name = "sorted";
+  p.regions.resize(1);
+  p.dim_program = {{DimOp::Kind::kInputDim, 0, 0}, {DimOp::Kind::kInputStride, 0, 0}, {DimOp::Kind::kMul, ~0, 4}};
+  const int32_t in = AddInput(p, kF, {1}), out = AddOutput(p, kF, {1});
+  p.inputs[0].dims = {~0};
+  p.inputs[0].strides = {~1};
+  p.outputs[0].dims = {~0};
+  p.values[in].bytes = p.values[out].bytes = ~2;
+  View from = MakeView(in, kF, {~0}), to = MakeView(out, kF, {~0});
+  from.strides = {~1};
+  to.strides = {1};
+  LibraryStep call{.function = "sort", .operands = {from}, .results = {to}, .scratch_bytes = -1};
+  p.regions[0].steps = {{.body = std::move(call), .name = "s"}};
+  return p;
+}
+
+TEST(LibraryStep, SymbolicSizesAreThoseOfEachCall) {
+  FakeHost host;
+  EXPECT_THAT(SortOfAnySize().ToString(), HasSubstr("scratch by size"));
+  Program numbered = SortOfAnySize();
+  Call(numbered).scratch_bytes = 64;
+  EXPECT_THAT(numbered.Validate().ToString(), HasSubstr("64 bytes of scratch for symbolic sizes"));
+  auto e = *Executable::Create(SortOfAnySize(), FakeLoader(), host.get());
+  for (const int64_t n : {3, 3, 1000, 0, 1, 5}) {
+    Array in({n}), out({n}, 7);
+    std::vector<float> sorted;
+    for (int64_t i = 0; i < n; ++i) in.data[static_cast<size_t>(i)] = static_cast<float>(i * 7 % n);
+    sorted = in.data;
+    std::sort(sorted.begin(), sorted.end());
+    ASSERT_EQ(RunOn(*e, in, out).code, TENON_OK) << n;
+    EXPECT_EQ(out.data, sorted);
+  }
+  Array in({4}), out({4}, 7);
+  in.strides = {2};
+  in.data.resize(8);
+  const RunResult result = RunOn(*e, in, out);
+  EXPECT_EQ(result.code, TENON_ERROR);
+  EXPECT_THAT(result.error, HasSubstr("s: a view that isn't dense"));
   e.reset();
   EXPECT_TRUE(host.clean());
 }

@@ -520,8 +520,8 @@ constexpr char kWholeGraph[] = R"(graph "whole" {
 GraphPtr BuiltWholeGraph(char** error) {
   GraphPtr graph(tenon_graph_new("whole", error));
   TenonGraph* g = graph.get();
-  if (g == nullptr || tenon_graph_symbol(g, "s0", 2, 1024, error) != 0) return nullptr;
-  if (tenon_graph_symbol(g, "s1", 0, INT64_MAX, error) != 0) return nullptr;
+  if (g == nullptr || tenon_graph_symbol(g, "s0", 2, 1024, 0, error) != 0) return nullptr;
+  if (tenon_graph_symbol(g, "s1", 0, INT64_MAX, 0, error) != 0) return nullptr;
   const int64_t sizes[] = {8, 0}, strides[] = {0, 1}, two[] = {2}, three[] = {3}, eight[] = {8}, one[] = {1};
   const char* const by_symbol[] = {nullptr, "s0", "s0", nullptr, nullptr};
   TenonMeta p0 = Dense();
@@ -626,7 +626,7 @@ TEST_F(Seam, WhatIsWrongWithAGraphIsTold) {
     return [=](TenonGraph* g, char** e) { return tenon_graph_literal(g, "l", meta, bytes, size, e) >= 0; };
   };
   const auto symbol = [](const char* name, int64_t lower, int64_t upper) -> Build {
-    return [=](TenonGraph* g, char** e) { return tenon_graph_symbol(g, name, lower, upper, e) == 0; };
+    return [=](TenonGraph* g, char** e) { return tenon_graph_symbol(g, name, lower, upper, 0, e) == 0; };
   };
   const struct {
     Build build;

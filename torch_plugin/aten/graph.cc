@@ -133,6 +133,7 @@ std::string Printer::Run() {
     if (s.lower != 0 || s.upper != INT64_MAX) {
       absl::StrAppend(&out_, " in [", s.lower, ", ", s.upper == INT64_MAX ? "inf" : absl::StrCat(s.upper), "]");
     }
+    if (s.typical != kTypicalSize) absl::StrAppend(&out_, " ~ ", s.typical);
   }
   if (!graph_.symbols.empty()) out_ += "\n";
   auto declare = [&](ValueId v, const char* kind, const Literal* literal) {

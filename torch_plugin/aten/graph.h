@@ -2,7 +2,7 @@
 // GraphBuilder; prints and parses, for dumps, tests and bug reports:
 //
 //   graph "forward" {
-//     symbols s0 in [2, 1024], s1
+//     symbols s0 in [2, 1024] ~ 128, s1
 //     %p0 = input f32[8,s0]{s0,1}
 //     %p1 = input symint s0
 //     %c0 = constant f32[3]{1}                        // k-th `constant` is the k-th tensor handed to tenon_compile
@@ -68,7 +68,7 @@ struct GraphOutput {
   Dim symint = 0;
 };
 
-struct Symbol { std::string name; int64_t lower = 0, upper = INT64_MAX; };
+struct Symbol { std::string name; int64_t lower = 0, upper = INT64_MAX, typical = kTypicalSize; };
 
 class Graph {
  public:

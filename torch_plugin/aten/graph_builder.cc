@@ -36,15 +36,16 @@ absl::Status GraphBuilder::Open() const {
   return finished_ ? absl::FailedPreconditionError("the graph has its return: nothing can be added to it") : absl::OkStatus();
 }
 
-absl::Status GraphBuilder::AddSymbol(std::string_view name, int64_t lower, int64_t upper) {
+absl::Status GraphBuilder::AddSymbol(std::string_view name, int64_t lower, int64_t upper, int64_t typical) {
   TENON_RETURN_IF_ERROR(Open());
   if (!All(name, IsNameChar) || !IsNameStart(name.front())) return Wanted("a symbol's name", name);
   for (const Symbol& other : graph_.symbols) {
     if (other.name == name) return absl::InvalidArgumentError(absl::StrCat("symbol ", other.name, " is declared twice"));
   }
   if (upper < lower) return absl::InvalidArgumentError(absl::StrCat("symbol ", std::string(name), " has an empty range"));
-  graph_.dims->Symbol(name, lower, upper);
-  graph_.symbols.push_back({.name = std::string(name), .lower = lower, .upper = upper});
+  if (typical <= 0) typical = kTypicalSize;
+  graph_.dims->Symbol(name, lower, upper, /*divisor=*/1, typical);
+  graph_.symbols.push_back({.name = std::string(name), .lower = lower, .upper = upper, .typical = typical});
   return absl::OkStatus();
 }
 

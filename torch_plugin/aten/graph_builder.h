@@ -24,7 +24,8 @@ class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name) { graph_.name = std::move(name); }
 
-  absl::Status AddSymbol(std::string_view name, int64_t lower, int64_t upper);
+  // typical: a value to plan for; <= 0: unknown.
+  absl::Status AddSymbol(std::string_view name, int64_t lower, int64_t upper, int64_t typical);
   // A size as text (DimTable::Parse) over the declared symbols.
   absl::StatusOr<Dim> Expression(std::string_view text) const;
   absl::StatusOr<ValueId> Lookup(std::string_view name) const;

@@ -29,6 +29,7 @@ void AppendGraph(const Graph& graph, ByteStream* out) {
     out->Text(s.name);
     out->Number(s.lower);
     out->Number(s.upper);
+    out->Number(s.typical);
   }
   out->Number(graph.values.size());
   for (const GraphValue& value : graph.values) Append(value.meta, out);

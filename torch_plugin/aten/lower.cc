@@ -465,7 +465,7 @@ Graph ImportDims(const Graph& graph, const Module& module) {
   Graph out = graph;
   out.dims = module.shared_dims();
   auto import = [&](Dim* d) { *d = out.dims->Import(*d); };
-  for (const Symbol& s : graph.symbols) out.dims->Symbol(s.name, s.lower, s.upper);
+  for (const Symbol& s : graph.symbols) out.dims->Symbol(s.name, s.lower, s.upper, /*divisor=*/1, s.typical);
   for (GraphValue& value : out.values) {
     for (Dim& d : value.meta.sizes) import(&d);
     for (Dim& d : value.meta.strides) import(&d);

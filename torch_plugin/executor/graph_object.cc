@@ -275,10 +275,10 @@ PyObject* Text(PyObject* self, PyObject*) {
 
 PyObject* Symbol(PyObject* self, PyObject* args) {
   const char* name;
-  long long lower, upper;
-  if (!PyArg_ParseTuple(args, "sLL", &name, &lower, &upper)) return nullptr;
+  long long lower, upper, typical = 0;
+  if (!PyArg_ParseTuple(args, "sLL|L", &name, &lower, &upper, &typical)) return nullptr;
   char* error = nullptr;
-  if (tenon_graph_symbol(Cast(self)->graph, name, lower, upper, &error) != 0) return Raise(error);
+  if (tenon_graph_symbol(Cast(self)->graph, name, lower, upper, typical, &error) != 0) return Raise(error);
   Py_RETURN_NONE;
 }
 
@@ -417,7 +417,7 @@ PyCFunction Fast(F function) {
 PyMethodDef kMethods[] = {
     {"parse", Parse, METH_O | METH_STATIC, "parse(text) -> Graph: torch_plugin/aten/graph.h has the form."},
     {"text", Text, METH_NOARGS, "The graph as text, for dumps, tests and bug reports."},
-    {"symbol", Symbol, METH_VARARGS, "symbol(name, lower, upper), before the first value that has it."},
+    {"symbol", Symbol, METH_VARARGS, "symbol(name, lower, upper, typical=0), before the first value that has it; typical: a value to plan for, if one is known."},
     {"input", Fast(Declare<tenon_graph_input>), METH_FASTCALL,
      "input(name, value): a tensor, an int, None, or what `described` can tell of."},
     {"constant", Fast(Declare<tenon_graph_constant>), METH_FASTCALL, "constant(name, tensor): the next that the compile is given."},

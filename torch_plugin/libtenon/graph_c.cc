@@ -180,11 +180,11 @@ TenonGraph* tenon_graph_new(const char* name, char** error) {
 }
 void tenon_graph_release(TenonGraph* graph) { delete graph; }
 
-int tenon_graph_symbol(TenonGraph* graph, const char* name, int64_t lower, int64_t upper, char** error) {
+int tenon_graph_symbol(TenonGraph* graph, const char* name, int64_t lower, int64_t upper, int64_t typical, char** error) {
   return tenon::Done(
       [&]() -> absl::Status {
         TENON_ASSIGN_OR_RETURN(const std::string_view named, tenon::NameOf(name));
-        return graph->builder.AddSymbol(named, lower, upper);
+        return graph->builder.AddSymbol(named, lower, upper, typical);
       },
       error);
 }

@@ -24,7 +24,7 @@ Instruction* MirrorRows(OpContext& op, Instruction* x, int64_t axis, int64_t low
 // Reflects or repeats `low` and `high` elements at the ends of dim `axis`.
 Instruction* PadByMirror(OpContext& op, Instruction* x, int64_t axis, int64_t low, int64_t high, bool reflect) {
   Builder& b = op.b;
-  const int64_t n = x->shape().dim(axis).constant();
+  const Dim n = x->shape().dim(axis);
   std::vector<Instruction*> parts;
   auto edge = [&](int64_t count, bool front) {
     if (reflect) {
@@ -44,8 +44,16 @@ Instruction* PadByMirror(OpContext& op, Instruction* x, int64_t axis, int64_t lo
 Lowering MirrorPad(OpContext& op, bool reflect) {
   Instruction* x = op.tensor(0);
   const std::vector<int64_t> pad = op.integers(1);
+  for (size_t k = 0; k < pad.size() / 2; ++k) {
+    const Dim n = x->shape().dim(Rank(x) - 1 - static_cast<int64_t>(k));
+    const int64_t low = pad[2 * k], high = pad[2 * k + 1], cut = std::max<int64_t>(0, -low) + std::max<int64_t>(0, -high);
+    const int64_t least = std::max(cut, reflect ? std::max(low, high) + 1 : int64_t{1});
+    if (!n.is_constant() && LowerBound(n) < least) return NotLowered("padding: a dim of a size that may be too small");
+  }
   for (size_t k = pad.size() / 2; k-- > 1;) {  // the fastest dim last: one kernel for all
-    x = MirrorRows(op, x, Rank(x) - 1 - static_cast<int64_t>(k), pad[2 * k], pad[2 * k + 1], reflect);
+    const int64_t axis = Rank(x) - 1 - static_cast<int64_t>(k);
+    x = x->shape().dim(axis).is_constant() ? MirrorRows(op, x, axis, pad[2 * k], pad[2 * k + 1], reflect)
+                                           : PadByMirror(op, x, axis, pad[2 * k], pad[2 * k + 1], reflect);
   }
   return op.One(PadByMirror(op, x, Rank(x) - 1, pad[0], pad[1], reflect));
 }

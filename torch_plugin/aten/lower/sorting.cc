@@ -78,17 +78,17 @@ Sorted TopAlong(OpContext& op, Instruction* x, int64_t axis, int64_t k, bool lar
 
 // The k-th smallest (from 1) along `axis`, of the end that it is nearer to; dims with `axis` of 1.
 Sorted KthAlong(OpContext& op, Instruction* x, int64_t axis, int64_t k) {
-  const int64_t n = x->shape().constant_dim(axis), from_above = n - k + 1;
-  const bool largest = from_above < k;
-  const int64_t at = largest ? from_above : k;
+  const Dim n = x->shape().dim(axis);
+  const bool largest = n.is_constant() && n.constant() - k + 1 < k;
+  const int64_t at = largest ? n.constant() - k + 1 : k;
   const Sorted top = TopAlong(op, x, axis, at, largest);
   return {op.b.SliceDim(top.values, axis, at - 1, at), op.b.SliceDim(top.positions, axis, at - 1, at)};
 }
 
-// What every op here needs of `x` and the dim that it goes along; empty if it has it.
-std::string Unsortable(Instruction* x, int64_t axis) {
+// What every op here needs of `x`, and of the dim that it goes along at least; empty if it has it.
+std::string Unsortable(Instruction* x, int64_t axis, Dim elements) {
   if (IsComplex(x->shape().element_type())) return "an order of complex numbers";
-  if (axis < Rank(x) && !x->shape().dim(axis).is_constant()) return "along a dim of symbolic size";
+  if (axis < Rank(x) && Less(x->shape().dim(axis), elements) == Ternary::kUnknown) return "along a dim of a size that may be too small";
   return "";
 }
 
@@ -100,7 +100,7 @@ Lowering Both(OpContext& op, Instruction* values, Instruction* positions) {
 Lowering Sort(OpContext& op, int64_t dim_at, int64_t descending_at) {
   Instruction* x = op.tensor(0);
   const int64_t axis = op.axis(dim_at, Rank(x));
-  if (std::string why = Unsortable(x, axis); !why.empty()) return NotLowered("sort: " + why);
+  if (std::string why = Unsortable(x, axis, 0); !why.empty()) return NotLowered("sort: " + why);
   const bool trivial = Rank(x) == 0 || IsEmpty(x);
   if (trivial) return Both(op, x, op.b.Full(PT::kS64, x->shape().dims(), 0));
   const Sorted sorted = SortAlong(op, Sortable(op, x), axis, op.boolean_or(descending_at, false), op.result_used(1));
@@ -120,14 +120,23 @@ Instruction* FirstTrue(OpContext& op, Instruction* pred, int64_t axis) {
   return b.Reshape(first, dims);
 }
 
+// The lower of the middle elements in order, NaNs last.
+Sorted Middle(OpContext& op, Instruction* x, int64_t axis) {
+  const Dim n = x->shape().dim(axis);
+  if (n.is_constant()) return KthAlong(op, x, axis, (n.constant() - 1) / 2 + 1);
+  const Sorted sorted = SortAlong(op, x, axis, false, true);
+  const Dim at = FloorDiv(n - 1, 2);
+  return {op.b.SliceDim(sorted.values, axis, at, at + 1), op.b.SliceDim(sorted.positions, axis, at, at + 1)};
+}
+
 // The lower of the middle elements: NaN, and the first of them, if there is one.
 Sorted Median(OpContext& op, Instruction* x, int64_t axis) {
   Builder& b = op.b;
-  const int64_t n = x->shape().constant_dim(axis);
-  Sorted middle = KthAlong(op, x, axis, (n - 1) / 2 + 1);
+  Sorted middle = Middle(op, x, axis);
   if (!IsFloat(x->shape().element_type())) return middle;
   Instruction* first = FirstTrue(op, IsNan(op, x), axis);
-  Instruction* none = b.Compare(first, b.FullLike(first, static_cast<double>(n)), "EQ");
+  Instruction* n = b.BroadcastTo(op.SizeValue(x->shape().dim(axis), PT::kS64), first->shape().dims());
+  Instruction* none = b.Compare(first, n, "EQ");
   return {b.Select(none, middle.values, b.FullLike(middle.values, NAN)), b.Select(none, middle.positions, first)};
 }
 
@@ -150,7 +159,7 @@ Lowering AnyMedian(OpContext& op, Sorted (*median)(OpContext&, Instruction*, int
     return op.One(op.b.Full(op.result_type(), {}, NAN));
   }
   if (all) x = op.b.Reshape(x, {x->shape().num_elements()});
-  if (std::string why = Unsortable(x, all ? 0 : op.axis(1, Rank(x))); !why.empty()) return NotLowered("median: " + why);
+  if (std::string why = Unsortable(x, all ? 0 : op.axis(1, Rank(x)), 1); !why.empty()) return NotLowered("median: " + why);
   if (all) return Values{Shaped(op, median(op, Sortable(op, x), 0).values)};
   if (Rank(x) == 0) return Both(op, x, op.b.Full(PT::kS64, {}, 0));
   if (IsEmpty(x)) return Both(op, op.b.Full(op.result_type(0), op.result_dims(0), 0), op.b.Full(PT::kS64, op.result_dims(1), 0));
@@ -169,8 +178,8 @@ Lowering LowerSortStable(OpContext& op) { return Sort(op, 2, 3); }
 // topk(self, k, dim, largest, sorted)
 Lowering LowerTopK(OpContext& op) {
   Instruction* x = op.tensor(0);
-  if (std::string why = Unsortable(x, op.axis(2, Rank(x))); !why.empty()) return NotLowered("topk: " + why);
   if (!op.dim(1).is_constant()) return NotLowered("topk: a symbolic k");
+  if (std::string why = Unsortable(x, op.axis(2, Rank(x)), op.dim(1)); !why.empty()) return NotLowered("topk: " + why);
   const int64_t k = op.integer(1);
   if (IsEmpty(op.result_dims(0)))
     return Both(op, op.b.Full(op.result_type(0), op.result_dims(0), 0), op.b.Full(PT::kS64, op.result_dims(1), 0));
@@ -182,8 +191,8 @@ Lowering LowerTopK(OpContext& op) {
 // kthvalue(self, k, dim, keepdim)
 Lowering LowerKthValue(OpContext& op) {
   Instruction* x = op.tensor(0);
-  if (std::string why = Unsortable(x, op.axis(2, Rank(x))); !why.empty()) return NotLowered("kthvalue: " + why);
   if (!op.dim(1).is_constant()) return NotLowered("kthvalue: a symbolic k");
+  if (std::string why = Unsortable(x, op.axis(2, Rank(x)), op.dim(1)); !why.empty()) return NotLowered("kthvalue: " + why);
   if (Rank(x) == 0) return Both(op, x, op.b.Full(PT::kS64, {}, 0));
   if (IsEmpty(x)) return Both(op, op.b.Full(op.result_type(0), op.result_dims(0), 0), op.b.Full(PT::kS64, op.result_dims(1), 0));
   const Sorted found = KthAlong(op, Sortable(op, x), op.axis(2, Rank(x)), op.integer(1));
@@ -199,7 +208,7 @@ Lowering LowerNanMedianDim(OpContext& op) { return AnyMedian(op, NanMedian, /*al
 Lowering LowerMode(OpContext& op) {
   Builder& b = op.b;
   Instruction* x = op.tensor(0);
-  if (std::string why = Unsortable(x, op.axis(1, Rank(x))); !why.empty()) return NotLowered("mode: " + why);
+  if (std::string why = Unsortable(x, op.axis(1, Rank(x)), 1); !why.empty()) return NotLowered("mode: " + why);
   if (Rank(x) == 0) return Both(op, x, b.Full(PT::kS64, {}, 0));
   if (IsEmpty(x)) return Both(op, b.Full(op.result_type(0), op.result_dims(0), 0), b.Full(PT::kS64, op.result_dims(1), 0));
   const int64_t axis = op.axis(1, Rank(x));
@@ -227,13 +236,12 @@ namespace {
 // Rows of `sequence` along its last dim; `values` in any dims if there is one row.
 Lowering SearchSorted(OpContext& op, Instruction* sequence, Instruction* values, PT type, bool right, Instruction* sorter) {
   Builder& b = op.b;
-  if (!sequence->shape().is_static() || !values->shape().is_static()) return NotLowered("searchsorted: symbolic sizes");
   if (Rank(sequence) == 0 || IsComplex(type)) return NotLowered("searchsorted: boundaries without a dim, or complex ones");
   if (IsEmpty(values) || IsEmpty(sequence)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
   type = type == PT::kPred ? PT::kU8 : OpMath(type);
   Values operands = {b.Convert(sequence, type), b.Convert(values, type)};
   if (sorter != nullptr) {
-    Instruction* n = b.FullLike(sorter, static_cast<double>(sequence->shape().constant_dim(Rank(sequence) - 1)));
+    Instruction* n = b.BroadcastTo(op.SizeValue(sequence->shape().dim(Rank(sequence) - 1), PT::kS64), sorter->shape().dims());
     Instruction* bad = b.Binary(kOr, b.Compare(sorter, b.FullLike(sorter, 0), "LT"), b.Compare(sorter, n, "GE"));
     op.Check(bad, "RuntimeError", "torch.searchsorted(): sorter index out of range");
     operands.push_back(sorter);

@@ -30,6 +30,7 @@ __all__ = [
     "free_unbacked_symbols",
     "fake_mode_of",
     "no_new_guards",
+    "symbol_hint",
     "symbol_range",
     "frozen_inputs",
     "functional_trace",
@@ -106,6 +107,15 @@ def symbol_range(value: torch.SymInt, symbol: sympy.Symbol) -> tuple[int, int]:
     lower, upper = (int(bound) if bound.is_Integer else None for bound in (known.lower, known.upper))
     lower = -_LARGEST_SIZE if lower is None else max(lower, -_LARGEST_SIZE)
     return lower, _LARGEST_SIZE if upper is None else min(upper, _LARGEST_SIZE)
+
+
+
+def symbol_hint(value: torch.SymInt, symbol: sympy.Symbol) -> int:
+    """What the symbol was when the tracer met it; 0 where it stands for no number, or data decide it."""
+    env = value.node.shape_env
+    seen = getattr(env, "backed_var_to_val", None)  # torch 2.13; var_to_val before
+    hint = (env.var_to_val if seen is None else seen).get(symbol)
+    return int(hint) if hint is not None and hint.is_Integer else 0
 
 
 _LARGEST_SIZE = 1 << 40

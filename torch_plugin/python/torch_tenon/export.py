@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from . import _C, symbols
-from ._torch_private import symbol_range
+from ._torch_private import symbol_hint, symbol_range
 from ._torch_private import (
     fake_mode_of, is_auto_functionalized, is_higher_order, is_random_call, is_with_effects, no_dispatch_modes, plain_tensor_types,
     written_arguments,
@@ -456,7 +456,9 @@ class _Exporter:
         for symbol in used:
             if symbol not in self.symbols:
                 self.symbols.add(symbol)
-                self.graph.symbol(str(symbol), *symbol_range(value, symbol))
+                # Which sizes came first may not decide the last bits where the user wants the same ones each time.
+                hint = 0 if torch.are_deterministic_algorithms_enabled() else symbol_hint(value, symbol)
+                self.graph.symbol(str(symbol), *symbol_range(value, symbol), hint)
         return text if used else int(text)
 
     def _meta(self, value: Any) -> Any:
