@@ -134,7 +134,7 @@ void MemoryCache::AddAlias(const CacheKey& alias, const std::vector<CacheKey>& k
   for (const CacheKey& key : keys) texts.push_back(key.text());
   absl::MutexLock lock(&mutex_);
   if (aliases_.size() >= 4 * capacity_) {
-    absl::erase_if(aliases_, [&](const auto& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS { return !AllKept(entry.second); });
+    std::erase_if(aliases_, [&](const auto& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS { return !AllKept(entry.second); });
     if (aliases_.size() >= 4 * capacity_) aliases_.clear();
   }
   aliases_[alias.text()] = std::move(texts);

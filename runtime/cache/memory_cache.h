@@ -15,10 +15,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "runtime/execute/executable.h"
@@ -98,9 +98,10 @@ class MemoryCache {
   const int64_t max_bytes_;
   mutable absl::Mutex mutex_;
   Order order_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string_view, Order::iterator> index_ ABSL_GUARDED_BY(mutex_);  // of the entries' own texts
-  absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, std::vector<std::string>> aliases_ ABSL_GUARDED_BY(mutex_);  // texts of keys; some may be gone
+  // The standard's maps, which outlive an allocation that fails: absl's tables write where they may not after that.
+  std::unordered_map<std::string_view, Order::iterator> index_ ABSL_GUARDED_BY(mutex_);  // of the entries' own texts
+  std::unordered_map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, std::vector<std::string>> aliases_ ABSL_GUARDED_BY(mutex_);  // texts of keys; some may be gone
   Counters counters_ ABSL_GUARDED_BY(mutex_);
   std::string last_miss_ ABSL_GUARDED_BY(mutex_);
 };
