@@ -194,9 +194,9 @@ void KernelEmitter::While(const std::function<Value*()>& condition,
 void KernelEmitter::MakeMasks() {
   llvm::IRBuilder<>& b = Here();
   const unsigned lanes = static_cast<unsigned>(mode_.lanes);
-  llvm::IntegerType* type = lanes >= 32 ? b.getInt8Ty() : b.getInt32Ty();
-  Value* left = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, mode_.remaining,
-                                        I64(mode_.lanes * mode_.vectors()));
+  const int64_t all = mode_.lanes * mode_.vectors();
+  llvm::IntegerType* type = lanes < 32 ? b.getInt32Ty() : all < 256 ? b.getInt8Ty() : b.getInt16Ty();  // that holds `all`
+  Value* left = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, mode_.remaining, I64(all));
   Value* limit = b.CreateVectorSplat(lanes, b.CreateTrunc(left, type));
   mode_.masks.clear();
   for (int c = 0; c < mode_.vectors(); ++c) {
