@@ -24,6 +24,8 @@ pytestmark = [
 ROWS = [row for row, kind in aten_calls.table_rows().items() if kind in ("ATEN_OP", "ATEN_DECOMPOSED")]
 # ATen's kernels and fake kernels take for granted that these calls' sizes belong together: with one of them changed they read beyond.
 TRUSTING = {"aten._weight_norm_interface_backward.default"}
+# Eager sorts by an order in which NaNs have no place: of more than 16 elements among which is one, any may come out as the mode.
+UNORDERED = {"aten.mode.default"}
 ENOUGH, MOST_CALLS = 4, 20  # more only until one is native
 SIZES = (lambda size: size, lambda size: 2 * size + 1, lambda size: size + 14)
 
@@ -75,7 +77,7 @@ def check(graph):
     reasons = [step["reason"] for step in record.info["steps"] if step["kind"] == "call" and not step["reason"].startswith("library")]
     count, problems = len(registry.records()), []
     values = graph.symbols()
-    for sizes in SIZES[:1] if str(graph.call.overload) in TRUSTING else SIZES:
+    for sizes in SIZES[:1] if str(graph.call.overload) in TRUSTING | UNORDERED else SIZES:
         found = graph.at({symbol: sizes(size) for symbol, size in values.items()})
         if found is None or aten_calls.unlike_eager(found[0]):
             continue
