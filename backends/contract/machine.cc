@@ -94,8 +94,18 @@ double MachineModel::StreamNs(double bytes, int threads) const {
   return bytes / rate;
 }
 
+// Asked for each kernel: numbers as they lie, not as text.
 std::string MachineModel::Key() const {
-  const std::string all = absl::StrCat(PrintMachine(*this), matmul_share);
+  std::string all = absl::StrCat(name, "|", isa, "|", threads, "|");
+  const auto add = [&](double number) { all.append(reinterpret_cast<const char*>(&number), sizeof number); };
+  for (const MemoryLevel& level : levels) {
+    add(level.bytes);
+    add(level.bytes_per_ns);
+    add(level.all_bytes_per_ns);
+  }
+  add(multiply_adds_per_ns);
+  add(fork_join_ns);
+  add(matmul_share);
   return absl::StrCat(name, "#", HexDigest(all).substr(0, kDigestDigits));
 }
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import pathlib
 import subprocess
 
 import pytest
-from test_tools import _run, _tool
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 MODULE = """HloModule m
 ENTRY e {
@@ -13,6 +15,25 @@ ENTRY e {
   ROOT t = f32[64,4096] tanh(x)
 }
 """
+
+
+def _tool(name):
+    for build in [os.environ.get("TENON_BUILD_DIR"), ROOT / "build" / "release", ROOT / "build"]:
+        if build and (tool := pathlib.Path(build) / "bin" / name).exists():
+            return tool
+    pytest.skip(f"no {name} in build/ (or TENON_BUILD_DIR)")
+
+
+def _run(name, *args, machine=""):
+    environment = {**os.environ, "TENON_MACHINE": str(machine)}
+    return subprocess.run([_tool(name), *map(str, args)], capture_output=True, text=True, env=environment)
+
+
+@pytest.fixture
+def module(tmp_path):
+    path = tmp_path / "m.hlo"
+    path.write_text(MODULE)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -24,21 +45,15 @@ def written(tmp_path_factory):
     return path
 
 
-def _grain(machine, tmp_path):
-    """The grain that the kernel of the module gets, and what was said on the way."""
-    module = tmp_path / "m.hlo"
-    module.write_text(MODULE)
-    environment = {**os.environ, "TENON_MACHINE": str(machine)}
-    done = subprocess.run([_tool("hlo-opt"), "--stage=program", module], capture_output=True, text=True, env=environment)
+def _grain(machine, module):
+    """That of the module's kernel."""
+    done = _run("hlo-opt", "--stage=program", module, machine=machine)
     assert done.returncode == 0, done.stderr
     return int(done.stdout.split(" grain ")[1].split()[0])
 
 
-def _said(machine, tmp_path):
-    module = tmp_path / "m.hlo"
-    module.write_text(MODULE)
-    environment = {**os.environ, "TENON_MACHINE": str(machine)}
-    done = subprocess.run([_tool("hlo-run"), module], capture_output=True, text=True, env=environment)
+def _said(machine, module):
+    done = _run("hlo-run", module, machine=machine)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -53,13 +68,13 @@ def test_every_figure_is_positive(written):
     assert model["multiply_adds_per_ns"] > 0 and model["fork_join_ns"] > 0
 
 
-def test_the_compiler_reads_what_was_written(written, tmp_path):
-    assert _said(written, tmp_path) == ""
+def test_the_compiler_reads_what_was_written(written, module, tmp_path):
+    assert _said(written, module) == ""
     model = json.loads(written.read_text())
     fine, coarse = tmp_path / "fine.json", tmp_path / "coarse.json"
     fine.write_text(json.dumps({**model, "fork_join_ns": 1000}))
     coarse.write_text(json.dumps({**model, "fork_join_ns": 1e6}))
-    assert _grain(fine, tmp_path) < _grain(coarse, tmp_path)
+    assert _grain(fine, module) < _grain(coarse, module)
 
 
 @pytest.mark.parametrize(
@@ -71,18 +86,18 @@ def test_the_compiler_reads_what_was_written(written, tmp_path):
         ({"colour": "red"}, 'unknown "colour"'),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_and_left_alone(written, tmp_path, change, why):
+def test_a_file_that_cannot_be_used_is_named_and_left_alone(written, module, tmp_path, change, why):
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps({**json.loads(written.read_text()), **change}))
-    said = _said(wrong, tmp_path)
+    said = _said(wrong, module)
     assert f"TENON_MACHINE={wrong}: " in said and why in said and "the built-in table is used" in said
-    assert _grain(wrong, tmp_path) == _grain("", tmp_path)
+    assert _grain(wrong, module) == _grain("", module)
 
 
-def test_no_file_and_no_json(tmp_path):
-    assert "cannot be read" in _said(tmp_path / "nothing.json", tmp_path)
+def test_no_file_and_no_json(module, tmp_path):
+    assert "cannot be read" in _said(tmp_path / "nothing.json", module)
     (tmp_path / "text").write_text("L1: fast")
-    assert "not JSON" in _said(tmp_path / "text", tmp_path)
+    assert "not JSON" in _said(tmp_path / "text", module)
 
 
 def test_bad_usage(tmp_path):
