@@ -16,15 +16,16 @@ def _draw(rounds: Rounds, generator: random.Random) -> float:
     return statistics.median(value for values in drawn for value in generator.choices(values, k=len(values)))
 
 
-def _interval(draw: Callable[[random.Random], float], draws: int) -> tuple[float, float]:
+def bootstrap(draw: Callable[[random.Random], float], draws: int = DRAWS) -> tuple[float, float]:
+    """95 % interval of what `draw` makes of one resampling (percentile method, Efron 1979)."""
     generator = random.Random(1)
     found = sorted(draw(generator) for _ in range(draws))
     return found[int(draws * 0.025)], found[int(draws * 0.975)]
 
 
 def interval(rounds: Rounds, draws: int = DRAWS) -> tuple[float, float]:
-    """95 % interval of the median of all values by bootstrap of rounds, then of blocks in them (percentile method, Efron 1979)."""
-    return _interval(lambda generator: _draw(rounds, generator), draws)
+    """95 % interval of the median of all values by bootstrap of rounds, then of blocks in them."""
+    return bootstrap(lambda generator: _draw(rounds, generator), draws)
 
 
 def median(rounds: Rounds) -> float:
@@ -47,7 +48,7 @@ def ratio(over: Rounds, under: Rounds) -> dict[str, float]:
 
 def quotient(over: Rounds, under: Rounds, draws: int = DRAWS) -> dict[str, float]:
     """median / median of two sets that weren't measured beside each other, drawn independently."""
-    low, high = _interval(lambda generator: _draw(over, generator) / _draw(under, generator), draws)
+    low, high = bootstrap(lambda generator: _draw(over, generator) / _draw(under, generator), draws)
     return {"median": median(over) / median(under), "low": low, "high": high}
 
 

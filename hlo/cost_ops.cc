@@ -1,6 +1,7 @@
 #include "hlo/cost_ops.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "hlo/own_calls.h"
@@ -8,46 +9,17 @@
 namespace tenon {
 namespace {
 
+double Size(Dim d) { return static_cast<double>(Typical(d)); }
+
 double Elements(const Shape& shape) {
   double n = 0;
   for (const Shape& leaf : FlattenShape(shape)) {
     if (!leaf.is_array()) continue;
     double count = 1;
-    for (Dim d : leaf.dims()) count *= static_cast<double>(d.constant());
+    for (Dim d : leaf.dims()) count *= Size(d);
     n += count;
   }
   return n;
-}
-
-bool IsTranscendental(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kAcos:
-    case Opcode::kAcosh:
-    case Opcode::kAsin:
-    case Opcode::kAsinh:
-    case Opcode::kAtan:
-    case Opcode::kAtan2:
-    case Opcode::kAtanh:
-    case Opcode::kCbrt:
-    case Opcode::kCosine:
-    case Opcode::kCosh:
-    case Opcode::kErf:
-    case Opcode::kExponential:
-    case Opcode::kExponentialMinusOne:
-    case Opcode::kLog:
-    case Opcode::kLogPlusOne:
-    case Opcode::kLogistic:
-    case Opcode::kPower:
-    case Opcode::kRsqrt:
-    case Opcode::kSine:
-    case Opcode::kSinh:
-    case Opcode::kSqrt:
-    case Opcode::kTan:
-    case Opcode::kTanh:
-      return true;
-    default:
-      return false;
-  }
 }
 
 // Work of one application of a region, memory aside.
@@ -66,7 +38,7 @@ double Applied(const Instruction& i) { return i.attrs().has(Attr::kToApply) ? Re
 double DotFlops(const Instruction& i) {
   double contracted = 1;
   for (int64_t d : i.int_list(Attr::kLhsContractingDims)) {
-    contracted *= static_cast<double>(i.operand(0)->shape().constant_dim(d));
+    contracted *= Size(i.operand(0)->shape().dim(d));
   }
   return 2 * Elements(i.shape()) * contracted;
 }
@@ -76,7 +48,7 @@ double RaggedDotFlops(const Instruction& i) {
   const double rows = DotFlops(i);
   const auto ragged = i.int_list(Attr::kLhsRaggedDims), contracting = i.int_list(Attr::kLhsContractingDims);
   const bool shared = !ragged.empty() && std::count(contracting.begin(), contracting.end(), ragged[0]) > 0;
-  const double groups = static_cast<double>(i.operand(2)->shape().dims().empty() ? 1 : i.operand(2)->shape().dims().back().constant());
+  const double groups = i.operand(2)->shape().dims().empty() ? 1 : Size(i.operand(2)->shape().dims().back());
   return shared ? rows / std::max(1.0, groups) : rows;
 }
 
@@ -100,11 +72,10 @@ double ConvolutionFlops(const Instruction& i) {
   for (size_t d = 0; d < labels.input_spatial.size(); ++d) {
     WindowDim w;
     if (d < window.dims.size()) w = window.dims[d];
-    flops *= ValidPairs(input.constant_dim(labels.input_spatial[d]), i.shape().constant_dim(labels.output_spatial[d]), w);
+    flops *= ValidPairs(Typical(input.dim(labels.input_spatial[d])), Typical(i.shape().dim(labels.output_spatial[d])), w);
   }
-  for (Dim d : {i.shape().dim(labels.output_batch), i.shape().dim(labels.output_feature),
-                kernel.dim(labels.kernel_input_feature)}) {
-    flops *= static_cast<double>(d.constant());
+  for (Dim d : {i.shape().dim(labels.output_batch), i.shape().dim(labels.output_feature), kernel.dim(labels.kernel_input_feature)}) {
+    flops *= Size(d);
   }
   return flops;
 }
@@ -125,13 +96,13 @@ double WindowSize(const Instruction& i) {
 
 double SortFlops(const Instruction& i) {
   const Shape& keys = i.operand(0)->shape();
-  const double n = static_cast<double>(keys.rank() == 0 ? 1 : keys.constant_dim(i.dimensions().at(0)));
+  const double n = keys.rank() == 0 ? 1 : Size(keys.dim(i.dimensions().at(0)));
   return Elements(keys) * std::log2(std::max(2.0, n)) * Applied(i);
 }
 
 double SolveFlops(const Instruction& i) {
   const Shape& a = i.operand(0)->shape();
-  const double n = static_cast<double>(a.rank() == 0 ? 1 : a.dims().back().constant());
+  const double n = a.rank() == 0 ? 1 : Size(a.dims().back());
   return i.opcode() == Opcode::kCholesky ? Elements(a) * n / 3 : Elements(i.shape()) * n;
 }
 
@@ -166,7 +137,7 @@ double WorkOf(const Instruction& i) {
     case Opcode::kSort:
       return SortFlops(i);
     case Opcode::kTopk:
-      return Elements(*in) * std::log2(std::max<double>(2, static_cast<double>(in->dims().back().constant())));
+      return Elements(*in) * std::log2(std::max(2.0, Size(in->dims().back())));
     case Opcode::kBatchNormTraining:
       return 5 * Elements(*in);
     case Opcode::kBatchNormInference:
@@ -183,7 +154,7 @@ double WorkOf(const Instruction& i) {
       return out;
     default:
       if (IsPointwiseCall(i)) return 2 * out;
-      return i.IsElementwise() && !IsTranscendental(i.opcode()) ? out : 0;
+      return i.IsElementwise() && !OpCostOf(i.opcode()).transcendental ? out : 0;
   }
 }
 
@@ -224,6 +195,70 @@ double BytesMoved(const Instruction& i) {
 
 }  // namespace
 
+const OpCost& OpCostOf(Opcode opcode) {
+  static const std::array<OpCost, kNumOpcodes> table = [] {
+    std::array<OpCost, kNumOpcodes> t;
+    t.fill(OpCost());  // GCC 12 leaves most of it zero where it evaluates this while it compiles
+    struct Row {
+      Opcode opcode;
+      int instructions, slots;
+    };
+    constexpr int kFunction = 25;  // instructions of a function of f32: from 20 to 58 (docs/accuracy.md)
+    constexpr Row kSimple[] = {
+        {Opcode::kDivide, 5, 16},
+        {Opcode::kRemainder, 60, 100},
+        {Opcode::kMaximum, 3, 3},
+        {Opcode::kMinimum, 3, 3},
+        {Opcode::kSign, 3, 3},
+        {Opcode::kRoundNearestAfz, 4, 4},
+        {Opcode::kIsFinite, 2, 2},
+        {Opcode::kPopcnt, 4, 2},
+        {Opcode::kCountLeadingZeros, 4, 2},
+        {Opcode::kMulhi, 8, 8},
+        {Opcode::kShiftLeft, 3, 3},
+        {Opcode::kShiftRightLogical, 3, 3},
+        {Opcode::kShiftRightArithmetic, 2, 2},
+        {Opcode::kClamp, 6, 6},
+        {Opcode::kConvert, 2, 2},
+        {Opcode::kReducePrecision, 8, 8},
+        {Opcode::kStochasticConvert, 8, 8},
+        {Opcode::kReal, 0, 0},
+        {Opcode::kImag, 0, 0},
+        {Opcode::kComplex, 0, 0},
+        {Opcode::kMap, 4, 4},
+    };
+    constexpr Row kTranscendental[] = {
+        {Opcode::kAcos, kFunction, 68},
+        {Opcode::kAcosh, kFunction, 78},
+        {Opcode::kAsin, kFunction, 68},
+        {Opcode::kAsinh, kFunction, 127},
+        {Opcode::kAtan, kFunction, 49},
+        {Opcode::kAtan2, kFunction, 65},
+        {Opcode::kAtanh, kFunction, 73},
+        {Opcode::kCbrt, kFunction, 116},
+        {Opcode::kCosine, kFunction, 50},
+        {Opcode::kCosh, kFunction, 42},
+        {Opcode::kErf, kFunction, 34},
+        {Opcode::kExponential, kFunction, 22},
+        {Opcode::kExponentialMinusOne, kFunction, 34},
+        {Opcode::kLog, kFunction, 25},
+        {Opcode::kLogPlusOne, kFunction, 67},
+        {Opcode::kLogistic, kFunction, 33},
+        {Opcode::kPower, 50, 115},
+        {Opcode::kRsqrt, 12, 31},
+        {Opcode::kSine, kFunction, 50},
+        {Opcode::kSinh, kFunction, 42},
+        {Opcode::kSqrt, 6, 18},
+        {Opcode::kTan, kFunction, 72},
+        {Opcode::kTanh, kFunction, 39},
+    };
+    for (const Row& row : kSimple) t[static_cast<size_t>(row.opcode)] = {row.instructions, row.slots};
+    for (const Row& row : kTranscendental) t[static_cast<size_t>(row.opcode)] = {row.instructions, row.slots, true};
+    return t;
+  }();
+  return table[static_cast<size_t>(opcode)];
+}
+
 bool HasConstantDims(const Shape& shape) {
   for (const Shape& leaf : FlattenShape(shape)) {
     for (Dim d : leaf.dims()) {
@@ -255,7 +290,7 @@ Cost OwnCost(const Instruction& i) {
     cost = Region(*i.fused_computation());
   } else {
     cost.flops = WorkOf(i);
-    if (IsTranscendental(i.opcode())) cost.transcendentals = Elements(i.shape());
+    if (OpCostOf(i.opcode()).transcendental) cost.transcendentals = Elements(i.shape());
     const bool applies = i.opcode() == Opcode::kMap || i.opcode() == Opcode::kReduce;
     if (applies) cost.transcendentals = Region(*i.to_apply()).transcendentals * Elements(i.operand(0)->shape());
   }

@@ -20,6 +20,8 @@ TargetFacts FactsOf(const CpuTarget& target) {
                     .providers = HostProviders()};
   facts.info.name = absl::StrCat(facts.name, "-", target.isa);
   facts.info.vector_bytes = target.vector_bytes;
+  facts.info.bytes_per_ns = target.machine.levels.back().bytes_per_ns;
+  facts.info.flops_per_ns = 2 * target.machine.multiply_adds_per_ns;
   return facts;
 }
 
@@ -68,5 +70,7 @@ absl::StatusOr<std::shared_ptr<const Target>> MakeCpu(std::string_view isa, bool
 }
 
 std::vector<std::string> CpuVariants() { return HostIsas(); }
+
+absl::Status CpuMachineStatus() { return MachineFileStatus(); }
 
 }  // namespace tenon

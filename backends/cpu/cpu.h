@@ -14,6 +14,8 @@ namespace tenon {
 // As MakeCpuTarget (backends/cpu/plan/target.h).
 absl::StatusOr<std::shared_ptr<const Target>> MakeCpu(std::string_view isa, bool compile_only);
 std::vector<std::string> CpuVariants();
+// As MachineFileStatus (backends/cpu/plan/machine.h).
+absl::Status CpuMachineStatus();
 // The JITLink loader of this process. Never null; thread-safe.
 CodeLoader* CpuLoader();
 

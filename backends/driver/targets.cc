@@ -43,6 +43,8 @@ absl::StatusOr<std::shared_ptr<const Target>> MakeHostTarget(std::string_view is
 
 std::vector<std::string> HostVariants() { return CpuVariants(); }
 
+absl::Status HostMachineStatus() { return CpuMachineStatus(); }
+
 absl::StatusOr<std::vector<std::shared_ptr<const Target>>> TargetsOf(absl::Span<const std::shared_ptr<const Target>> given,
                                                                      std::string_view isa) {
   std::vector<std::shared_ptr<const Target>> targets(given.begin(), given.end());

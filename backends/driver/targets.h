@@ -28,6 +28,8 @@ absl::StatusOr<std::shared_ptr<const Target>> MakeTarget(std::string_view name, 
 // The target of the host's memory. `isa`: its variant.
 absl::StatusOr<std::shared_ptr<const Target>> MakeHostTarget(std::string_view isa, bool compile_only = false);
 std::vector<std::string> HostVariants();
+// What is wrong with the file that TENON_MACHINE names (contract/machine.h), if anything: compiles go by the built-in table then.
+absl::Status HostMachineStatus();
 
 // A compile's set of targets: `given`, and first the host's, MakeHostTarget(isa) if none of `given` is. InvalidArgument: two of one name or
 // one memory space, a space that there cannot be.

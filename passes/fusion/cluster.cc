@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
+#include "hlo/cost_ops.h"
 #include "hlo/own_calls.h"
 #include "passes/spaces/spaces.h"
 #include "passes/wide_sum.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int64_t kMaxReachVisits = 4000;
 constexpr int64_t kMaxMembers = 800;
+constexpr int kDearSlots = 10;  // of an op that is not done again for each element that it is broadcast to
 
 // Ops of several results: a reduce, sort, scatter, ... of several operands, a topk.
 bool MakesTuple(const Instruction& op) {
@@ -92,6 +94,8 @@ bool TakesRows(const Instruction& op) {
   return absl::c_linear_search(offset, op.shape().minor_to_major()[0]);
 }
 
+bool IsDear(const Instruction& op) { return IsPointwise(op) && OpCostOf(op.opcode()).slots >= kDearSlots; }
+
 bool LoopLike(FusionForm form) {
   return form == FusionForm::kLoop || form == FusionForm::kTranspose || form == FusionForm::kConcat || form == FusionForm::kGather;
 }
@@ -157,12 +161,12 @@ bool BringsRowReduce(const Instruction& op, Dim work, const PassContext& context
 // Does `op`, of few elements, hang elementwise on something dear of as many elements, which will be computed once in a kernel of
 // its own? (Batch norm's scale * rsqrt(variance): per channel, not per pixel.)
 bool Clusters::FedByDear(const Instruction& op, Dim work) const {
-  if (Less(op.shape().num_elements() * 16, work) != Ternary::kYes || CostOf(op) >= 10) return false;
+  if (Less(op.shape().num_elements() * 16, work) != Ternary::kYes || IsDear(op)) return false;
   std::vector<const Instruction*> queue = {&op};
   for (size_t i = 0; i < queue.size() && i < 16; ++i) {
     for (const Instruction* o : queue[i]->operands()) {
       if (!KnownEqual(o->shape().is_array() ? o->shape().num_elements() : Dim(-1), op.shape().num_elements())) continue;
-      const bool dear = IsPointwise(*o) && CostOf(*o) >= 10 && Fusible(*o);
+      const bool dear = IsDear(*o) && Fusible(*o);
       if (dear && !BringsRowReduce(*o, work, context_)) return true;
       if (IsPointwise(*o) || o->opcode() == Opcode::kReshape) queue.push_back(o);
     }
@@ -218,24 +222,13 @@ bool Clusters::Cheap(const Instruction& op) const {
 // Rough instructions per vector of results; what fusion's size limit counts.
 int64_t Clusters::CostOf(const Instruction& op) const {
   switch (op.opcode()) {
-    case Opcode::kExponential:
-    case Opcode::kLog:
-    case Opcode::kLogistic:
-    case Opcode::kRsqrt:
-    case Opcode::kDivide: return 12;
-    case Opcode::kTanh:
-    case Opcode::kErf:
-    case Opcode::kSine:
-    case Opcode::kCosine:
-    case Opcode::kPower:
-    case Opcode::kAtan2: return 30;
     case Opcode::kReduce: return 8;
     case Opcode::kParameter:
     case Opcode::kConstant:
     case Opcode::kBroadcast:
     case Opcode::kReshape:
     case Opcode::kGetTupleElement: return 0;
-    default: return IsPointwise(op) ? 1 : 3;
+    default: return IsPointwise(op) ? OpCostOf(op.opcode()).instructions : 3;
   }
 }
 
@@ -364,7 +357,7 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     return false;
   }
   // Recomputation: what is dear must not be done again for each element it is broadcast to.
-  if (!as_result && CostOf(*op) >= 10) {
+  if (!as_result && IsDear(*op)) {
     const bool row_value = c.form == FusionForm::kRow && RoleOf(op->shape(), c.domain) != RowRole::kNone;
     const Dim work = c.form == FusionForm::kRow ? c.domain.outer * c.domain.inner : ElementsOf(ArrayShape(*c.lead));
     if (!row_value && looping && !BringsRowReduce(*op, work, context_) &&

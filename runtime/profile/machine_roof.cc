@@ -187,22 +187,9 @@ int64_t L2Bytes() {
   return (bytes > 0 ? bytes : 256 << 10) / kBlockBytes * kBlockBytes;
 }
 
-// Of all of them together, as far as Linux tells; 0: unknown. sysconf's number may be of one, or of a machine whose part we are.
-int64_t L3Bytes() {
-  std::set<std::string> seen;
-  int64_t bytes = 0;
-  for (int cpu = 0;; ++cpu) {
-    const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index3/";
-    std::string sharers;
-    int64_t kilobytes = 0;  // "32768K"
-    if (!(std::ifstream(folder + "size") >> kilobytes) || !(std::ifstream(folder + "shared_cpu_list") >> sharers)) return bytes;
-    if (seen.insert(sharers).second) bytes += kilobytes << 10;
-  }
-}
-
 MachineRoof Measure(const TenonHost& host, int threads) {
   const Probe probe = BestProbe();
-  const int64_t l2 = L2Bytes(), l3 = L3Bytes();
+  const int64_t l2 = L2Bytes(), l3 = SharedCacheBytes();
   // Memory is what caches cannot hold, within reason.
   const int64_t all = std::clamp<int64_t>(4 * l3, 64 << 20, 512 << 20) / (threads * kBlockBytes) * (threads * kBlockBytes);
   const std::unique_ptr<char, void (*)(void*)> memory(static_cast<char*>(std::aligned_alloc(4096, static_cast<size_t>(all))), std::free);
@@ -233,6 +220,18 @@ MachineRoof Measure(const TenonHost& host, int threads) {
 }
 
 }  // namespace
+
+int64_t SharedCacheBytes() {
+  std::set<std::string> seen;
+  int64_t bytes = 0;
+  for (int cpu = 0;; ++cpu) {
+    const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index3/";
+    std::string sharers;
+    int64_t kilobytes = 0;  // "32768K"
+    if (!(std::ifstream(folder + "size") >> kilobytes) || !(std::ifstream(folder + "shared_cpu_list") >> sharers)) return bytes;
+    if (seen.insert(sharers).second) bytes += kilobytes << 10;
+  }
+}
 
 const MachineRoof::Level& MachineRoof::LevelOf(int64_t bytes) const {
   return *std::find_if(levels.begin(), levels.end() - 1, [&](const Level& l) { return bytes <= l.bytes; });

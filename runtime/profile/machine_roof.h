@@ -31,4 +31,7 @@ struct MachineRoof {
 // process. Loops run on the host's pool.
 const MachineRoof& RoofOf(const TenonHost& host);
 
+// Of all third caches together, as far as Linux tells; 0: unknown. sysconf's number may be of one, or of a machine whose part we are.
+int64_t SharedCacheBytes();
+
 }  // namespace tenon

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hlo/cost_ops.h"
 #include "hlo/text/text.h"
 
 namespace tenon {
@@ -41,6 +42,21 @@ TEST(Cost, ElementwiseAndTranscendentals) {
   EXPECT_EQ(a.cost.argument_bytes, 128);
   EXPECT_EQ(a.cost.output_bytes, 128);
   EXPECT_EQ(a.cost.peak_bytes, 3 * 128);  // x, s, t
+}
+
+TEST(Cost, EveryOpHasOne) {
+  int dear = 0;
+  for (int o = 0; o < kNumOpcodes; ++o) {
+    const auto opcode = static_cast<Opcode>(o);
+    const OpCost& cost = OpCostOf(opcode);
+    const bool free = opcode == Opcode::kReal || opcode == Opcode::kImag || opcode == Opcode::kComplex;  // parts of registers
+    EXPECT_EQ(cost.instructions > 0, !free) << OpcodeName(opcode);
+    EXPECT_EQ(cost.slots > 0, !free) << OpcodeName(opcode);
+    dear += cost.transcendental;
+    EXPECT_TRUE(!cost.transcendental || InfoOf(opcode).family == Family::kElementwise) << OpcodeName(opcode);
+  }
+  EXPECT_EQ(OpCostOf(Opcode::kMultiply).slots, 1);
+  EXPECT_EQ(dear, 23);
 }
 
 TEST(Cost, ConvolutionCountsNoPadding) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "backends/driver/targets.h"
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
 #include "runtime/host/plain_host.h"
@@ -101,6 +102,7 @@ int Main(int argc, char** argv) {
   Options options;
   if (const int done = ParseFlags(argc, argv, &options); done != 0) return done - 1;
   if (options.threads > 0) LimitPoolThreads(options.threads);
+  if (const absl::Status file = HostMachineStatus(); !file.ok()) std::cerr << "hlo-run: " << std::string(file.message()) << "\n";
   Json json = {{"file", options.file}};
   absl::StatusOr<int> off = absl::InternalError("");
   try {

@@ -1,5 +1,6 @@
 #include "torch_plugin/libtenon/request.h"
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/driver/targets.h"
 #include "hlo/check.h"
 #include "torch_plugin/aten/graph.h"
 #include "torch_plugin/aten/lower.h"
@@ -29,6 +31,13 @@ class Stopwatch {
 
 void Log(const TenonHost* host, int level, const std::string& text) {
   host->log(host->context, level, text.c_str());
+}
+
+// Once in a process.
+void WarnOfMachineFile(const TenonHost* host) {
+  static std::atomic<bool> warned = false;
+  const absl::Status status = HostMachineStatus();
+  if (!status.ok() && !warned.exchange(true)) Log(host, 2, std::string(status.message()));
 }
 
 // For the repro of a compile that came to grief, for want of memory perhaps.
@@ -103,6 +112,7 @@ absl::StatusOr<CompiledGraph> CompileRequest(const aten::Graph& given, const Req
   }
   std::string reason = options.reason;
   if (!options.eager_program) {
+    WarnOfMachineFile(host);
     absl::StatusOr<CompiledGraph> native = TryNative(graph, options, constants, host);
     if (native.ok() || absl::IsCancelled(native.status())) return native;
     if (graph.has_symbols()) return native.status();  // the eager program knows numbers only

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/emit/emission.h"
+#include "hlo/cost_ops.h"
 #include "hlo/own_calls.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/Module.h"
@@ -207,7 +208,6 @@ enum Takes : int { kBool = 1, kInt = 2, kReal = 4, kAll = 7, kCplx = 8 };
 
 struct Row {
   int takes = 0;
-  int cost = 1;
   Body body = nullptr;
 };
 
@@ -215,65 +215,65 @@ struct Row {
 const Row& RowOf(Opcode opcode) {
   static const std::array<Row, kNumOpcodes> table = [] {
     std::array<Row, kNumOpcodes> t;
-    auto row = [&t](Opcode o, int takes, int cost, Body body) {
-      t[static_cast<int>(o)] = {takes, cost, body};
+    auto row = [&t](Opcode o, int takes, Body body) {
+      t[static_cast<int>(o)] = {takes, body};
     };
-    row(Opcode::kAbs, kInt | kReal, 1, Abs);
-    row(Opcode::kAdd, kInt | kReal, 1, [](E) {
+    row(Opcode::kAbs, kInt | kReal, Abs);
+    row(Opcode::kAdd, kInt | kReal, [](E) {
       return e.is_float() ? e.b.CreateFAdd(e.x(), e.y()) : e.b.CreateAdd(e.x(), e.y());
     });
-    row(Opcode::kSubtract, kInt | kReal, 1, [](E) {
+    row(Opcode::kSubtract, kInt | kReal, [](E) {
       return e.is_float() ? e.b.CreateFSub(e.x(), e.y()) : e.b.CreateSub(e.x(), e.y());
     });
-    row(Opcode::kMultiply, kInt | kReal, 1, [](E) {
+    row(Opcode::kMultiply, kInt | kReal, [](E) {
       return e.is_float() ? e.b.CreateFMul(e.x(), e.y()) : e.b.CreateMul(e.x(), e.y());
     });
-    row(Opcode::kDivide, kInt | kReal, 5,
+    row(Opcode::kDivide, kInt | kReal,
         [](E) { return e.is_float() ? e.b.CreateFDiv(e.x(), e.y()) : IntegerDivide(e, false); });
-    row(Opcode::kRemainder, kInt | kReal, 60,
+    row(Opcode::kRemainder, kInt | kReal,
         [](E) { return e.is_float() ? math::EmitRemainder(e.b, e.x(), e.y()) : IntegerDivide(e, true); });
-    row(Opcode::kMaximum, kAll, 3, [](E) { return Maximum(e, e.x(), e.y()); });
-    row(Opcode::kMinimum, kAll, 3, [](E) { return Minimum(e, e.x(), e.y()); });
-    row(Opcode::kAnd, kBool | kInt, 1, [](E) { return e.b.CreateAnd(e.x(), e.y()); });
-    row(Opcode::kOr, kBool | kInt, 1, [](E) { return e.b.CreateOr(e.x(), e.y()); });
-    row(Opcode::kXor, kBool | kInt, 1, [](E) { return e.b.CreateXor(e.x(), e.y()); });
-    row(Opcode::kNot, kBool | kInt, 1, [](E) { return e.b.CreateNot(e.x()); });
-    row(Opcode::kNegate, kInt | kReal, 1,
+    row(Opcode::kMaximum, kAll, [](E) { return Maximum(e, e.x(), e.y()); });
+    row(Opcode::kMinimum, kAll, [](E) { return Minimum(e, e.x(), e.y()); });
+    row(Opcode::kAnd, kBool | kInt, [](E) { return e.b.CreateAnd(e.x(), e.y()); });
+    row(Opcode::kOr, kBool | kInt, [](E) { return e.b.CreateOr(e.x(), e.y()); });
+    row(Opcode::kXor, kBool | kInt, [](E) { return e.b.CreateXor(e.x(), e.y()); });
+    row(Opcode::kNot, kBool | kInt, [](E) { return e.b.CreateNot(e.x()); });
+    row(Opcode::kNegate, kInt | kReal,
         [](E) { return e.is_float() ? e.b.CreateFNeg(e.x()) : e.b.CreateNeg(e.x()); });
-    row(Opcode::kSign, kInt | kReal, 3, Sign);
-    row(Opcode::kFloor, kReal, 1, [](E) { return e.Unary(Intrinsic::floor); });
-    row(Opcode::kCeil, kReal, 1, [](E) { return e.Unary(Intrinsic::ceil); });
-    row(Opcode::kRoundNearestEven, kReal, 1, [](E) { return e.Unary(Intrinsic::roundeven); });
-    row(Opcode::kRoundNearestAfz, kReal, 4, RoundAwayFromZero);
-    row(Opcode::kSqrt, kReal, 6, [](E) { return e.Unary(Intrinsic::sqrt); });
-    row(Opcode::kRsqrt, kReal, 12, Rsqrt);
-    row(Opcode::kIsFinite, kReal, 2, IsFinite);
-    row(Opcode::kPopcnt, kInt, 4, [](E) { return e.Unary(Intrinsic::ctpop); });
-    row(Opcode::kCountLeadingZeros, kInt, 4, LeadingZeros);
-    row(Opcode::kMulhi, kInt, 8, MulHi);
-    row(Opcode::kShiftLeft, kInt, 3, [](E) { return Shift(e, Opcode::kShiftLeft); });
-    row(Opcode::kShiftRightLogical, kInt, 3,
+    row(Opcode::kSign, kInt | kReal, Sign);
+    row(Opcode::kFloor, kReal, [](E) { return e.Unary(Intrinsic::floor); });
+    row(Opcode::kCeil, kReal, [](E) { return e.Unary(Intrinsic::ceil); });
+    row(Opcode::kRoundNearestEven, kReal, [](E) { return e.Unary(Intrinsic::roundeven); });
+    row(Opcode::kRoundNearestAfz, kReal, RoundAwayFromZero);
+    row(Opcode::kSqrt, kReal, [](E) { return e.Unary(Intrinsic::sqrt); });
+    row(Opcode::kRsqrt, kReal, Rsqrt);
+    row(Opcode::kIsFinite, kReal, IsFinite);
+    row(Opcode::kPopcnt, kInt, [](E) { return e.Unary(Intrinsic::ctpop); });
+    row(Opcode::kCountLeadingZeros, kInt, LeadingZeros);
+    row(Opcode::kMulhi, kInt, MulHi);
+    row(Opcode::kShiftLeft, kInt, [](E) { return Shift(e, Opcode::kShiftLeft); });
+    row(Opcode::kShiftRightLogical, kInt,
         [](E) { return Shift(e, Opcode::kShiftRightLogical); });
-    row(Opcode::kShiftRightArithmetic, kInt, 2,
+    row(Opcode::kShiftRightArithmetic, kInt,
         [](E) { return Shift(e, Opcode::kShiftRightArithmetic); });
-    row(Opcode::kCompare, kAll, 1, Compare);
-    row(Opcode::kSelect, kAll | kCplx, 1,
+    row(Opcode::kCompare, kAll, Compare);
+    row(Opcode::kSelect, kAll | kCplx,
         [](E) { return SelectValue(e.b, e.args[0], e.args[1], e.args[2]); });
-    row(Opcode::kClamp, kAll, 6,
+    row(Opcode::kClamp, kAll,
         [](E) { return Minimum(e, Maximum(e, e.args[0], e.args[1]), e.args[2]); });
-    row(Opcode::kConvert, kAll | kCplx, 2, EmitConvert);
-    row(Opcode::kBitcastConvert, kInt | kReal | kCplx, 1, EmitBitcastConvert);
-    row(Opcode::kReducePrecision, kReal, 8, EmitReducePrecision);
-    row(Opcode::kStochasticConvert, kReal, 8, EmitStochasticConvert);
-    row(Opcode::kReal, kReal, 0, [](E) { return e.x(); });
-    row(Opcode::kImag, kReal, 0, [](E) { return e.Float(0); });
-    row(Opcode::kComplex, kReal, 0, [](E) { return MakeComplex(e.b, e.x(), e.y()); });
+    row(Opcode::kConvert, kAll | kCplx, EmitConvert);
+    row(Opcode::kBitcastConvert, kInt | kReal | kCplx, EmitBitcastConvert);
+    row(Opcode::kReducePrecision, kReal, EmitReducePrecision);
+    row(Opcode::kStochasticConvert, kReal, EmitStochasticConvert);
+    row(Opcode::kReal, kReal, [](E) { return e.x(); });
+    row(Opcode::kImag, kReal, [](E) { return e.Float(0); });
+    row(Opcode::kComplex, kReal, [](E) { return MakeComplex(e.b, e.x(), e.y()); });
     for (int o = 0; o < kNumOpcodes; ++o) {
       if (MathOf(static_cast<Opcode>(o)))
-        t[o] = {kReal, 25, [](E) { return e.Math(*MathOf(e.op.opcode())); }};
+        t[o] = {kReal, [](E) { return e.Math(*MathOf(e.op.opcode())); }};
     }
     t[static_cast<int>(Opcode::kPower)] = {
-        kInt | kReal, 50,
+        kInt | kReal,
         [](E) { return e.is_float() ? FloatPower(e) : IntegerPower(e); }};
     return t;
   }();
@@ -378,7 +378,7 @@ absl::StatusOr<Value*> EmitElementwise(llvm::IRBuilderBase& b, const Instruction
 int ElementwiseCost(const Instruction& op) {
   // Rounding, and a call a lane.
   const PrimitiveType type = op.shape().element_type();
-  const int cost = op.opcode() == Opcode::kCustomCall ? 1 : RowOf(op.opcode()).cost;
+  const int cost = op.opcode() == Opcode::kCustomCall ? 1 : OpCostOf(op.opcode()).instructions;
   return IsNarrowFloat(type) ? cost + 20 : IsComplex(type) ? (cost + 1) * 5 : cost;
 }
 

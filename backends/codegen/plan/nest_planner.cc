@@ -31,7 +31,7 @@ int LoadCost(PrimitiveType t) { return IsNarrowFloat(t) ? 6 : IsHalf(t) ? 3 : 1;
 int CostOf(const Instruction& op) {
   switch (op.family()) {
     case Family::kElementwise:
-      return op.opcode() == Opcode::kMap ? 4 : ElementwiseCost(op);
+      return ElementwiseCost(op);
     case Family::kIndexing:
       return 4;
     case Family::kReduction:

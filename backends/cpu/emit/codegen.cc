@@ -8,6 +8,7 @@
 #include "backends/contract/digest.h"
 #include "backends/cpu/emit/kernels.h"
 #include "backends/cpu/plan/make_plan.h"
+#include "backends/cpu/plan/work.h"
 #include "hlo/byte_stream.h"
 #include "hlo/check.h"
 #include "llvm/IR/Module.h"
@@ -30,7 +31,7 @@ class CpuKernel : public CpuPlannedKernel {
         plan_(std::move(plan)),
         target_(target),
         excess_precision_(excess_precision) {
-    const WorkEstimate work = EstimateWork(fused_, plan_);
+    const WorkEstimate work = EstimateWork(fused_, plan_, target_);
     info_.plan_text = ToString(plan_);
     info_.may_overwrite = OverwritesOf(fused_, plan_);
     info_.copies = fused_.copies;

@@ -16,6 +16,7 @@
 #include "backends/codegen/plan/packing.h"
 #include "backends/codegen/plan/serial_plan.h"
 #include "backends/codegen/plan/wide_sums.h"
+#include "backends/cpu/plan/tile_steps.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
 
@@ -28,17 +29,12 @@ constexpr int64_t kFlatBlock = 1024;            // elements per unit of a one-di
 constexpr int64_t kMaxKeptBytes = 128 << 10;    // row scratch: stays in L2
 constexpr int kUnrollCost = 300;                // bodies above it are not unrolled
 constexpr int kWideStepCost = 40;               // below it a step that ends in f64 is a long one
-constexpr double kStreamedPerPiece = 64 << 10;  // elements that make a piece worth a thread
-constexpr double kSerialPieceNs = 20000;   // work of a serial op that is worth a thread
 constexpr int64_t kTileBlock = 16;
 constexpr int64_t kShortVector = 4;  // elements along the fastest dim below which vectors go along another one
 constexpr int64_t kTogether = 4;  // iterations of another loop that share work
 constexpr int kWorthSharing = 12;   // instructions that they share
 constexpr int kPlaceCost = 4;       // of an index that was read: bounds, the address
 constexpr int64_t kColumnBlock = 64;
-constexpr int64_t kRowsPerPackedPiece = 64;  // at least: each packs for itself
-constexpr double kLatency = 8;         // multiply-adds that are under way at once
-constexpr double kLoadShare = 0.25, kTileOverhead = 1;  // of a multiply-add
 
 class Planner : public NestPlanner {
  public:
@@ -125,17 +121,12 @@ class Planner : public NestPlanner {
   }
 
   // Rows and vectors of the tile: those that take the fewest steps of the machine for the whole result, in the registers that there are.
-  // A step of a tile is its multiply-adds, two a cycle, and a share for its loads; below kLatency of them the sums wait for each other.
   void ChooseTile(bool both, int parts, int64_t widest) {
     const int registers = target_.vector_bytes == 64 ? 32 : 16;
     const int64_t columns = plan_.loops.back().extent.constant_or(int64_t{1} << 20);
     const int64_t rows = plan_.tile_loop >= 0 ? Typical(plan_.loops[plan_.tile_loop].extent) : 1;
     const int64_t vectors = (columns + plan_.lanes - 1) / plan_.lanes;
-    auto step = [&](int64_t r, int64_t v) {
-      if (r == 0 || v == 0) return 0.0;
-      const double loads = both ? r * v + v : r + v;
-      return std::max({static_cast<double>(r * v * parts), loads * parts, kLatency}) + kLoadShare * loads + kTileOverhead;
-    };
+    auto step = [&](int64_t r, int64_t v) { return TileStep(r, v, both, parts); };
     double least = 0;
     int64_t across = 1;
     for (int64_t v = 1; v <= (plan_.lanes > 1 ? std::min(vectors, widest) : 1); ++v) {
@@ -325,24 +316,7 @@ class Planner : public NestPlanner {
   const CpuTarget& target_;
 };
 
-
-// Bytes of a parameter that are read: what slices and gathers take of it, all of it for other
-// users.
-int64_t TouchedBytes(const Instruction& parameter) {
-  const int64_t all = Typical(parameter.shape().byte_size()),
-                width = ByteWidth(parameter.shape().element_type());
-  int64_t touched = 0;
-  for (const Instruction* u : parameter.users()) {
-    const bool part = (u->opcode() == Opcode::kGather || u->opcode() == Opcode::kDynamicSlice ||
-                       u->opcode() == Opcode::kSlice) &&
-                      u->operand(0) == &parameter;
-    touched += part ? Typical(u->shape().num_elements()) * width : all;
-  }
-  return std::min(all, touched);
-}
-
 }  // namespace
-
 
 absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& target) {
   KernelPlan plan;
@@ -353,60 +327,6 @@ absl::StatusOr<KernelPlan> MakePlan(const FusedKernel& fused, const CpuTarget& t
   }
   TENON_RETURN_IF_ERROR(CheckPlan(fused, plan));
   return plan;
-}
-
-WorkEstimate EstimateWork(const FusedKernel& f, const KernelPlan& plan) {
-  WorkEstimate w;
-  w.units = UnitsOf(plan);
-  Dim elements = 1;
-  for (const PlanLoop& l : plan.loops) elements *= l.extent;
-  int cost = 1;
-  int64_t flops = 0;
-  for (const Instruction* op : f.order) {
-    if (!op->shape().is_array()) continue;
-    if (op->opcode() == Opcode::kReduce || f.RoleOf(op->shape()) == Role::kFull) {
-      cost += CostOf(*op);
-      flops += op->family() == Family::kElementwise || op->family() == Family::kReduction ? 1 : IsPointwiseCall(*op) ? 2 : 0;
-      if (IsContraction(*op)) flops += 2 * TermsOf(*op).value_or(0);
-    }
-    const bool copied = f.updated != nullptr && f.updated->operand(0) == op && op->user_count() == 1;
-    if (op->opcode() == Opcode::kParameter && !copied) w.bytes += TouchedBytes(*op);
-    // Reads from places that only the data knows wait for memory: 1 ns an element, where rows of 32 come from a table beyond the cache.
-    if (op->opcode() == Opcode::kGather) cost += 16;
-  }
-  for (const Instruction* r : f.roots)
-    w.bytes += r->shape().is_array() ? Typical(r->shape().byte_size()) : 0;
-  int64_t n = Typical(elements);
-  w.flops = n * flops;
-  if (f.serial != nullptr && f.serial->opcode() == Opcode::kScatter) {
-    cost += 8;  // one after the other
-    if (n > 0) n += Typical(f.serial->operand(f.serial->operand_count() - 1)->shape().num_elements());
-  }
-  const double bytes_per_ns = w.bytes > kCachedBytes ? 12 : 40;
-  w.nanoseconds = static_cast<double>(n) * cost * 0.3 / plan.lanes +
-                  static_cast<double>(w.bytes) / bytes_per_ns;
-  if (f.serial != nullptr && f.serial->opcode() != Opcode::kScatter) {
-    w.nanoseconds += SerialWork(f, static_cast<double>(n));
-    const double each = w.nanoseconds / static_cast<double>(std::max<int64_t>(Typical(w.units), 1));
-    w.grain = n == 0 ? 1 : std::max<int64_t>(1, static_cast<int64_t>(kSerialPieceNs / each));
-    return w;
-  }
-  const double weight = std::max(1.0, cost * 4.0 / plan.lanes / 4.0);  // of an element
-  if (!w.units.is_constant() || !elements.is_constant()) {
-    const auto per_piece = std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece / weight));
-    w.grain = Max(1, FloorDiv(w.units * Dim(per_piece), elements + 1));  // also for sizes that a guard has yet to refuse
-  } else if (n == 0) {
-    w.grain = plan.block > 0 ? std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece) / plan.block) : 16;
-    return w;
-  } else {
-    const double per_unit = static_cast<double>(n) / static_cast<double>(std::max<int64_t>(w.units.constant(), 1));
-    w.grain = std::max<int64_t>(1, static_cast<int64_t>(kStreamedPerPiece / (std::max(per_unit, 1.0) * weight)));
-  }
-  if (plan.packed) {
-    const int64_t rows = plan.tile_loop < 0 ? 1 : plan.rows > 0 ? plan.rows : Typical(plan.loops[plan.tile_loop].extent);
-    w.grain = Max(w.grain, (kRowsPerPackedPiece + rows - 1) / std::max<int64_t>(rows, 1));
-  }
-  return w;
 }
 
 }  // namespace tenon

@@ -41,6 +41,12 @@ int HostLevel(const llvm::StringMap<bool>& host) {
   return level;
 }
 
+// As the table of machines has it.
+std::string ProcessorOf(const llvm::StringMap<bool>& host) {
+  const auto amx = host.find("amx-tile");
+  return amx != host.end() && amx->second ? std::string(kAmx) : llvm::sys::getHostCPUName().str();
+}
+
 }  // namespace
 
 absl::StatusOr<CpuTarget> MakeCpuTarget(std::string_view isa, bool compile_only) {
@@ -79,7 +85,7 @@ absl::StatusOr<CpuTarget> MakeCpuTarget(std::string_view isa, bool compile_only)
     if (has) features.push_back(absl::StrCat("+", std::string(f)));
   }
   t.features = absl::StrJoin(features, ",");
-  if (!compile_only) t.machine = MachineOf(llvm::sys::getHostCPUName().str(), t.isa);
+  t.machine = compile_only ? MachineOf("", t.isa) : HostMachine(ProcessorOf(host), t.isa);
   return t;
 }
 

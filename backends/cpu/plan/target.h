@@ -18,7 +18,7 @@ struct CpuTarget {
   int vector_bytes = 32;  // 64, 32, 16
   bool has_fma = false, has_f16c = false;
   MachineModel machine;
-  std::string Key() const { return isa + "|" + cpu + "|" + features + "|" + machine.name; }
+  std::string Key() const { return isa + "|" + cpu + "|" + features + "|" + machine.Key(); }
 };
 
 // isa "" : the host's best. A higher ISA than the host's is refused (InvalidArgument, unless compile_only).
