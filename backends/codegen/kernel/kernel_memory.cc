@@ -252,7 +252,7 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
   const bool contiguous =
       access.kind == Access::Kind::kContiguous && (!masked || HasMaskedMemory(element));
   const bool reversed =
-      access.kind == Access::Kind::kStrided && access.stride == Dim(-1) && !masked;
+      access.kind == Access::Kind::kStrided && access.stride == Dim(-1) && (!masked || HasMaskedMemory(element));
   if (contiguous || reversed) {
     Val p = ElementPointer(base, base_level, element, offset, guard);
     r.level = std::max(r.level, p.level);
@@ -262,8 +262,10 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
       Value* mask = And(b, by_lane ? condition->at(c) : nullptr, LaneMask(static_cast<int>(c)));
       if (by_lane && specs_.vector_bytes < 64) mask = b.CreateXor(mask, b.CreateVectorSplat(static_cast<unsigned>(mode_.lanes), Never()));
       Value* first = p.at(c);
-      if (reversed)
+      if (reversed) {
         first = b.CreateConstGEP1_64(element, first, static_cast<uint64_t>(1 - mode_.lanes));
+        if (mask != nullptr) mask = b.CreateVectorReverse(mask);
+      }
       if (dummy != nullptr) first = b.CreateSelect(condition->at(c), first, dummy);
       r.v.push_back(LoadVector(b, element, mode_.lanes, first, reversed ? align : AlignOfVectors(base, element, offset), mask, reversed));
     }
