@@ -482,6 +482,7 @@ bool Clusters::IndexesRows(const Instruction& op, const Cluster& c, FusionForm f
   if (op.shape().rank() == 0 || !GoesOnAlongLastDim(op, c)) return false;
   if (op.opcode() != Opcode::kConcatenate) return ReadsRuns(op);
   constexpr int64_t kMostPieces = 4;
+  if (context_.spaces != nullptr && SpaceOf(op.shape()) != 0) return false;  // a device's teams take a row's elements in turn
   if (!row || op.operand_count() > kMostPieces || RoleOf(op.shape(), domain) != RowRole::kFull) return false;
   return absl::c_none_of(c.members, [&](const Instruction* m) { return m != &op && m->opcode() == Opcode::kConcatenate; });
 }

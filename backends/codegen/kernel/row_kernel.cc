@@ -41,11 +41,10 @@ class RowKernel {
   // ---- segments: loops_[i] is the variable of the loop that is open, iteration_.vars[i] where that is in the whole ----
 
   void CutIntoSegments() {
-    for (const Segments& s : FindSegments(f_, plan_.loops, kMaxSegments)) {
-      const bool parts_teams = s.loop < first_reduced_ && e_.team().size > 1;  // which share instructions
-      if (!segments_ && !parts_teams) segments_ = s;
-    }
-    if (!segments_) return;
+    if (e_.team().size > 1) return;  // whose threads share instructions, and keep rows in registers
+    const std::vector<Segments> found = FindSegments(f_, plan_.loops, kMaxSegments);
+    if (found.empty()) return;
+    segments_ = found[0];
     for (Dim extent : segments_->extents) segment_vars_.push_back(e_.space().Var(extent));
   }
 
