@@ -13,8 +13,8 @@ struct Segments {
   std::vector<Dim> starts, extents;  // in iterations of that loop
 };
 
-// At most one for each loop whose slowest dim is that of a concatenation, those of the iteration's size first; of others with the same pieces
-// it is known, too, which operand they read. All together make at most `most` pieces.
+// At most one for each loop whose slowest dim is that of a concatenation, those of the iteration's size first; of others with the same
+// pieces it is known, too, which operand they read. All together make at most `most` pieces.
 std::vector<Segments> FindSegments(const FusedKernel& fused, const std::vector<PlanLoop>& loops, size_t most);
 
 }  // namespace tenon

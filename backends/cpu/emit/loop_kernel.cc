@@ -100,7 +100,8 @@ class LoopKernel {
       return Vectors(lo, Min(b().CreateAdd(lo, e_.I64(plan_.block)), n));
     }
     if (const Segments* segments = SegmentsOf(i)) {
-      return ForSegments(*segments, [&](Index var, Dim, Dim extent) { e_.LoopOver(var, e_.I64(0), e_.EmitDim(extent), 1, [&] { Inner(i + 1); }); });
+      return ForSegments(*segments,
+                         [&](Index var, Dim, Dim extent) { e_.LoopOver(var, e_.I64(0), e_.EmitDim(extent), 1, [&] { Inner(i + 1); }); });
     }
     e_.LoopOver(vars_[i], e_.I64(0), e_.EmitDim(plan_.loops[i].extent), 1, [&] { Inner(i + 1); });
   }
