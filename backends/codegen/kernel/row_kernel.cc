@@ -29,6 +29,7 @@ class RowKernel {
         loops_(iteration_.vars) {
     while (first_reduced_ < plan.loops.size() && !plan.loops[first_reduced_].reduced) ++first_reduced_;
     CutIntoSegments();
+    FindTables();
   }
 
   void Emit() {
@@ -107,11 +108,46 @@ class RowKernel {
     });
   }
 
+  // ---- rows of tables: which one comes next only the data know, so that no processor asks for it ----
+
+  void FindTables() {
+    if (!e_.specs().prefetches || first_reduced_ == 0 || IsCut(first_reduced_ - 1)) return;
+    for (const Instruction* op : f_.order) {
+      if (op->opcode() != Opcode::kGather || op->operand(0)->opcode() != Opcode::kParameter) continue;
+      const bool large = op->operand(0)->shape().byte_size().constant_or(0) >= kCachedBytes;
+      if (large && f_.RoleOf(op->shape()) == Role::kFull) tables_.push_back(op);
+    }
+    if (!tables_.empty()) next_ = e_.space().Var(plan_.loops[first_reduced_ - 1].extent);
+  }
+
+  // The next row, or the last one.
+  void FindNext() {
+    if (tables_.empty()) return;
+    Value* next = b().CreateAdd(e_.ScalarIndex(loops_[first_reduced_ - 1]).v[0], e_.I64(1));
+    Value* last = b().CreateSub(e_.EmitDim(plan_.loops[first_reduced_ - 1].extent), e_.I64(1));
+    e_.BindVar(next_, b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, next, last));
+  }
+
+  // What the next row has at this place of the tables.
+  void AskForNext() {
+    if (tables_.empty() || e_.mode().vector_var < 0) return;
+    std::vector<Index> vars = iteration_.vars;
+    vars[first_reduced_ - 1] = next_;
+    const Iteration ahead(e_.space(), f_, plan_.loops, vars);
+    for (const Instruction* op : tables_) {
+      const OperandIndex at = *MapToOperand(e_.space(), *op, 0, ahead.IndexOf(e_.space(), f_, op->shape()));
+      const Instruction& table = *op->operand(0);
+      const Index offset = e_.space().Linear(at.index, f_.operands[static_cast<size_t>(table.parameter_number())].strides);
+      if (AccessAlong(offset, e_.mode().vector_var).kind == Access::Kind::kContiguous) e_.Prefetch(table, offset);
+    }
+  }
+
   // ---- a row ----
 
   void Row() {
     e_.ForgetInMemory();
     kept_.clear();
+    FindNext();
     int64_t scratch = 0;
     for (size_t p = 0; p < plan_.phases.size(); ++p) Pass(plan_.phases[p], p + 1 == plan_.phases.size(), &scratch);
     e_.ByOne([&] {
@@ -133,7 +169,9 @@ class RowKernel {
     for (int64_t k : phase.kept) kept.push_back(RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
     // What the last pass finds in the first cache comes from memory for the next row: the processor prefetches no further than a page.
     if (last && plan_.phases.size() > 1 && first_reduced_ > 0) e_.PrefetchAhead(loops_[first_reduced_ - 1], 1);
+    const bool first = &phase == plan_.phases.data();
     Stretches(partials, [&] {
+      if (first) AskForNext();
       for (const Kept& k : kept_) e_.DefineInMemory(k.op, iteration_.IndexOf(e_.space(), f_, k.op->shape()), 0, PlaceOf(k));
       for (const Kept& k : kept) {
         Val v = e_.Eval(k.op, iteration_.IndexOf(e_.space(), f_, k.op->shape()));
@@ -209,7 +247,9 @@ class RowKernel {
   std::vector<Index> loops_;
   std::optional<Segments> segments_;
   std::vector<Index> segment_vars_;
-  std::vector<Kept> kept_;  // by the passes before
+  std::vector<Kept> kept_;                  // by the passes before
+  std::vector<const Instruction*> tables_;  // gathers of rows
+  Index next_ = nullptr;                    // the row after this one, if there are any
   size_t first_reduced_ = 0;
 };
 
