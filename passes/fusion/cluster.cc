@@ -96,6 +96,26 @@ bool TakesRows(const Instruction& op) {
 
 bool IsDear(const Instruction& op) { return IsPointwise(op) && OpCostOf(op.opcode()).slots >= kDearSlots; }
 
+// Ops that read at places which other values say, or of one operand here and of another there.
+bool IsIndexing(const Instruction& op) {
+  return op.opcode() == Opcode::kGather || op.opcode() == Opcode::kDynamicSlice || op.opcode() == Opcode::kConcatenate;
+}
+
+int64_t LastDim(const Instruction& op) { return op.shape().rank() - 1; }
+
+// Whether elements side by side along the last dim of a gather or dynamic-slice lie so in its operand: a loop along them has one address,
+// which is known outside of it.
+bool ReadsRuns(const Instruction& op) {
+  const Shape& from = op.operand(0)->shape();
+  if (op.shape().rank() == 0 || !from.has_layout()) return false;
+  const int64_t fastest = from.minor_to_major()[0];
+  if (op.opcode() == Opcode::kDynamicSlice) return fastest == LastDim(op);
+  const std::vector<int64_t> collapsed = op.int_list(Attr::kCollapsedSliceDims), batching = op.int_list(Attr::kOperandBatchingDims);
+  int64_t last = from.rank() - 1;  // of the operand's dims that are windows
+  while (absl::c_linear_search(collapsed, last) || absl::c_linear_search(batching, last)) --last;
+  return last == fastest && absl::c_linear_search(op.int_list(Attr::kOffsetDims), LastDim(op));
+}
+
 bool LoopLike(FusionForm form) {
   return form == FusionForm::kLoop || form == FusionForm::kTranspose || form == FusionForm::kConcat || form == FusionForm::kGather;
 }
@@ -306,7 +326,7 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *why = "needs a kernel of its own";
     return false;
   }
-  if (const Instruction& maker = MakerOf(*c.lead); Alone(maker.opcode()) && !FeedsAlone(*op, maker)) {
+  if (const Instruction& maker = MakerOf(*c.lead); Alone(maker.opcode()) && !FeedsAlone(*op, maker) && !FeedsUpdates(*op, maker, c)) {
     *why = absl::StrCat(std::string(OpcodeName(maker.opcode())), " takes its operands from memory");
     return false;
   }
@@ -344,7 +364,10 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
       })) {
     return true;
   }
-  if ((op->opcode() == Opcode::kGather || op->opcode() == Opcode::kDynamicSlice || op->opcode() == Opcode::kConcatenate)) {
+  if (IsIndexing(*op) && IndexesRows(*op, c, c.form, c.domain)) return true;
+  if (!as_result && op->opcode() == Opcode::kConcatenate && IsPieceOfPieces(*op, c)) return true;
+  if (c.form == FusionForm::kScatter) return !as_result;  // it feeds updates
+  if (IsIndexing(*op)) {
     if (!LoopLike(c.form) || c.form == FusionForm::kConcat || !Shape::SameDims(op->shape(), c.lead->shape())) {
       *why = "indexing inside of another index map";
       return false;
@@ -354,6 +377,10 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
   }
   if (!as_result && looping && IsPointwise(*op) && FedByDear(*op, ElementsOf(ArrayShape(*c.lead)))) {
     *why = "its operand has a kernel, which can do this once per element of it";
+    return false;
+  }
+  if (!LoopLike(c.form) && IsDear(*op) && IsReadByIndex(*op, c)) {
+    *why = "would be computed again in each pass";
     return false;
   }
   // Recomputation: what is dear must not be done again for each element it is broadcast to.
@@ -369,6 +396,90 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
   return true;
 }
 
+// May `op` be computed where `scatter` takes the elements of its updates, each of them once? Windows only: those are vectors.
+bool Clusters::FeedsUpdates(const Instruction& op, const Instruction& scatter, const Cluster& c) const {
+  if (scatter.opcode() != Opcode::kScatter || !op.shape().is_array() || IsDear(op)) return false;
+  if (context_.spaces != nullptr && SpaceOf(op.shape()) != 0) return false;
+  const int64_t count = (scatter.operand_count() - 1) / 2;
+  const Instruction& updates = *scatter.operand(count + 1);
+  if (!absl::c_linear_search(scatter.int_list(Attr::kUpdateWindowDims), LastDim(updates))) return false;
+  const bool elementwise = IsPointwise(op) || op.opcode() == Opcode::kBroadcast;
+  if (!elementwise && !(op.opcode() == Opcode::kGather && ReadsRuns(op))) return false;
+  if (!Shape::SameDims(op.shape(), updates.shape())) return false;
+  for (int64_t k = 0; k <= count; ++k) {
+    if (scatter.operand(k) == &op) return false;
+  }
+  return absl::c_all_of(op.users(), [&](const Instruction* u) { return u == &scatter || c.contains.contains(u); });
+}
+
+// Is `op`, a concatenation, a piece of another one along another dim, and are all of that dim cut alike? Then the pieces of both are loops.
+bool Clusters::IsPieceOfPieces(const Instruction& op, const Cluster& c) const {
+  constexpr int64_t kMostPieces = 4;
+  if (c.form != FusionForm::kConcat || op.user_count() != 1 || op.operand_count() > kMostPieces) return false;
+  const Instruction& whole = *op.users()[0];
+  const int64_t d = op.dimensions()[0];
+  if (whole.opcode() != Opcode::kConcatenate || !c.contains.contains(&whole) || whole.dimensions()[0] == d) return false;
+  if (whole.operand_count() > kMostPieces || !Shape::SameDims(whole.shape(), c.lead->shape())) return false;
+  return absl::c_all_of(c.members, [&](const Instruction* m) {
+    if (m->opcode() != Opcode::kConcatenate || m == &whole) return true;
+    if (m->dimensions()[0] != d || m->operand_count() != op.operand_count()) return false;
+    for (int64_t k = 0; k < op.operand_count(); ++k) {
+      if (!KnownEqual(m->operand(k)->shape().dim(d), op.operand(k)->shape().dim(d))) return false;
+    }
+    return true;
+  });
+}
+
+// Is what `c` makes of `op` an operand of a gather, dynamic-slice or concatenation?
+bool Clusters::IsReadByIndex(const Instruction& op, const Cluster& c) const {
+  if (absl::c_none_of(c.members, [](const Instruction* m) { return IsIndexing(*m); })) return false;
+  absl::flat_hash_set<const Instruction*> seen = {&op};
+  std::vector<const Instruction*> work = {&op};
+  while (!work.empty()) {
+    const Instruction* at = work.back();
+    work.pop_back();
+    for (const Instruction* user : at->users()) {
+      if (!c.contains.contains(user)) continue;
+      if (IsIndexing(*user) && (user->operand(0) == at || user->opcode() == Opcode::kConcatenate)) return true;
+      if (user->opcode() != Opcode::kReduce && seen.insert(user).second) work.push_back(user);
+    }
+  }
+  return false;
+}
+
+// Whether what `c` makes of `op` goes on along op's last dim, as far as the reductions.
+bool Clusters::GoesOnAlongLastDim(const Instruction& op, const Cluster& c) const {
+  absl::flat_hash_set<const Instruction*> seen = {&op};
+  std::vector<const Instruction*> work = {&op};
+  while (!work.empty()) {
+    const Instruction* at = work.back();
+    work.pop_back();
+    for (const Instruction* user : at->users()) {
+      if (!c.contains.contains(user) || user->opcode() == Opcode::kReduce || !seen.insert(user).second) continue;
+      if (!user->shape().is_array() || user->shape().rank() == 0) return false;
+      if (!KnownEqual(user->shape().dim(LastDim(*user)), at->shape().dim(LastDim(*at)))) return false;
+      const bool spread = user->opcode() == Opcode::kBroadcast && user->dimensions().back() == LastDim(*user);
+      const bool same = IsPointwise(*user) && Shape::SameDims(user->shape(), at->shape());
+      if (!spread && !same && user->opcode() != Opcode::kReshape) return false;
+      work.push_back(user);
+    }
+  }
+  return true;
+}
+
+// May `op` be part of a kernel of reductions? There each pass computes it again, so that must cost what reading it from memory would: an
+// address per run of elements, or the pieces of a concatenation one after the other.
+bool Clusters::IndexesRows(const Instruction& op, const Cluster& c, FusionForm form, const RowDomain& domain) const {
+  const bool row = form == FusionForm::kRow;
+  if (!row && form != FusionForm::kColumn && form != FusionForm::kReduce) return false;
+  if (op.shape().rank() == 0 || !GoesOnAlongLastDim(op, c)) return false;
+  if (op.opcode() != Opcode::kConcatenate) return ReadsRuns(op);
+  constexpr int64_t kMostPieces = 4;
+  if (context_.spaces != nullptr && SpaceOf(op.shape()) != 0) return false;  // a device's teams take a row's elements in turn
+  if (!row || op.operand_count() > kMostPieces || RoleOf(op.shape(), domain) != RowRole::kFull) return false;
+  return absl::c_none_of(c.members, [&](const Instruction* m) { return m != &op && m->opcode() == Opcode::kConcatenate; });
+}
+
 // Whether `sum` could join `c` behind a convert to f64 that does.
 bool Clusters::SumCanFollow(const Instruction& sum, const Cluster& c) const {
   if (c.form != FusionForm::kLoop && c.form != FusionForm::kRow) return false;
@@ -382,8 +493,13 @@ bool Clusters::SumCanFollow(const Instruction& sum, const Cluster& c) const {
 // A reduce as producer: of values that go on elementwise in its rows, or of an elementwise epilogue on its results.
 bool Clusters::ReduceCanJoin(const Instruction* reduce, const Cluster& c, FusionForm* form, std::string* why) const {
   const ReduceKind kind = KindOfReduce(*reduce, context_);
-  if (kind == ReduceKind::kRow && (c.form == FusionForm::kLoop || c.form == FusionForm::kRow)) {
+  if (kind == ReduceKind::kRow && (c.form == FusionForm::kLoop || c.form == FusionForm::kRow || c.form == FusionForm::kGather)) {
     const RowDomain domain = DomainOfReduce(*reduce);
+    auto in_rows = [&](const Instruction* m) { return !IsIndexing(*m) || IndexesRows(*m, c, FusionForm::kRow, domain); };
+    if (c.form == FusionForm::kGather && !absl::c_all_of(c.members, in_rows)) {
+      *why = "its users read at places of their own";
+      return false;
+    }
     if (c.form == FusionForm::kRow && !(c.domain == domain)) {
       *why = "rows of another shape";
       return false;

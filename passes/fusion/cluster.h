@@ -55,6 +55,11 @@ class Clusters {
   bool TryJoin(Instruction* op, Cluster* c, bool as_result);
   bool CanJoin(const Instruction* op, const Cluster& c, bool as_result, FusionForm* form, std::string* why) const;
   bool IsEpilogueOf(const Cluster& c, const Instruction& product) const;
+  bool FeedsUpdates(const Instruction& op, const Instruction& scatter, const Cluster& c) const;
+  bool IsPieceOfPieces(const Instruction& op, const Cluster& c) const;
+  bool IsReadByIndex(const Instruction& op, const Cluster& c) const;
+  bool GoesOnAlongLastDim(const Instruction& op, const Cluster& c) const;
+  bool IndexesRows(const Instruction& op, const Cluster& c, FusionForm form, const RowDomain& domain) const;
   bool SumCanFollow(const Instruction& sum, const Cluster& c) const;
   bool ReduceCanJoin(const Instruction* reduce, const Cluster& c, FusionForm* form, std::string* why) const;
   bool RowsStayApart(const Instruction* reduce, const Cluster& c, const RowDomain& domain) const;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "passes/simplify/rule.h"
 
 #include "hlo/own_calls.h"
@@ -135,6 +136,35 @@ Instruction* SliceOfConcatenate(Instruction* op, Builder& b, const PassContext&)
   }
   return nullptr;
 }
+
+// Of a concatenation that is only cut, to be put together again: slices of its parts, so that one kernel does both.
+Instruction* SliceAcrossConcatenate(Instruction* op, Builder& b, const PassContext&) {
+  if (!Is(op, Opcode::kSlice) || !Is(op->operand(0), Opcode::kConcatenate)) return nullptr;
+  const Instruction* whole = op->operand(0);
+  const int64_t dim = whole->dimensions()[0];
+  int64_t taken = 0;
+  for (const Instruction* u : whole->users()) {
+    if (!Is(u, Opcode::kSlice) || u->users().empty()) return nullptr;
+    if (!absl::c_all_of(u->users(), [](const Instruction* v) { return Is(v, Opcode::kConcatenate); })) return nullptr;
+    taken += u->shape().num_elements().constant_or(int64_t{1} << 40);
+  }
+  const SliceSpec slice = op->attrs().get<SliceSpec>(Attr::kSlice);
+  if (taken > whole->shape().num_elements().constant_or(0) || slice.strides[dim] != 1) return nullptr;
+  if (!slice.starts[dim].is_constant() || !slice.limits[dim].is_constant()) return nullptr;
+  const int64_t low = slice.starts[dim].constant(), high = slice.limits[dim].constant();
+  std::vector<Instruction*> parts;
+  int64_t start = 0;
+  for (Instruction* part : whole->operands()) {
+    const int64_t size = part->shape().dim(dim).constant(), from = std::max(low - start, int64_t{0}), to = std::min(high - start, size);
+    start += size;
+    if (from >= to) continue;
+    SliceSpec of_part = slice;
+    of_part.starts[dim] = from;
+    of_part.limits[dim] = to;
+    parts.push_back(b.Slice(part, of_part.starts, of_part.limits, of_part.strides));
+  }
+  return parts.size() < 2 ? nullptr : b.Concatenate(parts, dim);
+}
 Instruction* ConcatenateOfConcatenate(Instruction* op, Builder& b, const PassContext&) {
   if (!Is(op, Opcode::kConcatenate)) return nullptr;
   std::vector<Instruction*> parts;
@@ -223,6 +253,7 @@ absl::Span<const Rule> MovementRules() {
       {"elementwise on scalars", ElementwiseOnScalars},
       {"slice(slice)", SliceOfSlice},
       {"slice(concatenate)", SliceOfConcatenate},
+      {"slice(concatenate) across", SliceAcrossConcatenate},
       {"concatenate(concatenate)", ConcatenateOfConcatenate},
       {"elementwise of concatenations", ElementwiseOfConcatenates},
       {"element of tuple", ElementOfTuple},

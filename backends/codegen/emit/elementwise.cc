@@ -39,6 +39,36 @@ Value* Minimum(const Emission& e, Value* p, Value* q) {
                   p, q);
 }
 
+// Vectors of s32 and s64 by an unknown divisor: machines divide such numbers one by one, doubles together.
+bool DividesAsDoubles(const Emission& e) {
+  const bool vector = e.x()->getType()->isVectorTy() && !llvm::isa<llvm::Constant>(e.y());
+  return vector && e.is_signed() && e.options.divides_as_doubles && (e.bits() == 32 || e.bits() == 64);
+}
+
+// x / y, which is no overflow. Of s32 the quotient in f64 is right. Of s64 it is so to 2^-52 of it; what is left over is divided again, and
+// then the quotient is right or the next one. (Of 32 bits |x| < 2^31: x / y is not within 2^-53 of an integer above it.)
+Value* QuotientOfDoubles(const Emission& e, Value* divisor) {
+  llvm::Type* wide = llvm::VectorType::get(e.b.getDoubleTy(), llvm::cast<llvm::VectorType>(e.x()->getType())->getElementCount());
+  Value* y = e.b.CreateSIToFP(divisor, wide);
+  auto quotient = [&](Value* x) { return e.b.CreateFDiv(e.b.CreateSIToFP(x, wide), y); };
+  if (e.bits() == 32) return e.b.CreateFPToSI(quotient(e.x()), e.x()->getType());
+  Value *most = llvm::ConstantFP::get(wide, 0x1.fffffffffffffp62), *first = quotient(e.x());  // the largest that an s64 takes
+  first = e.b.CreateSelect(e.b.CreateFCmpOLT(first, most), first, most);
+  Value* q = e.b.CreateFPToSI(first, e.x()->getType());
+  Value* rest = e.b.CreateSub(e.x(), e.b.CreateMul(q, divisor));
+  Value* second = e.b.CreateFPToSI(quotient(rest), e.x()->getType());
+  q = e.b.CreateAdd(q, second);
+  rest = e.b.CreateSub(rest, e.b.CreateMul(second, divisor));
+  // Away from zero by one, which is 1 or -1: too far where the rest has not the sign of x, not far enough where it holds the divisor.
+  Value* away = e.b.CreateOr(e.b.CreateAShr(e.b.CreateXor(e.x(), divisor), e.Int(63)), e.Int(1));
+  Value* other_sign = e.b.CreateICmpSLT(e.b.CreateXor(rest, e.x()), e.Int(0));
+  Value* far = e.b.CreateAnd(other_sign, e.b.CreateICmpNE(rest, e.Int(0)));
+  auto size = [&](Value* v) { return e.b.CreateBinaryIntrinsic(Intrinsic::abs, v, e.b.getFalse()); };
+  Value* near = e.b.CreateAnd(e.b.CreateNot(far), e.b.CreateICmpUGE(size(rest), size(divisor)));
+  q = e.b.CreateSelect(far, e.b.CreateSub(q, away), q);
+  return e.b.CreateSelect(near, e.b.CreateAdd(q, away), q);
+}
+
 // Division by zero gives all ones, remainder the dividend; INT_MIN / -1 wraps. The divisor is
 // replaced where it would trap.
 Value* IntegerDivide(const Emission& e, bool remainder) {
@@ -53,6 +83,11 @@ Value* IntegerDivide(const Emission& e, bool remainder) {
     bad = e.b.CreateOr(zero, overflow);
   }
   Value* divisor = e.b.CreateSelect(bad, e.Int(1), e.y());
+  if (DividesAsDoubles(e)) {
+    Value* q = QuotientOfDoubles(e, divisor);
+    if (!remainder) return e.b.CreateSelect(zero, e.Int(~uint64_t{0}), q);
+    return e.b.CreateSelect(zero, e.x(), e.b.CreateSub(e.x(), e.b.CreateMul(q, divisor)));
+  }
   if (remainder) {
     Value* r = e.is_signed() ? e.b.CreateSRem(e.x(), divisor) : e.b.CreateURem(e.x(), divisor);
     return e.b.CreateSelect(zero, e.x(), r);

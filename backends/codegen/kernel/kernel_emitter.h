@@ -219,6 +219,8 @@ class KernelEmitter {
   // A load_hook: loads of large operands ask the first cache for what will be loaded `steps` further along `var`, which may lie
   // outside of the operand.
   void PrefetchAhead(Index var, int64_t steps);
+  // Asks the first cache for the elements of `parameter` at `offset`, a vector or several.
+  void Prefetch(const Instruction& parameter, Index offset);
 
   void StoreElements(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
                      const Val& value);

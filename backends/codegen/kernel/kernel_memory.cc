@@ -252,7 +252,7 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
   const bool contiguous =
       access.kind == Access::Kind::kContiguous && (!masked || HasMaskedMemory(element));
   const bool reversed =
-      access.kind == Access::Kind::kStrided && access.stride == Dim(-1) && !masked;
+      access.kind == Access::Kind::kStrided && access.stride == Dim(-1) && (!masked || HasMaskedMemory(element));
   if (contiguous || reversed) {
     Val p = ElementPointer(base, base_level, element, offset, guard);
     r.level = std::max(r.level, p.level);
@@ -262,8 +262,10 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
       Value* mask = And(b, by_lane ? condition->at(c) : nullptr, LaneMask(static_cast<int>(c)));
       if (by_lane && specs_.vector_bytes < 64) mask = b.CreateXor(mask, b.CreateVectorSplat(static_cast<unsigned>(mode_.lanes), Never()));
       Value* first = p.at(c);
-      if (reversed)
+      if (reversed) {
         first = b.CreateConstGEP1_64(element, first, static_cast<uint64_t>(1 - mode_.lanes));
+        if (mask != nullptr) mask = b.CreateVectorReverse(mask);
+      }
       if (dummy != nullptr) first = b.CreateSelect(condition->at(c), first, dummy);
       r.v.push_back(LoadVector(b, element, mode_.lanes, first, reversed ? align : AlignOfVectors(base, element, offset), mask, reversed));
     }
@@ -306,22 +308,26 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
 void KernelEmitter::PrefetchAhead(Index var, int64_t steps) {
   if (!specs_.prefetches) return;
   load_hook = [this, var, steps](const Instruction* p, Index offset) -> std::optional<Val> {
-    constexpr int64_t kLine = 64;  // bytes
     if (mode_.vector_var < 0) return std::nullopt;
     const Access along = AccessAlong(offset, mode_.vector_var), ahead = AccessAlong(offset, var->var);
     const bool rows = along.kind == Access::Kind::kContiguous && ahead.kind == Access::Kind::kStrided && ahead.stride.is_constant();
     if (!rows || p->shape().byte_size().constant_or(0) < kCachedBytes) return std::nullopt;
-    llvm::Type* element = MemoryType(context(), p->shape().element_type());
-    offset = space_.AddConstant(offset, ahead.stride * Dim(steps));
-    const Val place = ElementPointer(pointers_[static_cast<size_t>(p->parameter_number())], 0, element, offset, nullptr);
-    const int64_t bytes = mode_.lanes * StorageBytes(p->shape().element_type());
-    const int64_t line = mode_.unroll_var == mode_.vector_var ? std::max<int64_t>(1, kLine / bytes) : 1;  // copies in a cache line
-    for (size_t c = 0; c < place.v.size(); c += static_cast<size_t>(line)) {
-      llvm::IRBuilder<>& b = At(place.level);
-      b.CreateIntrinsic(llvm::Intrinsic::prefetch, {place.v[c]->getType()}, {place.v[c], b.getInt32(0), b.getInt32(3), b.getInt32(1)});
-    }
+    Prefetch(*p, space_.AddConstant(offset, ahead.stride * Dim(steps)));
     return std::nullopt;
   };
+}
+
+void KernelEmitter::Prefetch(const Instruction& parameter, Index offset) {
+  constexpr int64_t kLine = 64;  // bytes
+  const PrimitiveType type = parameter.shape().element_type();
+  Value* base = pointers_[static_cast<size_t>(parameter.parameter_number())];
+  const Val place = ElementPointer(base, 0, MemoryType(context(), type), offset, nullptr);
+  const int64_t bytes = mode_.lanes * StorageBytes(type);
+  const int64_t line = mode_.unroll_var == mode_.vector_var ? std::max<int64_t>(1, kLine / bytes) : 1;  // copies in a cache line
+  for (size_t c = 0; c < place.v.size(); c += static_cast<size_t>(line)) {
+    llvm::IRBuilder<>& b = At(place.level);
+    b.CreateIntrinsic(llvm::Intrinsic::prefetch, {place.v[c]->getType()}, {place.v[c], b.getInt32(0), b.getInt32(3), b.getInt32(1)});
+  }
 }
 
 // False, which LLVM does not know. AVX2 has no masked loads of its own: where a loop of one iteration makes lanes of a mask constants, LLVM

@@ -1,5 +1,6 @@
-// kScan: one row at a time along the scanned dim, or a vector of rows side by side. The carries stay
-// in registers; each is of the rows' dims, one element a row, as the body works element by element.
+// kScan: one row at a time along the scanned dim, or a vector of rows side by side, whose elements are turned in registers, as squares,
+// where they lie along the steps. The carries stay in registers; each is of the rows' dims, one element a row, as the body works element by
+// element.
 #include "backends/codegen/kernel/kernel_parts.h"
 #include "llvm/IR/Intrinsics.h"
 
@@ -25,6 +26,7 @@ class ScanKernel {
     for (size_t i = 0; i < plan.loops.size(); ++i) {
       if (plan.loops[i].reduced) step_ = iteration_.vars[i];
     }
+    if (step_ != nullptr && StepsLieSideBySide()) rest_ = e.space().Var(SerialSteps());
   }
 
   void Emit() {
@@ -56,6 +58,12 @@ class ScanKernel {
     const Dim steps = SerialSteps();
     if (step_ == nullptr) {
       if (!(steps == Dim(0))) Step(state, iteration_.full);
+    } else if (rest_ != nullptr && e_.mode().lanes == plan_.lanes && e_.mode().masks.empty()) {
+      Value *n = e_.EmitDim(steps), *done = e_.Floor(e_.I64(0), n, plan_.lanes);
+      e_.LoopOver(step_, e_.I64(0), done, plan_.lanes, [&] { Square(state); });
+      IndexTuple full = iteration_.full;
+      full[static_cast<size_t>(op_.dimensions()[0])] = rest_;
+      e_.LoopOver(rest_, done, n, 1, [&] { Step(state, full); });
     } else {
       const bool reverse = op_.attrs().get_or<bool>(Attr::kReverse, false);
       IndexTuple full = iteration_.full;
@@ -75,6 +83,78 @@ class ScanKernel {
 
   Dim SerialSteps() const {
     return op_.operand(0)->shape().dim(op_.dimensions()[0]);
+  }
+
+  // Every result of the steps is written along them, while vectors go across: squares of both can be turned in registers.
+  bool StepsLieSideBySide() const {
+    if (plan_.block == 0 || plan_.lanes < 4 || op_.attrs().get_or<bool>(Attr::kReverse, false)) return false;
+    const size_t d = static_cast<size_t>(op_.dimensions()[0]);
+    for (size_t r = 0; r < f_.roots.size(); ++r) {
+      if (f_.components[r] < outputs_ && !(f_.results[r].strides[d] == Dim(1))) return false;
+    }
+    return true;
+  }
+
+  // As many steps as there are lanes.
+  void Square(const std::vector<llvm::AllocaInst*>& state) {
+    const LaneMode outer = e_.mode();
+    LaneMode across = outer;  // the lanes are rows, the copies steps
+    across.copies = outer.lanes;
+    across.unroll_var = step_->var;
+    across.level = e_.innermost();
+    e_.set_mode(across);
+    e_.load_hook = [this](const Instruction* p, Index offset) { return LoadTurned(p, offset); };
+    std::vector<Val> inputs;
+    for (int64_t k = 0; k < inputs_; ++k) inputs.push_back(e_.Eval(op_.operand(k), iteration_.full));
+    e_.load_hook = nullptr;
+    std::vector<Value*> carried;
+    for (llvm::AllocaInst* slot : state) carried.push_back(b().CreateLoad(slot->getAllocatedType(), slot));
+    std::vector<Val> made(static_cast<size_t>(outputs_), Val{.level = e_.innermost()});
+    for (int step = 0; step < outer.lanes; ++step) {
+      std::vector<Value*> args;
+      for (const Val& x : inputs) args.push_back(e_.Splat(x.at(static_cast<size_t>(step)), x.level));
+      args.insert(args.end(), carried.begin(), carried.end());
+      std::vector<Value*> next = e_.Apply(b(), *op_.to_apply(), args, /*merging=*/false);
+      for (Value*& v : next) v = e_.Splat(v, e_.innermost());
+      for (size_t k = 0; k < made.size(); ++k) made[k].v.push_back(next[k]);
+      carried.assign(next.begin() + outputs_, next.end());
+    }
+    for (size_t c = 0; c < state.size(); ++c) b().CreateStore(carried[c], state[c]);
+    e_.set_mode(AlongSteps());
+    for (size_t r = 0; r < f_.roots.size(); ++r) {
+      if (f_.components[r] < outputs_) StoreTurned(r, made[static_cast<size_t>(f_.components[r])]);
+    }
+    e_.set_mode(outer);
+  }
+
+  LaneMode AlongSteps() const {
+    LaneMode mode = e_.mode();
+    std::swap(mode.vector_var, mode.unroll_var);
+    return mode;
+  }
+
+  std::optional<Val> LoadTurned(const Instruction* parameter, Index offset) {
+    const LaneMode mode = e_.mode();
+    if (AccessAlong(offset, mode.unroll_var).kind != Access::Kind::kContiguous ||
+        AccessAlong(offset, mode.vector_var).kind != Access::Kind::kStrided) {
+      return std::nullopt;
+    }
+    const PrimitiveType type = parameter->shape().element_type();
+    e_.set_mode(AlongSteps());
+    Value* base = e_.OperandPointer(static_cast<int>(parameter->parameter_number()));
+    Val v = e_.LoadElements(base, 0, MemoryType(e_.context(), type), offset, nullptr);
+    e_.set_mode(mode);
+    TurnSquare(e_.At(v.level), v, mode.lanes);
+    for (Value*& x : v.v) x = FromMemory(e_.At(v.level), type, x, e_.specs().types);
+    return v;
+  }
+
+  void StoreTurned(size_t root, Val v) {
+    const PrimitiveType type = e_.ResultType(static_cast<int>(root));
+    for (Value*& x : v.v) x = ToMemory(b(), type, x, e_.specs().types);
+    TurnSquare(b(), v, plan_.lanes);
+    e_.StoreElements(e_.ResultPointer(static_cast<int>(root)), 0, MemoryType(e_.context(), type),
+                     e_.space().Linear(iteration_.full, f_.results[root].strides), v);
   }
 
   void Step(const std::vector<llvm::AllocaInst*>& state, const IndexTuple& full) {
@@ -106,6 +186,7 @@ class ScanKernel {
   int64_t outputs_ = 0;
   Iteration iteration_;
   Index step_ = nullptr;  // nullptr: the scanned dim has one element
+  Index rest_ = nullptr;  // the steps that make no square; nullptr: none of them do
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace tenon {
 namespace {
 
 constexpr int64_t kScanBlock = 64;  // columns of a unit
-constexpr int kDearStep = 7;        // instructions of a scan's step
+constexpr int kDearStep = 4;        // instructions of a scan's step
 
 int64_t RoundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 

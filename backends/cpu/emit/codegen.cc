@@ -66,7 +66,10 @@ class CpuKernel : public CpuPlannedKernel {
     // Without these, LLVM's tuning of x86-64-v4 takes 512-bit vectors apart.
     f->addFnAttr("prefer-vector-width", absl::StrCat(8 * target_.vector_bytes));
     f->addFnAttr("min-legal-vector-width", absl::StrCat(8 * target_.vector_bytes));
-    KernelEmitter e(fused_, {target_.vector_bytes, {target_.has_f16c, excess_precision_}, target_.has_fma}, f, [f](llvm::IRBuilder<>&) {
+    const EmitOptions types{.has_f16c = target_.has_f16c,
+                            .excess_precision = excess_precision_,
+                            .divides_as_doubles = target_.vector_bytes == 64};
+    KernelEmitter e(fused_, {target_.vector_bytes, types, target_.has_fma}, f, [f](llvm::IRBuilder<>&) {
       return KernelEntry{f->getArg(0), f->getArg(1), f->getArg(2), f->getArg(3), f->getArg(4)};
     });
     if (!IsEmpty(fused_)) EmitBody(e);

@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "backends/codegen/emit/elementwise.h"
+#include "backends/codegen/kernel/segments.h"
+#include "backends/codegen/plan/nest_planner.h"
 #include "backends/cpu/emit/kernels.h"
 #include "hlo/own_calls.h"
 #include "llvm/IR/Intrinsics.h"
@@ -12,41 +14,13 @@ using llvm::Value;
 
 namespace {
 
-// Pieces of one loop in which every concatenate of the fusion reads one known operand.
-struct Segments {
-  size_t loop = 0;
-  std::vector<Dim> starts, extents;  // in iterations of that loop
-};
+constexpr size_t kMaxSegments = 8, kMaxMovedSegments = 32;
 
-constexpr int64_t kMaxSegments = 8;
-
-std::optional<Segments> FindSegments(const FusedKernel& f, const KernelPlan& plan) {
-  const Instruction* concat = nullptr;
-  for (const Instruction* op : f.order) {
-    if (op->opcode() == Opcode::kConcatenate && f.RoleOf(op->shape()) == Role::kFull &&
-        concat == nullptr)
-      concat = op;
-  }
-  if (concat == nullptr || concat->operand_count() > kMaxSegments ||
-      concat->shape().rank() != static_cast<int64_t>(f.dims.size()))
-    return std::nullopt;
-  const int64_t d = concat->dimensions()[0];
-  if (!KnownEqual(concat->shape().dim(d), f.dims[static_cast<size_t>(d)])) return std::nullopt;
-  for (size_t i = 0; i < plan.loops.size(); ++i) {
-    if (plan.loops[i].dims[0] != d) continue;
-    Dim inner = 1;
-    for (size_t k = 1; k < plan.loops[i].dims.size(); ++k)
-      inner *= f.dims[static_cast<size_t>(plan.loops[i].dims[k])];
-    Segments s{.loop = i};
-    Dim start = 0;
-    for (const Instruction* o : concat->operands()) {
-      s.starts.push_back(start * inner);
-      s.extents.push_back(o->shape().dim(d) * inner);
-      start += o->shape().dim(d);
-    }
-    return s;
-  }
-  return std::nullopt;
+// Code for each segment is short where values are only moved.
+size_t MostSegments(const FusedKernel& f) {
+  const bool computes = std::any_of(f.order.begin(), f.order.end(),
+                                    [](const Instruction* op) { return op->opcode() != Opcode::kParameter && CostOf(*op) > 1; });
+  return computes ? kMaxSegments : kMaxMovedSegments;
 }
 
 class LoopKernel {
@@ -54,8 +28,8 @@ class LoopKernel {
   LoopKernel(KernelEmitter& e, const KernelPlan& plan) : e_(e), f_(e.fused()), plan_(plan) {
     for (const PlanLoop& l : plan.loops) vars_.push_back(e.space().Var(l.extent));
     index_.assign(vars_.begin(), vars_.end());
-    segments_ = FindSegments(f_, plan);
-    if (Tiled() && segments_ && segments_->loop == Tile()) segments_ = std::nullopt;
+    segments_ = FindSegments(f_, plan.loops, MostSegments(f_));
+    if (Tiled()) std::erase_if(segments_, [this](const Segments& s) { return s.loop == Tile(); });
   }
 
   void Emit() {
@@ -83,9 +57,10 @@ class LoopKernel {
   // Split loops are bound; one that is cut into segments is asked in which it is.
   void InSegment(int i) {
     if (i == plan_.split) return Inner(static_cast<size_t>(i));
-    if (!segments_ || segments_->loop != static_cast<size_t>(i)) return InSegment(i + 1);
+    const Segments* segments = SegmentsOf(static_cast<size_t>(i));
+    if (segments == nullptr) return InSegment(i + 1);
     Value* x = e_.ScalarIndex(vars_[static_cast<size_t>(i)]).v[0];
-    ForSegments([&](Index var, Dim start, Dim extent) {
+    ForSegments(*segments, [&](Index var, Dim start, Dim extent) {
       Value* local = b().CreateSub(x, e_.EmitDim(start));
       e_.If(b().CreateICmpULT(local, e_.EmitDim(extent)), [&] {
         e_.BindVar(var, local);
@@ -124,24 +99,22 @@ class LoopKernel {
       Value* lo = b().CreateMul(block_, e_.I64(plan_.block));
       return Vectors(lo, Min(b().CreateAdd(lo, e_.I64(plan_.block)), n));
     }
-    if (segments_ && segments_->loop == i) {
-      return ForSegments([&](Index var, Dim, Dim extent) {
-        e_.LoopOver(var, e_.I64(0), e_.EmitDim(extent), 1, [&] { Inner(i + 1); });
-      });
+    if (const Segments* segments = SegmentsOf(i)) {
+      return ForSegments(*segments,
+                         [&](Index var, Dim, Dim extent) { e_.LoopOver(var, e_.I64(0), e_.EmitDim(extent), 1, [&] { Inner(i + 1); }); });
     }
     e_.LoopOver(vars_[i], e_.I64(0), e_.EmitDim(plan_.loops[i].extent), 1, [&] { Inner(i + 1); });
   }
 
   void Vectors(Value* lo, Value* hi) {
-    KernelEmitter::VectorLoopOptions options{
-        plan_.lanes, plan_.unroll, plan_.masked_tail, IsHeavy(f_)};
+    KernelEmitter::VectorLoopOptions options{plan_.lanes, plan_.unroll, plan_.masked_tail, IsHeavy(f_)};
     const int64_t n = plan_.loops.back().extent.constant_or(1);
     const int64_t step = plan_.lanes * options.unroll;
     if (plan_.block > 0 && plan_.block % step == 0 && n % step == 0) options.multiple = step;
-    if (!segments_ || segments_->loop + 1 != plan_.loops.size())
-      return e_.VectorLoop(vars_.back(), lo, hi, options, [&] { Body(); });
+    const Segments* segments = SegmentsOf(plan_.loops.size() - 1);
+    if (segments == nullptr) return e_.VectorLoop(vars_.back(), lo, hi, options, [&] { Body(); });
     options.multiple = 1;
-    ForSegments([&](Index var, Dim start, Dim extent) {
+    ForSegments(*segments, [&](Index var, Dim start, Dim extent) {
       Value *from = e_.EmitDim(start), *to = e_.EmitDim(start + extent);
       Value* first = b().CreateSub(Max(lo, from), from);
       Value* last = Max(b().CreateSub(Min(hi, to), from), first);  // [lo, hi) may lie apart from it
@@ -149,15 +122,21 @@ class LoopKernel {
     });
   }
 
-  void ForSegments(const std::function<void(Index var, Dim start, Dim extent)>& body) {
-    const size_t loop = segments_->loop;
-    for (size_t k = 0; k < segments_->starts.size(); ++k) {
-      if (segments_->extents[k] == Dim(0)) continue;
-      Index var = e_.space().Var(segments_->extents[k]);
-      index_[loop] = e_.space().AddConstant(var, segments_->starts[k]);
-      body(var, segments_->starts[k], segments_->extents[k]);
+  const Segments* SegmentsOf(size_t loop) const {
+    for (const Segments& s : segments_) {
+      if (s.loop == loop) return &s;
     }
-    index_[loop] = vars_[loop];
+    return nullptr;
+  }
+
+  void ForSegments(const Segments& s, const std::function<void(Index var, Dim start, Dim extent)>& body) {
+    for (size_t k = 0; k < s.starts.size(); ++k) {
+      if (s.extents[k] == Dim(0)) continue;
+      Index var = e_.space().Var(s.extents[k]);
+      index_[s.loop] = e_.space().AddConstant(var, s.starts[k]);
+      body(var, s.starts[k], s.extents[k]);
+    }
+    index_[s.loop] = vars_[s.loop];
   }
 
   void Body() {
@@ -198,7 +177,7 @@ class LoopKernel {
   std::vector<Index> vars_, index_;
   Index tile_ = nullptr;  // the first of tile_count_ iterations of the tile loop
   int64_t tile_count_ = 0;
-  std::optional<Segments> segments_;
+  std::vector<Segments> segments_;
   Value* block_ = nullptr;
 };
 

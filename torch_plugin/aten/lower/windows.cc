@@ -35,6 +35,24 @@ std::vector<Sliding> SlidingOf(OpContext& op, int64_t at, const std::vector<int6
   return s;
 }
 
+// `windows` windows of `size` elements of dim `axis`, one every `step`, which becomes two dims: one address for each.
+Instruction* Windows(OpContext& op, Instruction* x, int64_t axis, Dim windows, int64_t size, int64_t step) {
+  Builder& b = op.b;
+  Instruction* start = b.Iota(Shape(PrimitiveType::kS64, {windows}), 0);
+  start = b.Binary(Opcode::kMultiply, start, b.FullLike(start, static_cast<double>(step)));
+  std::vector<int64_t> offset;
+  for (int64_t d = 0; d < Rank(x); ++d) offset.push_back(d < axis ? d : d + 1);
+  std::vector<Dim> sizes = DimsOf(x);
+  sizes[axis] = size;
+  Attributes attrs;
+  attrs.set(Attr::kOffsetDims, std::move(offset));
+  attrs.set(Attr::kCollapsedSliceDims, std::vector<int64_t>{});
+  attrs.set(Attr::kStartIndexMap, std::vector<int64_t>{axis});
+  attrs.set(Attr::kIndexVectorDim, int64_t{1});
+  attrs.set(Attr::kSliceSizes, std::move(sizes));
+  return b.Make(Opcode::kGather, {x, start}, std::move(attrs));
+}
+
 }  // namespace
 
 // unfold(self, dim, size, step): windows of one dim, the window's elements in a new last dim.
@@ -46,14 +64,7 @@ Lowering LowerUnfold(OpContext& op) {
   const Dim windows = op.result_dims()[axis];
   constexpr int64_t kSlices = 64;  // a slice for each element of the window
   if (size == 0 || KnownEqual(windows, 0)) return op.One(op.b.Full(op.result_type(), op.result_dims(), 0));
-  if (size > kSlices) {
-    Taps taps{.in = x->shape().constant_dim(axis)};
-    for (int64_t w = 0; w < windows.constant(); ++w) {
-      auto& row = taps.rows.emplace_back();
-      for (int64_t k = 0; k < size; ++k) row.emplace_back(w * step + k, 1);
-    }
-    return Values{MoveDim(op, TakeRows(op, x, axis, taps), axis + 1, Rank(x))};
-  }
+  if (size > kSlices) return Values{MoveDim(op, Windows(op, x, axis, windows, size, step), axis + 1, Rank(x))};
   std::vector<Instruction*> parts;
   for (int64_t k = 0; k < size; ++k) {
     Instruction* s = op.b.SliceDim(x, axis, k, Dim(k) + (windows - 1) * step + 1, step);
