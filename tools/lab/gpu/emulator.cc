@@ -72,6 +72,7 @@ absl::StatusOr<std::unique_ptr<orc::LLJIT>> MakeJit() {
   auto host = orc::JITTargetMachineBuilder::detectHost();
   if (!host) return LlvmError(host.takeError());
   host->setCodeGenOptLevel(llvm::CodeGenOptLevel::Less);
+  for (const char* feature : {"avx512bf16", "avxneconvert"}) host->getFeatures().AddFeature(feature, false);  // they flush subnormals
   auto jit = orc::LLJITBuilder()
                  .setJITTargetMachineBuilder(std::move(*host))
                  .setLinkProcessSymbolsByDefault(false)
