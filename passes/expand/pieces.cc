@@ -42,13 +42,13 @@ std::optional<Cut> CutInto(const Instruction& reduce, int64_t wanted) {
   Cut cut;
   const Permutation layout = x.minor_to_major();
   for (auto d = layout.rbegin(); d != layout.rend() && wanted > 1; ++d) {
-    const int64_t extent = x.dim(*d).constant();
+    const int64_t extent = Typical(x.dim(*d));
     if (!IsReduced(reduce, *d) || extent == 1) continue;
     if (extent <= 2 * wanted) {
       cut.whole.push_back(*d);
     } else {
       cut.split = *d;
-      cut.pieces = DivisorNear(extent, wanted);
+      cut.pieces = x.dim(*d).is_constant() ? DivisorNear(extent, wanted) : wanted;
     }
     wanted = extent <= 2 * wanted ? wanted / extent : 1;
   }
@@ -68,7 +68,7 @@ Instruction* SplitView::Of(Instruction* x) {
 
 DimVector SplitView::Dims(const Shape& s) const {
   DimVector dims(s.dims().begin(), s.dims().end());
-  dims[dim_] = s.dim(dim_).constant() / pieces_;
+  dims[dim_] = FloorDiv(s.dim(dim_), pieces_);
   dims.insert(dims.begin() + dim_, Dim(pieces_));
   return dims;
 }

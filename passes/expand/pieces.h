@@ -14,8 +14,8 @@ struct Cut {
   std::vector<int64_t> whole;
   int64_t split = -1, pieces = 1;
 };
-// Of a reduce whose operand is static and has a layout: about `wanted` pieces of what becomes one result, along the physically outermost
-// reduced dims. A dim without a suitable divisor leaves a rest. nullopt: nothing would be left to cut.
+// Of a reduce whose operand has a layout: about `wanted` pieces of what becomes one result at Typical sizes, along the physically outermost
+// reduced dims. A dim without a suitable divisor, or of symbolic size, leaves a rest. nullopt: nothing would be left to cut.
 std::optional<Cut> CutInto(const Instruction& reduce, int64_t wanted);
 
 bool IsReduced(const Instruction& reduce, int64_t d);

@@ -4,7 +4,7 @@
 //
 // The first leaves the physically outermost reduced dims (or a part of one) alone, about 64 pieces (of a device 512); the second takes
 // those. The pieces follow from shapes and layouts only, never from the number of threads: the same bits whatever that is. A dim without a
-// suitable divisor is cut into a main part and a rest.
+// suitable divisor, or of symbolic size, is cut into a main part and a rest; how many pieces are wanted follows from Typical sizes then.
 //
 // Sums of f32 that are wanted in f64 (wide_sum.h) go on in f64: the pieces are converted, and what the sum is converted to is their
 // sum. With excess precision only: the pieces' sums and the total are not rounded between.
@@ -81,7 +81,7 @@ int64_t UnitsOf(const Instruction& reduce) {
   for (int64_t d : x.minor_to_major()) {
     if (KnownOne(x.dim(d))) continue;
     if (IsReduced(reduce, d)) minor = false;
-    else (minor ? columns : kept) *= x.dim(d).constant();
+    else (minor ? columns : kept) *= std::max<int64_t>(Typical(x.dim(d)), 1);
   }
   return kept * ((columns + kBlock - 1) / kBlock);
 }
@@ -89,8 +89,8 @@ int64_t UnitsOf(const Instruction& reduce) {
 std::optional<Cut> CutOf(const Instruction& reduce, const Limits& limits) {
   if (reduce.opcode() != Opcode::kReduce) return std::nullopt;
   const Shape& x = reduce.operand(0)->shape();
-  if (!x.is_static() || !x.has_layout()) return std::nullopt;
-  const int64_t elements = x.num_elements().constant(), units = UnitsOf(reduce);
+  if (!x.has_layout()) return std::nullopt;
+  const int64_t elements = Typical(x.num_elements()), units = UnitsOf(reduce);
   if (elements < kLong || units >= limits.enough_units) return std::nullopt;
   if (IsSpreadAgain(reduce) && (units >= limits.enough_rows || elements / units < limits.long_row)) return std::nullopt;
   const int64_t wanted = std::min((limits.pieces + units - 1) / units, elements / units / kPieceElements);
@@ -114,9 +114,9 @@ class Split {
     const absl::Span<Instruction* const> operands = reduce_.operands();
     const Values xs(operands.begin(), operands.begin() + Width(reduce_));
     if (cut_.split < 0) return Second(Reduced(xs, Without(cut_.whole)), cut_.whole);
-    const int64_t extent = xs[0]->shape().dim(cut_.split).constant(), part = extent / cut_.pieces;
-    if (part * cut_.pieces == extent) return Pieces(xs);
-    auto slice = [&](int64_t from, int64_t to) {
+    const Dim extent = xs[0]->shape().dim(cut_.split), main_part = FloorDiv(extent, cut_.pieces) * Dim(cut_.pieces);
+    if (KnownEqual(main_part, extent)) return Pieces(xs);
+    auto slice = [&](Dim from, Dim to) {
       Values slices;
       for (Instruction* x : xs) {
         const Permutation layout = x->shape().minor_to_major();
@@ -125,8 +125,8 @@ class Split {
       }
       return slices;
     };
-    const Values main = Pieces(slice(0, part * cut_.pieces));
-    return Both(main, Shaped(Widened(Reduced(slice(part * cut_.pieces, extent), reduce_.dimensions()))));
+    const Values main = Pieces(slice(0, main_part));
+    return Both(main, Shaped(Widened(Reduced(slice(main_part, extent), reduce_.dimensions()))));
   }
 
  private:
@@ -271,8 +271,8 @@ absl::StatusOr<bool> SplitReductions(Module& module, PassContext& context) {
       const std::optional<Cut> cut = CutOf(*op, device ? kDevice : kHost);
       if (!cut) continue;
       context.Note("split-reductions", "split", *op,
-                   absl::StrCat(op->operand(0)->shape().num_elements().constant(), " elements to ",
-                                (op->shape().is_tuple() ? op->shape().element(0) : op->shape()).num_elements().constant(),
+                   absl::StrCat(op->operand(0)->shape().num_elements().ToString(), " elements to ",
+                                (op->shape().is_tuple() ? op->shape().element(0) : op->shape()).num_elements().ToString(),
                                 ": threads share it in pieces"));
       const std::vector<Instruction*> wide = context.excess_precision && Width(*op) == 1 ? WideUsesOf(*op) : std::vector<Instruction*>();
       if (wide.empty()) {

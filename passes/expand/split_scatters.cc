@@ -3,8 +3,8 @@
 //   f32[D] scatter(x, i, u[N])  =>  x + f32[D] reduce(f32[P,D] scatter(-0, i', u[P,N/P]))
 //
 // A piece adds its updates into a copy of its own, which a batching dim of the scatter tells from the others'. What zeroing and adding
-// the copies costs is a quarter of the updates at most. Pieces follow from sizes alone: the same bits whatever the number of threads.
-// Updates that make no whole piece are scattered into x first.
+// the copies costs is a quarter of the updates at most. Pieces follow from sizes alone (Typical ones): the same bits whatever the number of
+// threads. Updates that make no whole piece are scattered into x first.
 //
 // Only adds of f32, f64 and integers; windows of one element (wider ones are shared out by the scatter's kernel). After
 // assign-layout, as split-reductions, before fuse.
@@ -30,7 +30,7 @@ bool IsSum(const Computation& c) {
   return wide && SimpleOp(c) == Opcode::kAdd;
 }
 
-bool IsPlain(const Shape& s) { return s.is_static() && IsRowMajor(s); }
+bool IsPlain(const Shape& s) { return s.is_array() && IsRowMajor(s); }
 
 // The dim of the updates that counts them; -1 if they are counted by several.
 int64_t CountingDim(const Instruction& scatter) {
@@ -52,8 +52,8 @@ int64_t PiecesOf(const Instruction& op) {
   const bool listed = index.rank() == 1 || (index.rank() == 2 && op.attrs().get<int64_t>(Attr::kIndexVectorDim) == 1);
   const int64_t dim = CountingDim(op);
   if (!listed || dim < 0 || !op.int_list(Attr::kInputBatchingDims).empty()) return 0;
-  const int64_t count = updates.constant_dim(dim), places = x.num_elements_constant();
-  if (count < kLong || count != updates.num_elements_constant() || places == 0) return 0;
+  const int64_t count = Typical(updates.dim(dim)), places = Typical(x.num_elements());
+  if (count < kLong || !KnownEqual(updates.dim(dim), updates.num_elements()) || places <= 0) return 0;
   if (op.attrs().get_or<bool>(Attr::kUniqueIndices, false)) return 0;
   const int64_t pieces = std::min(count / places / kUpdatesPerCopied, kMostPieces);
   return pieces >= kLeastPieces ? pieces : 0;
@@ -67,9 +67,9 @@ class Split {
 
   // What takes the scatter's place.
   Instruction* Result() {
-    const int64_t count = op_.operand(2)->shape().constant_dim(dim_), whole = count / pieces_ * pieces_;
+    const Dim count = op_.operand(2)->shape().dim(dim_), whole = FloorDiv(count, pieces_) * Dim(pieces_);
     Instruction *x = op_.operand(0), *index = op_.operand(1), *updates = op_.operand(2);
-    if (whole < count) {
+    if (!KnownEqual(whole, count)) {
       x = Laid(b_.Make(Opcode::kScatter, {x, Part(index, 0, whole, count), Part(updates, dim_, whole, count)}, op_.attrs()));
       index = Part(index, 0, 0, whole);
       updates = Part(updates, dim_, 0, whole);
@@ -87,12 +87,12 @@ class Split {
     x->mutable_shape().set_layout(RowMajor(x->shape().rank()));
     return x;
   }
-  Instruction* Part(Instruction* x, int64_t dim, int64_t from, int64_t to) { return Laid(b_.SliceDim(x, dim, from, to)); }
+  Instruction* Part(Instruction* x, int64_t dim, Dim from, Dim to) { return Laid(b_.SliceDim(x, dim, from, to)); }
 
   // A dim of the pieces before `dim`, which is cut into `parts`.
   DimVector WithPieces(const Shape& s, int64_t dim, int64_t parts) const {
     DimVector dims(s.dims().begin(), s.dims().end());
-    dims[dim] = s.constant_dim(dim) / parts;
+    dims[dim] = FloorDiv(s.dim(dim), parts);
     dims.insert(dims.begin() + dim, Dim(pieces_));
     return dims;
   }
@@ -128,7 +128,7 @@ absl::StatusOr<bool> SplitScatters(Module& module, PassContext& context) {
       const int64_t pieces = PiecesOf(*op);
       if (pieces == 0) continue;
       context.Note("split-scatters", "split", *op,
-                   absl::StrCat(op->operand(2)->shape().num_elements_constant(), " updates of ", op->shape().num_elements_constant(),
+                   absl::StrCat(op->operand(2)->shape().num_elements().ToString(), " updates of ", op->shape().num_elements().ToString(),
                                 " elements: threads share them in ", pieces, " pieces"));
       c->ReplaceAndRemove(op, Split(op, pieces).Result());
       changed = true;

@@ -25,20 +25,19 @@ ScatterDim ScatterDimOf(const Instruction& scatter, int64_t d) {
 
 std::optional<int64_t> ChooseCut(const Instruction& scatter) {
   const Shape &x = scatter.operand(0)->shape(), &updates = scatter.operand(scatter.operand_count() - 1)->shape();
-  if (!x.is_static() || !updates.is_static()) return std::nullopt;
-  const int64_t elements = x.num_elements().constant(), updated = updates.num_elements().constant();
-  if (elements == 0 || elements + updated < kWorthPieces) return std::nullopt;
+  const int64_t elements = Typical(x.num_elements()), updated = Typical(updates.num_elements());
+  if (elements <= 0 || elements + updated < kWorthPieces) return std::nullopt;
   int64_t window = 1;
-  for (int64_t d : scatter.int_list(Attr::kUpdateWindowDims)) window *= updates.constant_dim(d);
+  for (int64_t d : scatter.int_list(Attr::kUpdateWindowDims)) window *= Typical(updates.dim(d));
   std::optional<int64_t> best[3];  // the longest dim of each sort
   for (int64_t d = 0; d < x.rank(); ++d) {
     const ScatterDim sort = ScatterDimOf(scatter, d);
     if (sort == ScatterDim::kTied) continue;
     std::optional<int64_t>& of = best[static_cast<int>(sort)];
-    if (!of || x.constant_dim(d) > x.constant_dim(*of)) of = d;
+    if (!of || Typical(x.dim(d)) > Typical(x.dim(*of))) of = d;
   }
   const auto [windowed, batch, indexed] = best;
-  auto length = [&](std::optional<int64_t> d) { return d ? x.constant_dim(*d) : 0; };
+  auto length = [&](std::optional<int64_t> d) { return d ? Typical(x.dim(*d)) : 0; };
   if (length(batch) >= 8) return batch;
   if (length(windowed) >= kWideWindow) return windowed;
   if (length(batch) >= 2) return batch;

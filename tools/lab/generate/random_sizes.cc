@@ -36,7 +36,7 @@ std::vector<Dim> RandomSymbols(DimTable& table, Random& random) {
   constexpr std::string_view kNames[] = {"s", "t", "u"};
   constexpr int64_t kLower[] = {0, 0, 0, 1, 2, 2, 3}, kUpper[] = {INT64_MAX, INT64_MAX, INT64_MAX, 1000, 1024, 100, 64, 9};
   constexpr int64_t kDivisors[] = {2, 4, 8};
-  constexpr int64_t kPlannedFor[] = {kTypicalSize, kTypicalSize, 1, 7, 64, 1000};
+  constexpr int64_t kPlannedFor[] = {kTypicalSize, kTypicalSize, 1, 7, 64, 1000, 1 << 18};
   std::vector<Dim> symbols;
   for (int64_t n = random.Between(1, 3), k = 0; k < n; ++k) {
     const int64_t divisor = random.OneIn(8) ? random.Pick(kDivisors) : 1;
