@@ -349,7 +349,8 @@ absl::Status CheckTopK(const Signature& s) {
     if (!KnownEqual(x.dim(d), values.dim(d))) return Invalid(s, "wanted values in as many rows");
   }
   const Dim n = x.dim(x.rank() - 1);
-  if (Less(n, values.dim(x.rank() - 1)) != Ternary::kNo || LowerBound(n) > kMostElements) return Invalid(s, "wanted at most as many as there are, 2^31 - 1");
+  if (Less(n, values.dim(x.rank() - 1)) != Ternary::kNo || LowerBound(n) > kMostElements)
+    return Invalid(s, "wanted at most as many as there are, 2^31 - 1");
   if (!IsSortKey(x.element_type())) return Invalid(s, "wanted integers or floats of 16 bits and more");
   const PT at = s.results[1].element_type();
   return at == PT::kS32 || at == PT::kS64 ? absl::OkStatus() : Invalid(s, "wanted positions in s32 or s64");

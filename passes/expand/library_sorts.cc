@@ -5,7 +5,8 @@
 //
 // An operand that counts along the sorted dimension is not read: the call gives positions. Operands whose results nobody reads are
 // left out; the key is read all the same. Those that the main device computes stay, too: the library is the host's.
-// Sorts by other comparators or of more than 48 operands stay and become kernels. After canonicalize (a tuple's users are its elements) and dce, before assign-layout.
+// Sorts by other comparators or of more than 48 operands stay and become kernels. After canonicalize (a tuple's users are its elements)
+// and dce, before assign-layout.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

@@ -136,8 +136,9 @@ std::string Body(const FrameworkStep& s) {
 }
 
 std::string Body(const LibraryStep& s) {
-  return absl::StrCat("library ", s.function, s.attributes.ToString(), " of (", ToText(s.operands), ") -> (", ToText(s.results),
-                      ")", s.scratch_bytes == 0 ? "" : s.scratch_bytes < 0 ? " scratch by size" : absl::StrCat(" scratch ", s.scratch_bytes));
+  const std::string scratch = s.scratch_bytes < 0 ? " scratch by size" : absl::StrCat(" scratch ", s.scratch_bytes);
+  return absl::StrCat("library ", s.function, s.attributes.ToString(), " of (", ToText(s.operands), ") -> (", ToText(s.results), ")",
+                      s.scratch_bytes == 0 ? "" : scratch);
 }
 
 std::string ToText(const Program& p, const Step& step) {

@@ -148,7 +148,8 @@ absl::Status GraphParser::ParseSymbols() {
       TENON_ASSIGN_OR_RETURN(symbol.typical, Integer());
       if (symbol.typical < 1) return Wanted("a size to plan for, at least 1");
     }
-    if (absl::Status added = builder_.AddSymbol(symbol.name, symbol.lower, symbol.upper, symbol.typical); !added.ok()) return FailAt(at, added);
+    const absl::Status added = builder_.AddSymbol(symbol.name, symbol.lower, symbol.upper, symbol.typical);
+    if (!added.ok()) return FailAt(at, added);
   } while (Eat(","));
   return absl::OkStatus();
 }

@@ -417,7 +417,8 @@ PyCFunction Fast(F function) {
 PyMethodDef kMethods[] = {
     {"parse", Parse, METH_O | METH_STATIC, "parse(text) -> Graph: torch_plugin/aten/graph.h has the form."},
     {"text", Text, METH_NOARGS, "The graph as text, for dumps, tests and bug reports."},
-    {"symbol", Symbol, METH_VARARGS, "symbol(name, lower, upper, typical=0), before the first value that has it; typical: a value to plan for, if one is known."},
+    {"symbol", Symbol, METH_VARARGS, 
+     "symbol(name, lower, upper, typical=0), before the first value that has it; typical: a value to plan for, 0 if none is known."},
     {"input", Fast(Declare<tenon_graph_input>), METH_FASTCALL,
      "input(name, value): a tensor, an int, None, or what `described` can tell of."},
     {"constant", Fast(Declare<tenon_graph_constant>), METH_FASTCALL, "constant(name, tensor): the next that the compile is given."},
