@@ -204,6 +204,22 @@ def test_what_needs_numbers_is_a_step(graphs_ran_natively):
     assert [r.framework_steps() for r in records[-2:]] == [[], []] and "max_pool2d" in records[-1].sizes
 
 
+@pytest.mark.parametrize("deterministic", (False, True))
+def test_plans_are_for_the_sizes_that_came_first(graphs_ran_natively, deterministic, monkeypatch):
+    """By Dynamo's hints, but where the last bits may not hang on what came first."""
+    from torch_tenon import export
+
+    hints = []
+    hint = export.symbol_hint
+    monkeypatch.setattr(export, "symbol_hint", lambda *args: hints.append(hint(*args)) or hints[-1])
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        _check(lambda x: x.sum() * 3, graphs_ran_natively, (torch.randn(70, 4),), (torch.randn(5, 4),))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert sorted(hints) == ([] if deterministic else [4, 70])
+
+
 def test_automatic_dynamic(graphs_ran_natively):
     """Dynamo's second size is the first for which a graph has symbols; the third compiles nothing."""
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True), 2, enable_nested_tensor=False)
