@@ -19,9 +19,10 @@ struct State {
   std::unique_ptr<Profile> profile;
   std::map<uint64_t, int32_t> programs;  // RunCounters::id -> index in Profile::programs
   size_t max_events = 0;
-  int64_t active = 0;       // runs under way
+  int64_t active = 0;  // runs under way
   uint64_t busy_since = 0;  // while there are any
-  uint64_t last = 0;        // number of the newest recording
+  uint64_t counted_until = 0;  // the end of the time that is in Profile::inside, or the recording's beginning
+  uint64_t last = 0;  // number of the newest recording
 };
 State& TheState() {
   static State* state = new State;
@@ -95,7 +96,7 @@ absl::Status Recorder::Start(int64_t max_events) {
   state.programs.clear();
   state.max_events = static_cast<size_t>(max_events);
   state.active = 0;
-  profile->begin = Ticks();
+  profile->begin = state.counted_until = Ticks();
   state.profile = std::move(profile);
   current.store(++state.last, std::memory_order_relaxed);
   return absl::OkStatus();
@@ -118,7 +119,8 @@ uint64_t Recorder::BeginRecordedCall(uint64_t now) {
   State& state = TheState();
   std::lock_guard lock(state.mutex);
   if (state.profile == nullptr) return 0;
-  if (state.active++ == 0) state.busy_since = std::max(now, state.profile->begin);
+  // A call may have waited for the lock while others came and went, whose time has been counted.
+  if (state.active++ == 0) state.busy_since = std::max(now, state.counted_until);
   return state.last;
 }
 
@@ -127,7 +129,10 @@ void Recorder::EndCall(uint64_t recording, const BoundProgram& bound, const RunC
   State& state = TheState();
   std::lock_guard lock(state.mutex);
   if (state.profile == nullptr || state.last != recording) return;
-  if (--state.active == 0) state.profile->inside += end - std::min(end, state.busy_since);
+  if (--state.active == 0) {
+    state.profile->inside += end - std::min(end, state.busy_since);
+    state.counted_until = std::max(end, state.busy_since);
+  }
   try {
     Merge(state, bound, counters, trace, begin, end);
   } catch (const std::bad_alloc&) {
