@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
+#include "absl/status/statusor.h"
 #include "hlo/arena.h"
 
 namespace tenon {
@@ -33,7 +35,13 @@ Packed Pack(BufferPlan* plan, int64_t space) {
 }  // namespace
 
 int64_t TypicalBytes(Dim bytes) {
-  return bytes.is_constant() ? bytes.constant() : std::clamp<int64_t>(Typical(bytes), 0, int64_t{1} << 40);
+  constexpr int64_t kMost = int64_t{1} << 40;
+  if (bytes.is_constant()) return bytes.constant();
+  const absl::StatusOr<int64_t> n = Evaluate(bytes, [&](std::string_view name) -> absl::StatusOr<int64_t> {
+    const Dim symbol = bytes.expr()->table->Symbol(name);
+    return std::min(std::max(Typical(symbol), kTypicalSize), UpperBound(symbol));
+  });
+  return n.ok() ? std::clamp<int64_t>(*n, 0, kMost) : kMost;
 }
 
 void PackArena(BufferPlan* plan) {

@@ -5,7 +5,7 @@
 
 namespace tenon {
 
-// To plan for where any number is right: Typical, and a size.
+// To plan for where any number is right: Typical sizes, but of no symbol less than 256, as it is large sizes whose memory matters.
 int64_t TypicalBytes(Dim bytes);
 
 // Sets offsets, arena_bytes, device_arenas, symbolic_arenas and peak_live_bytes.
