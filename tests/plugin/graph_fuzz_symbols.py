@@ -19,6 +19,7 @@ from plugin.graph_fuzz_program import Program, call, count_of, lay, make_inputs,
 
 SIZES = (0, 1, 2, 7, 64, 1000)
 _ELEMENTS = 300_000  # of a value, at most
+_MOST_ELEMENTS = 1 << 23  # of anything that is computed
 
 
 @dataclasses.dataclass
@@ -114,7 +115,7 @@ def difference(program: Program, compiled_by: Callable) -> str:
     calls += [{s: n if len(program.hints) == 1 else choose.choice((n, choose.choice(SIZES))) for s in program.hints} for n in SIZES]
     ran = 0
     for number, values in enumerate(calls):
-        if not fits(program, values):
+        if not fits(program, traced, values):
             continue
         if traced.out_of_range(values, compiled.symbols):
             inputs = make_inputs(program, program.number, values)
@@ -149,9 +150,12 @@ def difference(program: Program, compiled_by: Callable) -> str:
     return what or (f"gave up: {compiled.given_up[0]}" if compiled.given_up else "")
 
 
-def fits(program: Program, values: dict[Any, int]) -> bool:
-    """All inputs have such sizes, and none is so large that the run takes long."""
+def fits(program: Program, traced: Trace, values: dict[Any, int]) -> bool:
+    """All inputs have such sizes, and nothing is so large that the run takes long, or all memory (diag_embed twice)."""
     if any(size_in(s, values) < 0 for i in program.inputs for s in i.shape):
+        return False
+    number = lambda s: int(s.node.expr.xreplace(values)) if isinstance(s, torch.SymInt) else s
+    if any(count_of([number(s) for s in v.shape]) > _MOST_ELEMENTS for v in traced.values.values() if isinstance(v, torch.Tensor)):
         return False
     return all(count_of([size_in(s, values) for s in i.shape]) <= _ELEMENTS for i in program.inputs) and \
         max(values.values()) ** min(2, len([s for i in program.inputs for s in i.shape if not isinstance(s, int)])) <= 2_000_000
