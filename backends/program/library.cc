@@ -44,7 +44,7 @@ absl::Status ProgramBuilder::EmitLibrary(const Instruction& op) {
   for (const Instruction* operand : op.operands()) {
     TENON_ASSIGN_OR_RETURN(View v, ViewOf(BufferKey{operand, 0}));
     const StridedView& strided = views_.at(BufferKey{operand, 0});
-    if (!IsRowMajor(strided)) {
+    if (!IsRowMajor(strided) || v.byte_offset < 0) {  // or at an offset that a call decides
       TENON_ASSIGN_OR_RETURN(View dense, NewDense(strided, v.dtype));
       Step copy = NewStep(*operand);
       copy.body = CopyStep{std::move(v), dense};
