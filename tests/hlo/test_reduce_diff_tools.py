@@ -1,15 +1,14 @@
 """hlo-reduce and hlo-diff from the command line: exit codes, messages, files that replay."""
 
 import json
-import os
 import pathlib
 import stat
-import subprocess
 
 import numpy as np
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from hlo.command_line import run
+
 MODULE = """HloModule m
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
 ENTRY e {
@@ -28,17 +27,6 @@ ENTRY e {
 )
 
 
-def _tool(name):
-    for build in [os.environ.get("TENON_BUILD_DIR"), ROOT / "build" / "release", ROOT / "build"]:
-        if build and (tool := pathlib.Path(build) / "bin" / name).exists():
-            return tool
-    pytest.skip(f"no {name} in build/ (or TENON_BUILD_DIR)")
-
-
-def _run(name, *args):
-    return subprocess.run([_tool(name), *map(str, args)], capture_output=True, text=True)
-
-
 @pytest.fixture
 def module(tmp_path):
     path = tmp_path / "m.hlo"
@@ -48,16 +36,16 @@ def module(tmp_path):
 
 @pytest.mark.parametrize("tool", ["hlo-reduce", "hlo-diff"])
 def test_help_and_bad_usage(tool, module):
-    assert _run(tool, "--help").stdout.startswith(f"usage: {tool}")
-    assert _run(tool, "--help").returncode == 0
+    assert run(tool, "--help").stdout.startswith(f"usage: {tool}")
+    assert run(tool, "--help").returncode == 0
     for arguments in [[], ["--nonsense", module], [module, module, module]]:
-        done = _run(tool, *arguments)
+        done = run(tool, *arguments)
         assert done.returncode == 2 and "--help" in done.stderr
 
 
 def test_reduce_miscompare_replays(module, tmp_path):
     out = tmp_path / "small.hlo"
-    done = _run("hlo-reduce", "--plant=pad-off-by-one", f"--output={out}", "--json", module)
+    done = run("hlo-reduce", "--plant=pad-off-by-one", f"--output={out}", "--json", module)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["instructions"] <= 3 and told["finished"] and told["steps"]
@@ -65,32 +53,32 @@ def test_reduce_miscompare_replays(module, tmp_path):
     assert "pad(" in out.read_text()
     inputs = np.load(told["inputs"])
     assert sorted(inputs) == [f"in{i}" for i in range(len(inputs))]
-    run = ["--no-excess-precision", f"--inputs={told['inputs']}", out]
-    assert _run("hlo-run", "--plant=6", *run).returncode == 1
-    assert _run("hlo-run", *run).returncode == 0
+    replay = ["--no-excess-precision", f"--inputs={told['inputs']}", out]
+    assert run("hlo-run", "--plant=6", *replay).returncode == 1
+    assert run("hlo-run", *replay).returncode == 0
 
 
 def test_reduce_says_that_nothing_fails(module):
-    done = _run("hlo-reduce", module)
+    done = run("hlo-reduce", module)
     assert done.returncode == 1
     assert "doesn't fail as given: the results are the evaluator's" in done.stderr
 
 
 def test_reduce_refuses_files(module, tmp_path):
-    done = _run("hlo-reduce", tmp_path / "absent.hlo")
+    done = run("hlo-reduce", tmp_path / "absent.hlo")
     assert done.returncode == 3 and "cannot open" in done.stderr
     module.write_text(MODULE.replace("sine(x)", "sine(w)"))
-    done = _run("hlo-reduce", module)
+    done = run("hlo-reduce", module)
     assert done.returncode == 3 and "line 6, column 22" in done.stderr
     module.write_text(MODULE)
     np.savez(tmp_path / "in.npz", in0=np.zeros((6, 10), np.float32))
-    done = _run("hlo-reduce", f"--inputs={tmp_path / 'in.npz'}", module)
+    done = run("hlo-reduce", f"--inputs={tmp_path / 'in.npz'}", module)
     assert done.returncode == 3 and "wanted more than 1 inputs" in done.stderr
 
 
 def test_reduce_refuses_options(module):
     for option in ["--plant=eleven", "--error=(", "--error", "--script", "--max-seconds=0"]:
-        assert _run("hlo-reduce", option, module).returncode == 2, option
+        assert run("hlo-reduce", option, module).returncode == 2, option
 
 
 def test_reduce_error(tmp_path):
@@ -104,10 +92,10 @@ def test_reduce_error(tmp_path):
         }"""
     )
     out = tmp_path / "small.hlo"
-    done = _run("hlo-reduce", "--error=nobody\\.knows", f"--output={out}", "--quiet", path)
+    done = run("hlo-reduce", "--error=nobody\\.knows", f"--output={out}", "--quiet", path)
     assert done.returncode == 0, done.stderr
     assert "custom-call" in out.read_text() and "tanh" not in out.read_text()
-    done = _run("hlo-reduce", "--error=something else", path)
+    done = run("hlo-reduce", "--error=something else", path)
     assert done.returncode == 1 and "nobody.knows" in done.stderr
 
 
@@ -116,7 +104,7 @@ def test_reduce_script(module, tmp_path):
     script.write_text('#!/bin/sh\ntest -e "${1%.hlo}.npz" && grep -q sine "$1"\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     out = tmp_path / "small.hlo"
-    done = _run("hlo-reduce", f"--script={script}", f"--output={out}", module)
+    done = run("hlo-reduce", f"--script={script}", f"--output={out}", module)
     assert done.returncode == 0, done.stderr
     assert out.read_text().count(" = ") == 2
     assert not list(pathlib.Path("/tmp").glob("hlo-reduce-*/candidate.hlo"))
@@ -125,45 +113,45 @@ def test_reduce_script(module, tmp_path):
 def test_reduce_crash_and_timeout(module, tmp_path):
     # A process that takes longer than the limit counts as dead; this limit nothing can keep.
     out = tmp_path / "small.hlo"
-    done = _run("hlo-reduce", "--crash", "--timeout=0.0001", "--max-tries=40", f"--output={out}", module)
+    done = run("hlo-reduce", "--crash", "--timeout=0.0001", "--max-tries=40", f"--output={out}", module)
     assert done.returncode == 0, done.stderr
-    done = _run("hlo-reduce", "--crash", "--timeout=60", module)
+    done = run("hlo-reduce", "--crash", "--timeout=60", module)
     assert done.returncode == 1 and "ends well" in done.stderr
 
 
 def test_list_plants():
-    listed = _run("hlo-reduce", "--list-plants").stdout.splitlines()
+    listed = run("hlo-reduce", "--list-plants").stdout.splitlines()
     assert len(listed) >= 20 and [int(line.split()[0]) for line in listed] == list(range(1, len(listed) + 1))
 
 
 def test_diff_exit_codes_and_output(module, tmp_path):
     other = tmp_path / "other.hlo"
     other.write_text(MODULE.replace("sine(x)", "cosine(x)"))
-    assert _run("hlo-diff", module, module).returncode == 0
-    assert _run("hlo-diff", module, module).stdout == ""
-    done = _run("hlo-diff", module, other)
+    assert run("hlo-diff", module, module).returncode == 0
+    assert run("hlo-diff", module, module).stdout == ""
+    done = run("hlo-diff", module, other)
     assert done.returncode == 1
     assert "- s = f32[6,10] sine(x)\n+ s = f32[6,10] cosine(x)\n    opcode: sine -> cosine\n" in done.stdout
-    told = json.loads(_run("hlo-diff", "--json", module, other).stdout)
+    told = json.loads(run("hlo-diff", "--json", module, other).stdout)
     assert (told["removed"], told["added"], told["changed"]) == (0, 0, 1)
     change = told["computations"][0]["changes"][0]
     assert change["fields"] == [{"what": "opcode", "a": "sine", "b": "cosine"}]
-    assert _run("hlo-diff", "--stat", module, other).stdout == "0 removed, 0 added, 1 changed\n"
-    assert _run("hlo-diff", "--quiet", module, other).stdout == ""
+    assert run("hlo-diff", "--stat", module, other).stdout == "0 removed, 0 added, 1 changed\n"
+    assert run("hlo-diff", "--quiet", module, other).stdout == ""
 
 
 def test_diff_ignores(module, tmp_path):
     other = tmp_path / "other.hlo"
     other.write_text(MODULE.replace("s = ", "renamed = ").replace("(s,", "(renamed,").replace("HloModule m", "HloModule k"))
-    assert _run("hlo-diff", module, other).returncode == 1
-    assert _run("hlo-diff", "--ignore=names", module, other).returncode == 0
-    assert _run("hlo-diff", "--ignore=colour", module, other).returncode == 2
+    assert run("hlo-diff", module, other).returncode == 1
+    assert run("hlo-diff", "--ignore=names", module, other).returncode == 0
+    assert run("hlo-diff", "--ignore=colour", module, other).returncode == 2
 
 
 def test_diff_refuses_files(module, tmp_path):
-    done = _run("hlo-diff", module, tmp_path / "absent.hlo")
+    done = run("hlo-diff", module, tmp_path / "absent.hlo")
     assert done.returncode == 2 and "cannot open" in done.stderr
     bad = tmp_path / "bad.hlo"
     bad.write_text("ENTRY e {")
-    done = _run("hlo-diff", bad, module)
+    done = run("hlo-diff", bad, module)
     assert done.returncode == 2 and "bad.hlo: line 1" in done.stderr

@@ -1,14 +1,12 @@
 """hlo-opt and hlo-run from the command line: exit codes, messages, NumPy files."""
 
 import json
-import os
-import pathlib
-import subprocess
 
 import numpy as np
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from hlo.command_line import run
+
 MODULE = """HloModule m
 ENTRY e {
   x = f32[2,3] parameter(0)
@@ -17,17 +15,6 @@ ENTRY e {
   ROOT r = (f32[2,3], s32[2]) tuple(s, n)
 }
 """
-
-
-def _tool(name):
-    for build in [os.environ.get("TENON_BUILD_DIR"), ROOT / "build" / "release", ROOT / "build"]:
-        if build and (tool := pathlib.Path(build) / "bin" / name).exists():
-            return tool
-    pytest.skip(f"no {name} in build/ (or TENON_BUILD_DIR)")
-
-
-def _run(name, *args, stdin=None):
-    return subprocess.run([_tool(name), *map(str, args)], input=stdin, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -39,24 +26,24 @@ def module(tmp_path):
 
 @pytest.mark.parametrize("tool", ["hlo-opt", "hlo-run"])
 def test_help_and_bad_usage(tool, module):
-    assert _run(tool, "--help").stdout.startswith(f"usage: {tool}")
-    assert _run(tool, "--help").returncode == 0
+    assert run(tool, "--help").stdout.startswith(f"usage: {tool}")
+    assert run(tool, "--help").returncode == 0
     for arguments in [[], ["--nonsense", module]]:
-        done = _run(tool, *arguments)
+        done = run(tool, *arguments)
         assert done.returncode == 2 and "--help" in done.stderr
 
 
 def test_opt_prints_what_it_parsed(module):
-    done = _run("hlo-opt", module)
+    done = run("hlo-opt", module)
     assert done.returncode == 0 and done.stdout == "HloModule m\n\nENTRY e {\n" + MODULE.split("{\n", 1)[1]
-    assert _run("hlo-opt", "-", stdin=MODULE).stdout == done.stdout
-    done = _run("hlo-opt", "--canonical", module)
+    assert run("hlo-opt", "-", stdin=MODULE).stdout == done.stdout
+    done = run("hlo-opt", "--canonical", module)
     assert "ROOT v3 = (f32[2,3], s32[2]) tuple(v2, v1)" in done.stdout
 
 
 def test_opt_refuses_with_line_and_column(module):
     module.write_text(MODULE.replace("sine(x)", "sine(y)"))
-    done = _run("hlo-opt", module)
+    done = run("hlo-opt", module)
     assert done.returncode == 1
     assert done.stderr == f"{module}: line 5, column 21: wanted an instruction defined before, got 'y'\n"
 
@@ -67,23 +54,23 @@ def test_a_framework_call_of_a_wrong_form_is_an_error_not_an_abort(command, modu
         'HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n'
         '  ROOT odd = f32[4] custom-call(p), custom_call_target="aten.relu.default", backend_config={"args":5}\n}\n'
     )
-    done = _run(*command, module)
+    done = run(*command, module)
     assert done.returncode in (1, 3), done
     assert 'odd: wanted backend_config={"args":"(...)", ...}' in done.stderr, done.stderr
 
 
 def test_opt_runs_passes(module):
     module.write_text(MODULE.replace("ROOT", "dead = f32[2,3] cosine(x)\n  ROOT"))
-    assert "cosine" in _run("hlo-opt", module).stdout
-    done = _run("hlo-opt", "--passes=dce", "--timing", module)
+    assert "cosine" in run("hlo-opt", module).stdout
+    done = run("hlo-opt", "--passes=dce", "--timing", module)
     assert done.returncode == 0 and "cosine" not in done.stdout and "dce  changed" in done.stderr
-    done = _run("hlo-opt", "--passes=no-such-pass", module)
+    done = run("hlo-opt", "--passes=no-such-pass", module)
     assert done.returncode == 1 and 'unknown pass "no-such-pass"' in done.stderr
-    assert "dce" in _run("hlo-opt", "--list-passes").stdout
+    assert "dce" in run("hlo-opt", "--list-passes").stdout
 
 
 def test_opt_prints_costs(module):
-    done = _run("hlo-opt", "--cost", module)
+    done = run("hlo-opt", "--cost", module)
     first, head, *rows = done.stdout.splitlines()
     assert first == (
         "total: 0 flops, 6 transcendentals, 48 bytes moved; peak memory 56 bytes (arguments 32, output 32)"
@@ -95,7 +82,7 @@ def test_opt_prints_costs(module):
 def test_run_reads_and_writes_npz(module, tmp_path, save):
     x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
     save(tmp_path / "in.npz", in1=np.array([3, -4], np.int32), in0=np.asfortranarray(x))
-    done = _run("hlo-run", "--backend=eval", f"--inputs={tmp_path}/in.npz", f"--save={tmp_path}/out.npz", module)
+    done = run("hlo-run", "--backend=eval", f"--inputs={tmp_path}/in.npz", f"--save={tmp_path}/out.npz", module)
     assert done.returncode == 0, done.stderr
     out = np.load(tmp_path / "out.npz")
     np.testing.assert_allclose(out["out0"], np.sin(x), rtol=1e-6)
@@ -109,25 +96,25 @@ def test_run_says_where_and_how_far(module, tmp_path):
     np.savez(tmp_path / "in.npz", in0=x, in1=np.zeros(2, np.int32))
     np.savez(tmp_path / "want.npz", out0=want, out1=np.zeros(2, np.int32))
     arguments = ["--backend=eval", f"--inputs={tmp_path}/in.npz", f"--expect={tmp_path}/want.npz", module]
-    done = _run("hlo-run", *arguments)
+    done = run("hlo-run", *arguments)
     assert done.returncode == 1
     first, second = done.stdout.splitlines()
     assert "1 of 6 elements off" in first and "[1,2]" in first and "abs 0.5" in first and "ULP" in first
     assert second == "eval output 1 s32[2]: equal"
-    assert _run("hlo-run", "--atol=1", *arguments).returncode == 0
+    assert run("hlo-run", "--atol=1", *arguments).returncode == 0
 
 
 def test_run_refuses_inputs_that_do_not_fit(module, tmp_path):
     np.savez(tmp_path / "in.npz", in0=np.zeros((3, 2), np.float32), in1=np.zeros(2, np.int32))
-    done = _run("hlo-run", "--backend=eval", f"--inputs={tmp_path}/in.npz", module)
+    done = run("hlo-run", "--backend=eval", f"--inputs={tmp_path}/in.npz", module)
     assert done.returncode == 3 and "input 0: wanted f32[2,3] (<f4), got <f4[3,2]" in done.stderr
     (tmp_path / "bad.npz").write_bytes(b"PK not a zip")
-    done = _run("hlo-run", "--backend=eval", f"--inputs={tmp_path}/bad.npz", module)
+    done = run("hlo-run", "--backend=eval", f"--inputs={tmp_path}/bad.npz", module)
     assert done.returncode == 3 and "not a zip file" in done.stderr
 
 
 def test_run_compares_the_backends(module):
-    done = _run("hlo-run", "--seed=7", module)
+    done = run("hlo-run", "--seed=7", module)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "cpu output 0 f32[2,3]:" in done.stdout
 
@@ -141,9 +128,9 @@ def _json_lines(done):
 
 
 def test_opt_lists_stages_and_passes():
-    assert [line.split()[0] for line in _run("hlo-opt", "--list-stages").stdout.splitlines()] == STAGES
-    assert [s["name"] for s in json.loads(_run("hlo-opt", "--list-stages", "--json").stdout)["stages"]] == STAGES
-    passes = json.loads(_run("hlo-opt", "--list-passes", "--json").stdout)
+    assert [line.split()[0] for line in run("hlo-opt", "--list-stages").stdout.splitlines()] == STAGES
+    assert [s["name"] for s in json.loads(run("hlo-opt", "--list-stages", "--json").stdout)["stages"]] == STAGES
+    passes = json.loads(run("hlo-opt", "--list-passes", "--json").stdout)
     assert set(passes["default_pipeline"]) <= {p["name"] for p in passes["passes"]}
 
 
@@ -151,22 +138,22 @@ def test_opt_lists_stages_and_passes():
 def test_opt_shows_a_stage_alone(stage, module):
     says = {"hlo": "HloModule", "plans": "loop loops=", "buffers": "arena", "program": 'program "m" native',
             "llvm": "define void @k0", "optimized-llvm": "define void @k0", "assembly": "k0:"}  # fmt: skip
-    done = _run("hlo-opt", f"--stage={stage}", module)
+    done = run("hlo-opt", f"--stage={stage}", module)
     assert done.returncode == 0 and says[stage] in done.stdout
-    (line,) = _json_lines(_run("hlo-opt", f"--stage={stage}", "--json", module))
+    (line,) = _json_lines(run("hlo-opt", f"--stage={stage}", "--json", module))
     assert line["ok"] and {s["stage"] for s in line["stages"]} == {stage}
 
 
 def test_opt_stages_of_an_isa(module):
-    assert "zmm" not in _run("hlo-opt", "--stage=assembly", "--isa=avx2", module).stdout
-    assert "ymm" not in _run("hlo-opt", "--stage=assembly", "--isa=sse4", module).stdout
-    done = _run("hlo-opt", "--stage=plans", "--isa=mmx", module)
+    assert "zmm" not in run("hlo-opt", "--stage=assembly", "--isa=avx2", module).stdout
+    assert "ymm" not in run("hlo-opt", "--stage=assembly", "--isa=sse4", module).stdout
+    done = run("hlo-opt", "--stage=plans", "--isa=mmx", module)
     assert done.returncode == 1 and "mmx" in done.stderr
 
 
 def test_opt_diffs_between_passes(module):
     module.write_text(MODULE.replace("ROOT", "dead = f32[2,3] cosine(x)\n  ROOT"))
-    done = _run("hlo-opt", "--diff", "--passes=dce", module)
+    done = run("hlo-opt", "--diff", "--passes=dce", module)
     assert "--- 00.input.hlo\n+++ 01.dce.hlo\n" in done.stdout
     assert [line for line in done.stdout.splitlines() if line.startswith(("+", "-")) and line[1:3] not in ("--", "++")] == [
         "-  dead = f32[2,3] cosine(x)"
@@ -174,7 +161,7 @@ def test_opt_diffs_between_passes(module):
 
 
 def test_opt_dumps_stages_to_files(module, tmp_path):
-    done = _run("hlo-opt", f"--dump-to={tmp_path / 'out'}", module)
+    done = run("hlo-opt", f"--dump-to={tmp_path / 'out'}", module)
     assert done.returncode == 0 and done.stdout == ""
     names = {p.name for p in (tmp_path / "out").iterdir()}
     assert {"00.input.hlo", "plans.txt", "buffers.txt", "program.txt", "llvm.0.emitted.ll", "llvm.0.ll", "llvm.0.s"} <= names
@@ -195,30 +182,30 @@ ENTRY e {{
 
 def test_opt_splits_input(module):
     module.write_text(CASES)
-    done = _run("hlo-opt", "--split-input", module)
+    done = run("hlo-opt", "--split-input", module)
     assert done.returncode == 1 and done.stdout.count("HloModule m") == 2
     line = CASES[: CASES.index("sine(z)")].count("\n") + 1
     assert done.stderr == f"{module}:10: line {line}, column 24: wanted an instruction defined before, got 'z'\n"
     # Without the bad one all is well, and what is printed can be read again.
     module.write_text("// -----\n".join(part for part in CASES.split("// -----\n") if "bad" not in part))
-    done = _run("hlo-opt", "--split-input", module)
-    assert done.returncode == 0 and _run("hlo-opt", "--split-input", "-", stdin=done.stdout).stdout == done.stdout
+    done = run("hlo-opt", "--split-input", module)
+    assert done.returncode == 0 and run("hlo-opt", "--split-input", "-", stdin=done.stdout).stdout == done.stdout
 
 
 def test_opt_json_has_everything(module):
     module.write_text(CASES)
-    done = _run("hlo-opt", "--split-input", "--json", "--pipeline", "--remarks", "--timing", "--plan", module)
+    done = run("hlo-opt", "--split-input", "--json", "--pipeline", "--remarks", "--timing", "--plan", module)
     first, bad, last = _json_lines(done)
     assert done.returncode == 1 and first["ok"] and last["ok"] and (first["case"], last["case"]) == (0, 2)
     assert not bad["ok"] and bad["error"]["code"] == "INVALID_ARGUMENT" and (bad["error"]["line"], bad["error"]["column"]) == (13, 24)
     assert {"pass", "ms", "changed"} <= set(first["timings"][0]) and isinstance(first["remarks"], list)
     names = {name for a in first["plan"]["allocations"] for name in a["values"]}
     assert "x" in names and first["plan"]["arena_bytes"] == "64"
-    (line,) = _json_lines(_run("hlo-opt", "--json", "--cost", module.with_name("m.hlo"), "--split-input"))[:1]
+    (line,) = _json_lines(run("hlo-opt", "--json", "--cost", module.with_name("m.hlo"), "--split-input"))[:1]
     assert line["cost"]["total"]["transcendentals"] == 6
-    missing = _run("hlo-opt", "--json", module.with_name("missing.hlo"))
+    missing = run("hlo-opt", "--json", module.with_name("missing.hlo"))
     assert missing.returncode == 1 and json.loads(missing.stdout)["error"]["code"] == "NOT_FOUND"
-    assert _run("hlo-opt", "--stage=nonsense", module).returncode == 2
+    assert run("hlo-opt", "--stage=nonsense", module).returncode == 2
 
 
 # ---- hlo-run: what runs cost
@@ -234,12 +221,12 @@ ENTRY e {
 
 def test_run_bench(module):
     module.write_text(DOT)
-    done = _run("hlo-run", "--bench", "--isa=sse4", "--threads=1", module)
-    head, compiled, run = done.stdout.splitlines()
+    done = run("hlo-run", "--bench", "--isa=sse4", "--threads=1", module)
+    head, compiled, ran = done.stdout.splitlines()
     assert done.returncode == 0 and head == "sse4, 1 threads"
     assert compiled.startswith("compile ") and all(f" {phase} " in compiled for phase in ("passes", "plan", "llvm"))
-    assert all(word in run for word in ("min", "median", "90%"))
-    (line,) = _json_lines(_run("hlo-run", "--bench", "--json", "--repeat=30", module))
+    assert all(word in ran for word in ("min", "median", "90%"))
+    (line,) = _json_lines(run("hlo-run", "--bench", "--json", "--repeat=30", module))
     times = line["bench"]["run_us"]
     assert line["ok"] and times["runs"] == 30 and 0 < times["min"] <= times["median"] <= times["p90"]
     assert line["bench"]["compile_ms"]["total"] >= line["bench"]["compile_ms"]["llvm"] > 0
@@ -247,9 +234,9 @@ def test_run_bench(module):
 
 def test_run_profile(module):
     module.write_text(DOT)
-    done = _run("hlo-run", "--profile", module)
+    done = run("hlo-run", "--profile", module)
     assert done.returncode == 0 and "host.matmul d" in done.stdout and "k0 fusion_t  [net.py:3]" in done.stdout
-    (line,) = _json_lines(_run("hlo-run", "--profile", "--json", "--repeat=10", module))
+    (line,) = _json_lines(run("hlo-run", "--profile", "--json", "--repeat=10", module))
     steps = {s["name"]: s for s in line["profile"]["steps"]}
     assert set(steps) == {"d", "fusion_t"} and 0 < sum(s["share"] for s in steps.values()) <= 1
     assert steps["d"]["flops"] == 2 * 8 * 16 * 4 and steps["d"]["bytes"] == 4 * (8 * 16 + 16 * 4 + 8 * 4)
@@ -261,28 +248,28 @@ def test_run_profile(module):
 
 def test_run_profile_writes_the_timeline(module, tmp_path):
     module.write_text(DOT)
-    done = _run("hlo-run", f"--profile={tmp_path / 't.json'}", "--repeat=10", module)
+    done = run("hlo-run", f"--profile={tmp_path / 't.json'}", "--repeat=10", module)
     assert done.returncode == 0 and "GFLOP/s f32" in done.stdout
     events = [e for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if e["ph"] == "X"]
     calls = [e for e in events if e["cat"] == "call"]
     assert len(calls) >= 11 and {e["name"] for e in events} == {"dot", "d", "fusion_t"}
     for name in ("d", "fusion_t"):
         assert len([e for e in events if e["cat"] == "step" and e["name"] == name]) == len(calls)
-    assert _run("hlo-run", f"--profile={tmp_path}/no/t.json", module).returncode == 3
+    assert run("hlo-run", f"--profile={tmp_path}/no/t.json", module).returncode == 3
 
 def test_run_json_compares_and_tells_errors(module):
-    (line,) = _json_lines(_run("hlo-run", "--json", module))
+    (line,) = _json_lines(run("hlo-run", "--json", module))
     assert line["ok"] and [c["within"] for c in line["compared"]] == [True, True]
     module.write_text(MODULE.replace("sine(x)", "sine(y)"))
-    done = _run("hlo-run", "--json", module)
+    done = run("hlo-run", "--json", module)
     assert done.returncode == 3 and "defined before" in json.loads(done.stdout)["error"]["message"]
-    assert _run("hlo-run", "--bench", "--backend=eval", module).returncode == 2
-    assert _run("hlo-run", "--repeat=-1", module).returncode == 2
+    assert run("hlo-run", "--bench", "--backend=eval", module).returncode == 2
+    assert run("hlo-run", "--repeat=-1", module).returncode == 2
 
 
 def test_run_writes_a_page_with_the_timeline(module, tmp_path):
     module.write_text(DOT)
-    assert _run("hlo-run", "--profile", f"--html={tmp_path / 'p.html'}", module).returncode == 0
+    assert run("hlo-run", "--profile", f"--html={tmp_path / 'p.html'}", module).returncode == 0
     page = (tmp_path / "p.html").read_text()
     assert '"trace":[[0,' in page and "define void @k0" in page
 
@@ -309,7 +296,7 @@ ENTRY main { x = f32[8] parameter(0)
 
 def test_run_profile_of_a_loop(module):
     module.write_text(LOOP)
-    (line,) = _json_lines(_run("hlo-run", "--profile", "--json", "--repeat=10", module))
+    (line,) = _json_lines(run("hlo-run", "--profile", "--json", "--repeat=10", module))
     profile = line["profile"]
     main, condition, body = profile["regions"]
     assert main == profile["runs"] and condition == 13 * main and body == 12 * main
@@ -317,20 +304,20 @@ def test_run_profile_of_a_loop(module):
     inside = [s for s in profile["steps"] if s["region"] > 0]
     assert loop["share"] is None and loop["us"] >= sum(s["us"] for s in inside)
     assert {s["executions"] for s in inside} == {12, 13}
-    assert "region body: 12 runs a call" in _run("hlo-run", "--profile", "--repeat=10", module).stdout
+    assert "region body: 12 runs a call" in run("hlo-run", "--profile", "--repeat=10", module).stdout
 
 
 def test_given_plans(tmp_path):
     """What --stage=plans shows, changed, is what runs; what does not fit is refused by name."""
     module, plans = tmp_path / "m.hlo", tmp_path / "plans.txt"
     module.write_text("HloModule m\nENTRY e {\n  x = f32[1000] parameter(0)\n  ROOT y = f32[1000] sine(x)\n}\n")
-    shown = _run("hlo-opt", "--stage=plans", module).stdout
+    shown = run("hlo-opt", "--stage=plans", module).stdout
     assert "fusion_y:  // k0\n  loop loops=[0:1000]" in shown
     unroll = next(word for word in shown.split() if word.startswith("unroll="))
 
     def given(text):
         plans.write_text(text)
-        return _run("hlo-run", f"--plans={plans}", module), _run("hlo-opt", f"--plans={plans}", "--stage=plans", module)
+        return run("hlo-run", f"--plans={plans}", module), run("hlo-opt", f"--plans={plans}", "--stage=plans", module)
 
     for text in shown, shown.replace(unroll, "unroll=8"):
         ran, opened = given(text)
@@ -346,5 +333,5 @@ def test_given_plans(tmp_path):
     ]:
         for done in given(text):
             assert done.returncode != 0 and wanted in done.stderr + done.stdout, done
-    done = _run("hlo-run", f"--plans={tmp_path / 'none'}", module)
+    done = run("hlo-run", f"--plans={tmp_path / 'none'}", module)
     assert done.returncode == 2 and "cannot open" in done.stderr

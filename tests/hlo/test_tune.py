@@ -1,13 +1,10 @@
 """tenon-tune from the command line, and what the compiler does with the file that it writes. No figure is compared with a time."""
 
 import json
-import os
-import pathlib
-import subprocess
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from hlo import command_line
 
 MODULE = """HloModule m
 ENTRY e {
@@ -17,16 +14,8 @@ ENTRY e {
 """
 
 
-def _tool(name):
-    for build in [os.environ.get("TENON_BUILD_DIR"), ROOT / "build" / "release", ROOT / "build"]:
-        if build and (tool := pathlib.Path(build) / "bin" / name).exists():
-            return tool
-    pytest.skip(f"no {name} in build/ (or TENON_BUILD_DIR)")
-
-
 def _run(name, *args, machine=""):
-    environment = {**os.environ, "TENON_MACHINE": str(machine)}
-    return subprocess.run([_tool(name), *map(str, args)], capture_output=True, text=True, env=environment)
+    return command_line.run(name, *args, TENON_MACHINE=str(machine))
 
 
 @pytest.fixture
