@@ -430,9 +430,9 @@ bool Clusters::IsPieceOfPieces(const Instruction& op, const Cluster& c) const {
   });
 }
 
-// Is what `c` makes of `op` an operand of a gather, dynamic-slice or concatenation?
-bool Clusters::IsReadByIndex(const Instruction& op, const Cluster& c) const {
-  if (absl::c_none_of(c.members, [](const Instruction* m) { return IsIndexing(*m); })) return false;
+// Whether says(value, user) of some edge of what `c` makes of `op`, as far as the reductions.
+template <typename Says>
+bool AnyEdgeBehind(const Instruction& op, const Cluster& c, const Says& says) {
   absl::flat_hash_set<const Instruction*> seen = {&op};
   std::vector<const Instruction*> work = {&op};
   while (!work.empty()) {
@@ -440,31 +440,31 @@ bool Clusters::IsReadByIndex(const Instruction& op, const Cluster& c) const {
     work.pop_back();
     for (const Instruction* user : at->users()) {
       if (!c.contains.contains(user)) continue;
-      if (IsIndexing(*user) && (user->operand(0) == at || user->opcode() == Opcode::kConcatenate)) return true;
+      if (says(*at, *user)) return true;
       if (user->opcode() != Opcode::kReduce && seen.insert(user).second) work.push_back(user);
     }
   }
   return false;
 }
 
+// Is what `c` makes of `op` an operand of a gather, dynamic-slice or concatenation?
+bool Clusters::IsReadByIndex(const Instruction& op, const Cluster& c) const {
+  if (absl::c_none_of(c.members, [](const Instruction* m) { return IsIndexing(*m); })) return false;
+  return AnyEdgeBehind(op, c, [](const Instruction& at, const Instruction& user) {
+    return IsIndexing(user) && (user.operand(0) == &at || user.opcode() == Opcode::kConcatenate);
+  });
+}
+
 // Whether what `c` makes of `op` goes on along op's last dim, as far as the reductions.
 bool Clusters::GoesOnAlongLastDim(const Instruction& op, const Cluster& c) const {
-  absl::flat_hash_set<const Instruction*> seen = {&op};
-  std::vector<const Instruction*> work = {&op};
-  while (!work.empty()) {
-    const Instruction* at = work.back();
-    work.pop_back();
-    for (const Instruction* user : at->users()) {
-      if (!c.contains.contains(user) || user->opcode() == Opcode::kReduce || !seen.insert(user).second) continue;
-      if (!user->shape().is_array() || user->shape().rank() == 0) return false;
-      if (!KnownEqual(user->shape().dim(LastDim(*user)), at->shape().dim(LastDim(*at)))) return false;
-      const bool spread = user->opcode() == Opcode::kBroadcast && user->dimensions().back() == LastDim(*user);
-      const bool same = IsPointwise(*user) && Shape::SameDims(user->shape(), at->shape());
-      if (!spread && !same && user->opcode() != Opcode::kReshape) return false;
-      work.push_back(user);
-    }
-  }
-  return true;
+  return !AnyEdgeBehind(op, c, [](const Instruction& at, const Instruction& user) {
+    if (user.opcode() == Opcode::kReduce) return false;
+    if (!user.shape().is_array() || user.shape().rank() == 0) return true;
+    if (!KnownEqual(user.shape().dim(LastDim(user)), at.shape().dim(LastDim(at)))) return true;
+    const bool spread = user.opcode() == Opcode::kBroadcast && user.dimensions().back() == LastDim(user);
+    const bool same = IsPointwise(user) && Shape::SameDims(user.shape(), at.shape());
+    return !spread && !same && user.opcode() != Opcode::kReshape;
+  });
 }
 
 // May `op` be part of a kernel of reductions? There each pass computes it again, so that must cost what reading it from memory would: an
