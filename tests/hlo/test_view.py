@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from hlo.test_tools import LOOP, _run
+from hlo.command_line import run
+from hlo.test_tools import LOOP
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = "</script><script>document.title='x'</script>&amp;\\\"ü"
@@ -32,7 +33,7 @@ ENTRY e {
 def _page(tmp_path, text, *arguments, returncode=0):
     source, page = tmp_path / "m.hlo", tmp_path / "m.html"
     source.write_text(text)
-    done = _run("hlo-opt", f"--html={page}", *arguments, source)
+    done = run("hlo-opt", f"--html={page}", *arguments, source)
     assert done.returncode == returncode, done.stderr
     return page
 
@@ -124,7 +125,7 @@ def test_three_thousand_instructions(tmp_path):
 def test_loops_are_boxes_and_rows_of_the_timeline(tmp_path):
     source, page = tmp_path / "loop.hlo", tmp_path / "loop.html"
     source.write_text(LOOP)
-    assert _run("hlo-run", "--profile", f"--html={page}", source).returncode == 0
+    assert run("hlo-run", "--profile", f"--html={page}", source).returncode == 0
     (graph,) = _document(page)["graphs"]
     order = [graph["program"]["regions"][r]["steps"][s]["kind"] for r, s in graph["program"]["order"]]
     loop = order.index("while")
