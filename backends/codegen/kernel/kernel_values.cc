@@ -75,7 +75,10 @@ Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, 
       if (load_hook && guard == nullptr) {  // it loads whole tiles, so all of one must lie in the operand
         if (std::optional<Val> v = load_hook(op, offset)) return *v;
       }
-      Val v = LoadElements(pointers_[p], 0, MemoryType(context(), type), offset, guard);
+      // An index that is right because of a loop that may be empty (j / 8 is 0 where j < 8m and m <= 1) hangs on it no longer:
+      // the load stays within.
+      const int level = inside || guard != nullptr ? 0 : innermost();
+      Val v = LoadElements(pointers_[p], level, MemoryType(context(), type), offset, guard);
       for (Value*& x : v.v) x = FromMemory(At(v.level), type, x, specs_.types);
       return v;
     }

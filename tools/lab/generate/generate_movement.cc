@@ -131,7 +131,9 @@ bool DynamicReshape(Scope& s, Opcode opcode) {
 // An array of which only a part exists, at sizes known when it runs; its size, or a reduction of what exists.
 bool SetDimensionSize(Scope& s, Opcode) {
   const Value x = s.OfRank(1, 4, [](PrimitiveType t) { return (IsIntegral(t) && BitWidth(t) >= 8) || (IsFloat(t) && BitWidth(t) >= 16); });
-  const int64_t dim = s.random().Below(x.rank()), bound = x.dim(dim).constant();
+  const int64_t dim = s.random().Below(x.rank());
+  if (!x.dim(dim).is_constant()) return false;
+  const int64_t bound = x.dim(dim).constant();
   Builder& b = s.b();
   Instruction* size = b.ScalarConstantInt(PrimitiveType::kS32, s.random().Between(0, bound));
   if (s.random().OneIn(2)) {
