@@ -117,10 +117,10 @@ void NestPlanner::OrderLoops() {
                      reduced.end());
 }
 
-// The extent of the loop along which `use` is contiguous; 0: none.
+// The extent, if it is a symbol's a typical one, of the loop along which `use` is contiguous; 0: none.
 int64_t NestPlanner::ContiguousExtent(const MemoryUse& use, const Iteration& iteration) {
   for (Index v : iteration.vars) {
-    if (AccessAlong(use.offset, v->var).kind == Access::Kind::kContiguous) return (v->high + 1).constant_or(0);
+    if (AccessAlong(use.offset, v->var).kind == Access::Kind::kContiguous) return Typical(v->high + 1);
   }
   return 0;
 }

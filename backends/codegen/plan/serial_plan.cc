@@ -85,8 +85,8 @@ int RowsSideBySide(const FusedKernel& f, int vector_bytes, const KernelPlan& pla
   if (HasGeneralRegion(*f.serial) || StepCost(*f.serial) < kDearStep) return -1;
   int longest = -1;
   for (int i = 0; i < plan.split; ++i) {
-    const int64_t extent = plan.loops[i].extent.constant_or(0);
-    if (extent >= 2 * vector_bytes / 4 && (longest < 0 || extent > plan.loops[longest].extent.constant())) longest = i;
+    const int64_t extent = Typical(plan.loops[i].extent);
+    if (extent >= 2 * vector_bytes / 4 && (longest < 0 || extent > Typical(plan.loops[longest].extent))) longest = i;
   }
   return longest;
 }
