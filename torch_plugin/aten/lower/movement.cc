@@ -60,14 +60,19 @@ Instruction* ReplaceSlice(OpContext& op, Instruction* x, Instruction* source, in
     if (!KnownEqual(r.limit, size)) parts.push_back(b.SliceDim(x, axis, r.limit, size));
     return parts.size() == 1 ? source : b.Concatenate(parts, axis);
   }
-  const int64_t count = source->shape().dim(axis).constant(), start = r.start.constant();
-  if (count == 0) return x;
+  const Dim count = source->shape().dim(axis);
+  const int64_t start = r.start.constant();
+  if (KnownEqual(count, 0)) return x;
+  // Behind the last element as much as there is; of symbolic sizes, which end with the range, a whole step, cut to what there is.
+  const Dim rest = size - start - ((count - 1) * Dim(r.step) + 1);
   PaddingConfig padding{.dims = std::vector<PaddingDim>(Rank(x))};
-  padding.dims[axis] = {start, size.constant() - start - ((count - 1) * r.step + 1), r.step - 1};
-  Instruction* spread = b.Pad(source, op.Scalar(x->shape().element_type(), 0), padding);
+  padding.dims[axis] = {start, rest.constant_or(r.step - 1), r.step - 1};
+  auto spread = [&](Instruction* values, Instruction* between) {
+    Instruction* padded = b.Pad(values, between, padding);
+    return rest.is_constant() ? padded : b.SliceDim(padded, axis, 0, size);
+  };
   Instruction* flags = b.Full(PT::kPred, source->shape().dims(), 1);
-  Instruction* mask = b.Pad(flags, op.Scalar(PT::kPred, 0), padding);
-  return b.Select(mask, spread, x);
+  return b.Select(spread(flags, op.Scalar(PT::kPred, 0)), spread(source, op.Scalar(x->shape().element_type(), 0)), x);
 }
 
 Instruction* SelectIndex(OpContext& op, Instruction* x, int64_t axis, Dim index) {
@@ -268,7 +273,10 @@ Lowering LowerSliceScatter(OpContext& op) {
   const int64_t axis = op.axis(2, Rank(x));
   SliceRange r = RangeOf(op, 3, x->shape().dim(axis));
   Instruction* source = op.b.Convert(op.tensor(1), op.result_type());
-  if (r.step != 1 && !x->shape().dim(axis).is_constant()) return NotLowered("symbolic size with a step");
+  const Dim size = x->shape().dim(axis);
+  if (r.step != 1 && !size.is_constant() && !(r.start.is_constant() && KnownEqual(r.limit, size))) {
+    return NotLowered("a part of a symbolic size, with a step");
+  }
   std::vector<Dim> dims = DimsOf(x);
   dims[axis] = r.step == 1 ? r.limit - r.start : CeilDiv(r.limit - r.start, r.step);
   if (KnownEqual(dims[axis], 0)) return Values{x};

@@ -118,6 +118,11 @@ def symbol_hint(value: torch.SymInt, symbol: sympy.Symbol) -> int:
     return int(hint) if hint is not None and hint.is_Integer else 0
 
 
+def known_equalities(value: torch.SymInt) -> list[sympy.Eq]:
+    """What the tracer found equal, and guards: calls in which it is not go to other graphs."""
+    return [guard.expr for guard in value.node.shape_env.guards if isinstance(guard.expr, sympy.Eq)]
+
+
 _LARGEST_SIZE = 1 << 40
 
 

@@ -110,7 +110,7 @@ def compile_symbolic(
         logger().info("%s graph: no program for all sizes: %s", kind, error)
         return f"no program for all sizes: {error}"
     record = registry.new_record(kind, count_nodes(gm))
-    record.sizes = f"all {', '.join(exported.symbols)}"
+    record.sizes = f"all {', '.join(exported.traced_symbols)}"
     record.compile_ms["export"] = export_ms
     record.attach(executable)
     record.compile_ms["total"] = 1e3 * (time.perf_counter() - began)
@@ -120,8 +120,8 @@ def compile_symbolic(
     executable.set_refused(refused)
     judge_fallback(record, options)
     logger().info(
-        "%s: native, for all %s, %d nodes, %d kernels, %.1f ms", exported.name, ", ".join(exported.symbols), sum(record.nodes.values()),
-        record.kernels, record.compile_ms["total"],
+        "%s: native, for %s, %d nodes, %d kernels, %.1f ms", exported.name, record.sizes, sum(record.nodes.values()), record.kernels,
+        record.compile_ms["total"],
     )  # fmt: skip
     return executable
 
@@ -176,8 +176,7 @@ class Rerun:
     def __call__(self, inputs: list, reason: str | None = None, lasting: bool = True) -> list:
         if reason and not lasting:
             self._pass(reason)
-        values = self._values_of(inputs) if self._exported.symbols else {}
-        key = tuple((symbol, values[symbol]) for symbol in self._exported.symbols)
+        key = self._exported.values_from(self._values_of(inputs)) if self._exported.symbols else ()
         with self._lock:
             if reason and lasting and not self._record.reason:
                 self._record.give_up(reason)

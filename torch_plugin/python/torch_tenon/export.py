@@ -19,7 +19,7 @@ import torch
 from torch import fx
 
 from . import _C, symbols
-from ._torch_private import symbol_hint, symbol_range
+from ._torch_private import known_equalities, symbol_hint, symbol_range
 from ._torch_private import (
     fake_mode_of, is_auto_functionalized, is_higher_order, is_random_call, is_with_effects, no_dispatch_modes, plain_tensor_types,
     written_arguments,
@@ -50,10 +50,21 @@ class Exported:
     # view of input or output k. None: the program's outputs are the graph's.
     recipes: list[Any] | None = None
     symbols: list[str] = dataclasses.field(default_factory=list)  # of the graph, where it was exported without values
+    # Of these, those that the tracer does not know: (which one of its symbols, by which number it is divided).
+    parts: dict[str, tuple[str, int]] = dataclasses.field(default_factory=dict)
 
     @property
     def text(self) -> str:
         return self.graph.text()
+
+    @property
+    def traced_symbols(self) -> list[str]:
+        """The tracer's symbols that the graph hangs on."""
+        return sorted({self.parts[symbol][0] if symbol in self.parts else symbol for symbol in self.symbols})
+
+    def values_from(self, values: dict[str, int]) -> tuple[tuple[str, int], ...]:
+        """Of the graph's symbols, from the tracer's."""
+        return tuple((s, values[self.parts[s][0]] // self.parts[s][1] if s in self.parts else values[s]) for s in self.symbols)
 
 
 def release(callables: list[int]) -> None:
@@ -82,7 +93,9 @@ def export(
 
 class _Exporter:
     def __init__(self, gm: fx.GraphModule, name: str, values: symbols.Values | None, fixed: symbols.Values):
-        self.gm, self.values, self.fixed = gm, values, fixed
+        self.gm, self.values = gm, values
+        self.known: symbols.Expressions = {symbol: sympy.Integer(number) for symbol, number in fixed.items()}
+        self.parts: dict[sympy.Symbol, symbols.Divided] = {}
         self.out = Exported(name)
         # Of a node's value; of its results, by number or, in tuples within tuples, by numbers.
         self.names: dict[tuple[fx.Node, int | tuple[int, ...] | None], str] = {}
@@ -97,6 +110,8 @@ class _Exporter:
     def run(self) -> Exported:
         self.plan = plan_outputs(self.gm)
         self.resolved = not _needs_bits(self.gm, self.plan)
+        if self.values is None:
+            self._use_equalities()
         self.graph = self.out.graph = _C.Graph(self.out.name, plain_tensor_types(), self._arg, self._meta, self.resolved)
         self.out.needs_eager = self.plan.foreign
         try:
@@ -107,7 +122,24 @@ class _Exporter:
             release(self.out.callables)
             raise
         self.out.symbols = sorted(map(str, self.symbols))
+        self.out.parts = {str(part): (str(d.of), d.by) for part, d in self.parts.items() if part in self.symbols}
         return self.out
+
+    def _use_equalities(self) -> None:
+        """Symbols that others say are written by those (s1 as 2*s0 + 1), where the inputs say what those are."""
+        numbers, some = set(), None
+        for node in self.gm.graph.find_nodes(op="placeholder"):
+            value = node.meta.get("val")
+            tensor = isinstance(value, torch.Tensor) and value.layout == torch.strided
+            for number in value.shape if tensor else (value,):
+                if isinstance(number, torch.SymInt) and not symbols.is_unbacked(number):
+                    numbers.add(symbols.expression(number))
+                    some = number
+        if some is None or not (equalities := known_equalities(some)):
+            return
+        readable = {number for number in numbers if number.is_Symbol}
+        least = {symbol: symbol_range(some, symbol)[0] for equal in equalities for symbol in equal.free_symbols}
+        self.known, self.parts = symbols.from_equalities(equalities, readable, least, self.known)
 
     # Nodes.
 
@@ -353,8 +385,8 @@ class _Exporter:
         """Raises _NotAnArgument."""
         if self.values is not None and not isinstance(number, int):
             number = self._evaluate(number)
-        elif self.fixed and not isinstance(number, int):
-            text, used = symbols.to_text(number, self.fixed)
+        elif self.known and not isinstance(number, int):
+            text, used = symbols.to_text(number, self.known)
             number = number if used else int(text)
         if not isinstance(number, int):
             raise _NotAnArgument("a symbolic size")
@@ -450,16 +482,22 @@ class _Exporter:
         if self.values is not None:
             return self._evaluate(value)
         try:
-            text, used = symbols.to_text(value, self.fixed)
+            text, used = symbols.to_text(value, self.known)
         except ValueError as error:
             raise NotExpressible(str(error)) from None
         for symbol in used:
             if symbol not in self.symbols:
                 self.symbols.add(symbol)
                 # Which sizes came first may not decide the last bits where the user wants the same ones each time.
-                hint = 0 if torch.are_deterministic_algorithms_enabled() else symbol_hint(value, symbol)
-                self.graph.symbol(str(symbol), *symbol_range(value, symbol), hint)
+                hint = 0 if torch.are_deterministic_algorithms_enabled() else symbol_hint(value, self._whole(symbol))
+                lower, upper = symbol_range(value, self._whole(symbol))
+                if part := self.parts.get(symbol):
+                    lower, upper, hint = part.lower, upper // part.by, hint // part.by
+                self.graph.symbol(str(symbol), lower, upper, hint)
         return text if used else int(text)
+
+    def _whole(self, symbol: sympy.Symbol) -> sympy.Symbol:
+        return self.parts[symbol].of if symbol in self.parts else symbol
 
     def _meta(self, value: Any) -> Any:
         """Of what _C.Graph doesn't read by itself: dense CPU tensors of numbers as sizes, ints and None are none of it."""
