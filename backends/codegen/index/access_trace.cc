@@ -8,7 +8,7 @@ namespace {
 
 class Tracer {
  public:
-  Tracer(IndexSpace& space, const FusedKernel& fused) : space_(space), fused_(fused) {}
+  Tracer(IndexSpace& space, const FusedKernel& fused, int last) : space_(space), fused_(fused), last_(last) {}
 
   void Visit(const Instruction* op, const IndexTuple& index) {
     if (!seen_.insert({op, std::vector<Index>(index.begin(), index.end())}).second) return;
@@ -126,6 +126,7 @@ class Tracer {
       case IndexNode::Kind::kFloorDiv:
       case IndexNode::Kind::kMod:
         ++trace.divisions;
+        if (!e->divisor.is_constant() && last_ >= 0 && e->DependsOn(last_)) ++trace.dear;
         CountDivisions(e->inner);
         return;
       case IndexNode::Kind::kRuntime:
@@ -138,6 +139,7 @@ class Tracer {
 
   IndexSpace& space_;
   const FusedKernel& fused_;
+  const int last_;  // variable of the last loop, or -1
   absl::flat_hash_set<std::pair<const Instruction*, std::vector<Index>>> seen_;
   absl::flat_hash_set<Index> counted_;
   absl::flat_hash_set<const Instruction*> elsewhere_;
@@ -146,7 +148,7 @@ class Tracer {
 }  // namespace
 
 AccessTrace TraceAccesses(IndexSpace& space, const FusedKernel& fused, const Iteration& iteration) {
-  Tracer tracer(space, fused);
+  Tracer tracer(space, fused, iteration.vars.empty() ? -1 : iteration.vars.back()->var);
   for (const Instruction* r : fused.reduces) {
     for (int64_t k = 0; k < r->operand_count() / 2; ++k) {
       tracer.Visit(r->operand(k), iteration.IndexOf(space, fused, r->operand(k)->shape()));

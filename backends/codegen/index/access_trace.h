@@ -18,6 +18,7 @@ struct MemoryUse {
 struct AccessTrace {
   std::vector<MemoryUse> uses;
   int divisions = 0;  // floordiv and mod nodes left in all index expressions
+  int dear = 0;       // those by a symbolic size that hang on the last loop: the machine divides, for each element
   // Parameters that are read, perhaps among other reads, where no use says: by sorts and windows, in results of another shape.
   absl::flat_hash_set<const Instruction*> elsewhere;
 };

@@ -230,25 +230,20 @@ Index IndexSpace::FloorDiv(Index a, Dim divisor) {
     Index remainder = FloorDiv(MakeSum(std::move(rest), addend), divisor);
     return Add(MakeSum(std::move(out), out_addend), remainder);
   }
-  // A common factor of all coefficients and the divisor cancels (the addend's remainder below it
-  // does not matter).
+  // A common factor of coefficients and the divisor cancels; what remains below it does not matter.
   for (const auto& t : rest) {
-    if (rest.size() > 1 && !t.coefficient.is_constant()) break;
     const Dim g = t.coefficient;
     if (!IsNonNegative(g) || g == Dim(1)) continue;
     std::optional<Dim> smaller = ExactQuotient(divisor, g);
     if (!smaller || !addend.is_constant() || (!g.is_constant() && !IsZero(addend))) continue;
-    Terms scaled;
-    bool all = true;
+    Terms scaled, below;
     for (const auto& u : rest) {
       std::optional<Dim> q = ExactQuotient(u.coefficient, g);
-      if (!q) {
-        all = false;
-        break;
-      }
-      scaled.push_back({u.node, *q});
+      if (q) scaled.push_back({u.node, *q});
+      else below.push_back(u);
     }
-    if (!all) continue;
+    // What is left of the sum is less than the factor.
+    if (!below.empty() && !(IsZero(addend) && InRange(MakeSum(std::move(below), 0), g))) continue;
     Dim scaled_addend = IsZero(addend) ? Dim(0) : tenon::FloorDiv(addend, g);
     return FloorDiv(MakeSum(std::move(scaled), scaled_addend), *smaller);
   }
@@ -348,7 +343,8 @@ IndexTuple IndexSpace::Reshape(absl::Span<const Index> index, absl::Span<const D
     if (f < from.size()) pf *= from[f++];
     if (t < to.size()) pt *= to[t++];
     while (!KnownEqual(pf, pt) && (f < from.size() || t < to.size())) {
-      const bool grow_from = t == to.size() || (f < from.size() && !KnownLess(pt, pf));
+      const bool more_to = KnownLess(pt, pf) || ExactQuotient(pf, pt);  // of [8*s] and [8,s] it is not known whether 8 is less
+      const bool grow_from = t == to.size() || (f < from.size() && !more_to);
       if (grow_from) {
         pf *= from[f++];
       } else {

@@ -142,10 +142,11 @@ const MemoryUse* NestPlanner::ReadAlongALongerLoop(const AccessTrace& trace, con
   return load;
 }
 
-int NestPlanner::Divisions(const std::vector<PlanLoop>& loops) const {
+NestPlanner::Divisions NestPlanner::DivisionsOf(const std::vector<PlanLoop>& loops) const {
   IndexSpace space;
   Iteration iteration(space, f_, loops);
-  return TraceAccesses(space, f_, iteration).divisions;
+  const AccessTrace trace = TraceAccesses(space, f_, iteration);
+  return {trace.divisions, trace.dear};
 }
 
 PlanLoop NestPlanner::Merged(const PlanLoop& a, const PlanLoop& b) {
@@ -173,7 +174,7 @@ bool NestPlanner::GathersWindows() const {
 // common case.
 void NestPlanner::MergeLoops() {
   if (plan_.loops.size() < 2) return;
-  const int base = Divisions(plan_.loops);
+  const Divisions base = DivisionsOf(plan_.loops);
   std::vector<PlanLoop> all;
   for (const PlanLoop& l : plan_.loops) {
     if (!all.empty() && all.back().reduced == l.reduced) {
@@ -182,16 +183,19 @@ void NestPlanner::MergeLoops() {
       all.push_back(l);
     }
   }
-  if (all.size() < plan_.loops.size() && (Divisions(all) <= base || GathersWindows())) {
-    plan_.loops = std::move(all);
-    return;
+  if (all.size() < plan_.loops.size()) {
+    const Divisions merged = DivisionsOf(all);
+    if (merged.NoMoreThan(base) || (merged.dear <= base.dear && GathersWindows())) {
+      plan_.loops = std::move(all);
+      return;
+    }
   }
   for (size_t i = plan_.loops.size() - 1; i-- > 0;) {
     if (plan_.loops[i].reduced != plan_.loops[i + 1].reduced) continue;
     std::vector<PlanLoop> trial = plan_.loops;
     trial[i] = Merged(trial[i], trial[i + 1]);
     trial.erase(trial.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-    if (Divisions(trial) <= base) plan_.loops = std::move(trial);
+    if (DivisionsOf(trial).NoMoreThan(base)) plan_.loops = std::move(trial);
   }
 }
 

@@ -57,7 +57,11 @@ class NestPlanner {
   static bool StrideGreater(Dim a, Dim b);
   static int64_t ContiguousExtent(const MemoryUse& use, const Iteration& iteration);
   static const MemoryUse* ReadAlongALongerLoop(const AccessTrace& trace, const Iteration& iteration, const MemoryUse& store);
-  int Divisions(const std::vector<PlanLoop>& loops) const;
+  struct Divisions {
+    int all, dear;  // AccessTrace's
+    bool NoMoreThan(const Divisions& other) const { return all <= other.all && dear <= other.dear; }
+  };
+  Divisions DivisionsOf(const std::vector<PlanLoop>& loops) const;
   static PlanLoop Merged(const PlanLoop& a, const PlanLoop& b);
   bool GathersWindows() const;
   static bool IsWidenedForSums(const Instruction& op);
