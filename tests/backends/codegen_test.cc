@@ -240,6 +240,89 @@ ENTRY e {
       text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::AbsRel(1e-3, 1e-5));
 }
 
+// What the plan says is what sizes of the kind that the symbol stands for (256 where nobody says) would get.
+TEST(SymbolicDims, PlansAreForTypicalSizes) {
+  struct Case {
+    std::string what, text, plan;
+  };
+  const std::vector<Case> cases = {
+      {"pairs: vectors along the long dim, both elements of each at a time", R"(HloModule p
+ENTRY e {
+  x = f32[s0,1] parameter(0)
+  y = f32[s0,1] parameter(1)
+  ROOT r = f32[s0,2] concatenate(x, y), dimensions={1}
+})",
+       "loops=[1:2 0:s0] split=0 block=1024 tile=0 rows=2"},
+      {"colours: short vectors", R"(HloModule p, symbols={s0:[0,1000]~3}
+ENTRY e {
+  x = f32[40,s0] parameter(0)
+  m = f32[s0] parameter(1)
+  b = f32[40,s0] broadcast(m), dimensions={1}
+  ROOT r = f32[40,s0] divide(x, b)
+})",
+       "tile=-1 lanes=4"},
+      {"windows: no division by a symbol for each element", R"(HloModule p
+max { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] maximum(a, b) }
+ENTRY e {
+  x = f32[3,10,s0] parameter(0)
+  z = f32[] constant(-inf)
+  ROOT r = f32[3,5,floordiv(s0+1,2)] reduce-window(x, z), window={size=1x2x3 stride=1x2x2 pad=0_0x0_0x1_1}, to_apply=max
+})",
+       "1:5 2:floordiv(s0+1,2)]"},
+      {"running results of dear steps: rows side by side", R"(HloModule p, symbols={s0:[0,1000]~500}
+step { x = s32[s0] parameter(0)
+ c = s32[s0] parameter(1)
+ s = s32[s0] add(x, c)
+ q = s32[s0] maximum(s, x)
+ m = s32[s0] subtract(q, c)
+ n = s32[s0] minimum(m, s)
+ p = s32[s0] xor(n, x)
+ ROOT t = (s32[s0], s32[s0]) tuple(p, n) }
+ENTRY e {
+  x = s32[s0,37] parameter(0)
+  i = s32[s0] parameter(1)
+  ROOT r = (s32[s0,37], s32[s0]) scan(x, i), dimensions={1}, num_carries=1, to_apply=step
+})",
+       "loops=[1:37! 0:s0]"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    const std::string bare = c.text.substr(c.text.find('\n'));
+    RunSymbolic(c.text, [&](int64_t n) { return "HloModule p" + WithSize(bare, n); }, ToleranceRule::AbsRel(1e-6, 1e-5));
+    absl::StatusOr<Built> built = Build({.text = c.text});
+    ASSERT_TRUE(built.ok()) << built.status();
+    for (const std::string& isa : HostIsas()) {
+      absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = isa});
+      ASSERT_TRUE(runner.ok()) << runner.status();
+      const std::string& plan = runner->kernel().info().plan_text;
+      EXPECT_NE(plan.find(c.plan), std::string::npos) << isa << ": " << plan;
+    }
+  }
+}
+
+// Lengths begin short and grow: vectors are as long as there are.
+TEST(SymbolicDims, VectorsAreLongForLengthsThatBeganShort) {
+  auto plan_for = [](int64_t typical) {
+    const std::string text = absl::StrCat("HloModule p, symbols={s0:[0,1000]~", typical, R"(}
+ENTRY e {
+  x = f32[400,s0] parameter(0)
+  y = f32[s0] parameter(1)
+  b = f32[400,s0] broadcast(y), dimensions={1}
+  ROOT r = f32[400,s0] add(x, b)
+})");
+    absl::StatusOr<Built> built = Build({.text = text});
+    EXPECT_TRUE(built.ok()) << built.status();
+    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "avx2"});
+    EXPECT_TRUE(runner.ok()) << runner.status();
+    return std::string(runner->kernel().info().plan_text);
+  };
+  if (!absl::c_linear_search(HostIsas(), "avx2")) GTEST_SKIP() << "no AVX2 here";
+  EXPECT_EQ(plan_for(5), plan_for(500));
+  EXPECT_NE(plan_for(3), plan_for(500));
+}
+
 TEST(SymbolicDims, OneConvolutionForAllBatchesAndAllRows) {
   const std::string text = R"(HloModule p
 ENTRY e {

@@ -31,6 +31,20 @@ TEST(IndexSpace, SplittingAVariableAndJoiningItAgainIsTheVariable) {
   EXPECT_EQ(ToString(s.Linear(split, {Dim(60), Dim(12), Dim(2)})), "d0*2");
 }
 
+TEST(IndexSpace, SymbolicDivisorsCancel) {
+  DimTable table;
+  const Dim s = table.Symbol("s", 1), p = table.Symbol("p", 1);
+  IndexSpace space;
+  Index group = space.Var(Dim(8) * s), pixel = space.Var(p);
+  const Index both = space.Combine(group, p, pixel, 1);
+  EXPECT_EQ(space.FloorDiv(both, s * p), space.FloorDiv(group, s));
+  EXPECT_EQ(ToString(space.FloorDiv(space.AddConstant(both, 1), s * p)), "floordiv(d0*p + d1 + 1, p*s)");  // one more may be the next
+
+  // Channels become groups of them (group norm); whether 8 is less than 8 * s is not known.
+  const IndexTuple grouped = space.Reshape(std::vector<Index>{group, pixel}, {Dim(8) * s, p}, {Dim(8), s, p});
+  EXPECT_EQ(ToString(grouped), "(floordiv(d0, s), mod(d0, s), d1)");
+}
+
 TEST(IndexSpace, EqualExpressionsAreOnePointer) {
   IndexSpace s;
   Index a = s.Var(7), b = s.Var(9);

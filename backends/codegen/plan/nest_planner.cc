@@ -216,11 +216,12 @@ void NestPlanner::ChooseLanes() {
   if (bytes == 0) bytes = 4;
   int64_t lanes = std::max(numbers_.vector_bytes / bytes, 2);
   if (plan_.loops.empty()) lanes = 1;
-  // A short minor dim does with a shorter vector.
-  if (!plan_.loops.empty() && plan_.loops.back().extent.is_constant()) {
-    const uint64_t extent =
-        static_cast<uint64_t>(std::max<int64_t>(plan_.loops.back().extent.constant(), 1));
-    lanes = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(extent)));
+  // A short minor dim does with a shorter vector. A symbolic one if it is as short as colours are: lengths begin short and grow.
+  if (!plan_.loops.empty()) {
+    const Dim minor = plan_.loops.back().extent;
+    const int64_t extent = minor.is_constant() || Typical(minor) <= kShortVector ? Typical(minor) : lanes;
+    const int64_t least = minor.is_constant() ? 1 : 2;
+    lanes = std::min(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(extent, least)))));
   }
   plan_.lanes = static_cast<int>(lanes);
   plan_.masked_tail = numbers_.masked_tail;
