@@ -482,14 +482,10 @@ DimExpr Pair(DimExpr::Kind kind, Dim a, Dim b) {
 // floordiv(r, n) and mod(r, n) of what the polynomial division left over.
 DivMod DivideRest(DimTable* table, Dim r, Dim n) {
   if (InRange(r, n)) return {0, r};
+  // -1 by a size that is no less than 1.
+  if (const Range q = FloorDivRange(RangeOf(r), RangeOf(n)); q.lo == q.hi && !Infinite(q.lo)) return {q.lo, r - Dim(q.lo) * n};
   if (n.is_constant()) {
     int64_t c = n.constant();  // > 0
-    Range range = RangeOf(r);
-    if (!Infinite(range.lo) && !Infinite(range.hi) &&
-        FloorDivInt(range.lo, c) == FloorDivInt(range.hi, c)) {
-      int64_t q = FloorDivInt(range.lo, c);
-      return {q, r - q * Dim(c)};
-    }
     // A common factor of the coefficients: floor((g*x + k) / (g*m)) = floor((x + floor(k/g)) / m).
     Poly p = ToPoly(r);
     int64_t g = c;

@@ -83,6 +83,11 @@ TEST_F(DimTest, RangesDecideDivisions) {
   EXPECT_EQ(FloorDiv(8 * s + r, 8), s);
   EXPECT_EQ(FloorDiv(s * n + Mod(t, n), n), s);
   EXPECT_EQ(Mod(r, 8), r);
+  EXPECT_EQ(FloorDiv(-1, n), Dim(-1));  // so bags of t elements, one behind the other in s * t, are s
+  EXPECT_EQ(Mod(-1, n), n - 1);
+  EXPECT_EQ(CeilDiv(s * n, n), s);
+  EXPECT_EQ(FloorDiv(-8, b), Dim(-1));
+  EXPECT_NE(FloorDiv(-9, b), Dim(-1));
 }
 
 TEST_F(DimTest, QuotientAndRemainderRecombine) {

@@ -298,3 +298,34 @@ def test_a_step_gets_no_elements_that_share_a_place(tenon, size):
 """.replace("[N]", f"[{size}]").replace("SYMBOLS", "symbols s0 in [2, 1024]" if size == "s0" else "")
     run = _C.compile(_C.Graph.parse(text), {"disable_lowering": ["aten.median.dim"]}, [])
     assert run([torch.zeros(9)])[0].item() == 1
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("mode, spatial", [("linear", 1), ("bilinear", 2), ("trilinear", 3)])
+def test_linear_resampling_goes_along_one_dim_after_the_other(mode, spatial, align, graphs_ran_natively):
+    """Each dim is two gathers, where all corners of a cell would be 2^dims gathers by as many indices."""
+    compiled, records = _compile(
+        lambda x: F.interpolate(x, scale_factor=2, mode=mode, align_corners=align).sin(), graphs_ran_natively
+    )
+    for size in (5, 9, 8, 1 + 2 * spatial):
+        x = torch.randn(2, 3, *range(size, size + spatial), requires_grad=True)
+        y = F.interpolate(x, scale_factor=2, mode=mode, align_corners=align).sin()
+        got = compiled(x)
+        torch.testing.assert_close(got, y)
+        (want,) = torch.autograd.grad(y.sum(), x)
+        torch.testing.assert_close(torch.autograd.grad(got.sum(), x)[0], want, rtol=1e-4, atol=1e-5)
+    assert all(r.sizes.startswith("all ") for r in records), [r.sizes for r in records]
+    nodes = next(r.nodes for r in records if r.kind == "forward")
+    assert nodes["aten.index_select.default"] == 2 * spatial and not any("index.Tensor" in n or "_unsafe_index" in n for n in nodes), nodes
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.uint8])
+def test_linear_resampling_of_other_types(dtype, graphs_ran_natively):
+    to = lambda x, n: F.interpolate(x, size=(n, 2 * n), mode="bilinear")
+    compiled, records = _compile(to, graphs_ran_natively)
+    for size in (5, 9, 8):
+        x = (torch.rand(2, 3, size, size + 1) * 200).to(dtype).contiguous(memory_format=torch.channels_last)
+        got, want = compiled(x, size + 3), to(x, size + 3)
+        assert got.stride() == want.stride()
+        torch.testing.assert_close(got, want, atol=1.0, rtol=0.01)  # uint8: eager's weights are integers
+    assert all(r.sizes.startswith("all ") for r in records), [r.sizes for r in records]

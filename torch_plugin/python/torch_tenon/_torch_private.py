@@ -42,7 +42,7 @@ __all__ = [
     "is_random_call",
     "is_with_effects",
     "keep_nothing_donated",
-    "kept_whole",
+    "traced_as",
     "lazy_graph_modules",
     "logger",
     "metadata_of",
@@ -171,13 +171,17 @@ def decompositions_for(overloads) -> dict:
 
 
 @contextlib.contextmanager
-def kept_whole(overloads):
-    """Inside, tracing leaves these overloads whole: PyTorch has registered decompositions of them as their Python kernels for
-    autograd, ahead of any table. What they are without them are the C++ kernels and their meta functions. Not thread-safe by
-    itself: Dynamo calls backends under a lock of its own."""
+def traced_as(instead: dict):
+    """Inside, tracing takes these overloads apart by these functions, or leaves them whole (None): PyTorch has registered decompositions
+    of them as their Python kernels for autograd, ahead of any table. What they are without them are the C++ kernels and their meta
+    functions. Not thread-safe by itself: Dynamo calls backends under a lock of its own."""
+    overloads = tuple(instead)
     keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
     taken = [(op, key, op.py_kernels.pop(key)) for op in overloads for key in keys if key in op.py_kernels]
     try:
+        for op, key, _ in taken:
+            if instead[op] is not None:
+                op.py_kernels[key] = instead[op]
         for op in overloads:
             op._dispatch_cache.clear()
         yield
@@ -317,7 +321,7 @@ _GRAPH_PRINTERS = {"_log_joint_graph": None, "_log_fw_bw_graphs": (None, None)}
 @contextlib.contextmanager
 def _no_graph_texts():
     """Inside, AOTAutograd doesn't print joint graph, forward and backward (3% of an LSTM's first call) unless a log or its cache takes
-    them. Other versions of PyTorch may have other functions: nothing is changed there. Under Dynamo's lock, as kept_whole()."""
+    them. Other versions of PyTorch may have other functions: nothing is changed there. Under Dynamo's lock, as traced_as()."""
     from torch._functorch._aot_autograd import graph_compile
     from torch._logging._internal import trace_log
 
@@ -347,7 +351,7 @@ def _print_nothing(result, *args, **kwargs):
 def metadata_of(outputs):
     """Inside, AOTAutograd collects its metadata (what is written, what aliases) of a function that makes tensors like `outputs` and
     nothing else, instead of running the graph a first time. outputs: pure_graphs.outputs_of_its_own; None: all as it is. Under Dynamo's
-    lock, as kept_whole()."""
+    lock, as traced_as()."""
     from torch._functorch import aot_autograd
 
     name = "run_functionalized_fw_and_collect_metadata"

@@ -10,7 +10,7 @@ from typing import Any, Callable, Sequence
 from torch import fx
 
 from . import aliasing, decompositions, higher_order, objects, registry, training
-from ._torch_private import aot_compile, backward_at_once, frozen_inputs, kept_whole, lazy_graph_modules, metadata_of
+from ._torch_private import aot_compile, backward_at_once, frozen_inputs, lazy_graph_modules, metadata_of, traced_as
 from .compiler import Compiled, compile_static, judge_fallback
 from .dynamic import compile_dynamic, symbolic_inputs
 from .first_call import Spent
@@ -85,10 +85,10 @@ def training_backend(
             with spent.phase("partition"):
                 return partition(*args, own=own_cut, **kwargs)
 
-        whole = () if symbolic_inputs(gm, "example_value") else decompositions.WHOLE
+        instead = decompositions.ALONG_DIMS if symbolic_inputs(gm, "example_value") else dict.fromkeys(decompositions.WHOLE)
         metadata = metadata_of(outputs_of_its_own(gm))
         at_once = backward_at_once() if own else contextlib.nullcontext()
-        with spent.phase("aot"), no_collections(), kept_whole(whole), at_once, lazy_graph_modules(), metadata:
+        with spent.phase("aot"), no_collections(), traced_as(instead), at_once, lazy_graph_modules(), metadata:
             stock = aot_compile(
                 gm,
                 example_inputs,

@@ -42,7 +42,8 @@ DECOMPOSITIONS: dict[torch._ops.OpOverload, str] = {
 }
 
 # What tracing would take apart into gathers of every tap, though there are lowerings along one dim after the other. Graphs with symbols
-# have them taken apart: the kernels that say the operators' sizes want numbers, and each size would be a graph of its own.
+# have them taken apart, linear ones by ALONG_DIMS: the kernels that say the operators' sizes want numbers, and each size would be a graph
+# of its own.
 WHOLE = tuple(
     getattr(getattr(_aten, name), overload)
     for name in (
@@ -53,6 +54,47 @@ WHOLE = tuple(
     )
     for overload in ("default", "vec")
 )  # fmt: skip
+
+
+def _source(size, wanted, scale: float | None, align_corners: bool, at: torch.Tensor) -> torch.Tensor:
+    """Where elements `at` of the result lie in the input (ATen/native/UpSample.h, area_pixel_compute_source_index)."""
+    if align_corners:
+        return at * ((size - 1.0) / (wanted - 1.0) if wanted > 1 else 0.0)
+    step = 1.0 / scale if scale is not None and scale > 0 else size / wanted
+    return step * (at + 0.5) - 0.5
+
+
+def _linear(x: torch.Tensor, sizes, align_corners: bool, scales) -> torch.Tensor:
+    """Between neighbours of one dim after the other, the last one first, as PyTorch's decomposition computes it of all corners."""
+    dtype = torch.float32 if x.dtype in (torch.bfloat16, torch.float16) else x.dtype
+    result = x.to(dtype)
+    for dim in reversed(range(2, x.dim())):
+        size, wanted = x.shape[dim], sizes[dim - 2]
+        at = _source(size, wanted, scales[dim - 2], align_corners, torch.arange(wanted, device=x.device).to(dtype)).clamp(min=0.0)
+        below = at.to(torch.int64)
+        part = (at - below).clamp(0.0, 1.0).reshape(-1, *[1] * (x.dim() - 1 - dim))
+        low = result.index_select(dim, below)
+        result = low + (result.index_select(dim, (below + 1).clamp(max=size - 1)) - low) * part
+    return result.to(x.dtype).contiguous(memory_format=torch._prims_common.suggest_memory_format(x))
+
+
+def _linear_vec(x, output_size, align_corners, scale_factors):
+    if not x.is_floating_point():
+        return _torch_linear_vec(x, output_size, align_corners, scale_factors)
+    from torch._decomp.decompositions import upsample_compute_output_size
+
+    sizes = upsample_compute_output_size(x.size(), output_size, scale_factors)
+    return _linear(x, sizes, align_corners, scale_factors or [None] * len(sizes))
+
+
+def _torch_linear_vec(*args):
+    from torch._decomp.decompositions import _upsample_linear_vec
+
+    return _upsample_linear_vec(*args)
+
+
+# Overloads that functional.interpolate calls -> what tracing makes of them in graphs with symbols: gathers along one dim at a time.
+ALONG_DIMS = {getattr(_aten, name).vec: _linear_vec for name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")}
 
 
 @functools.cache
