@@ -51,7 +51,8 @@ def test_gradients(graphs_ran_natively):
         inputs = [i.requires_grad_() for i in _rotated(size)]
         got = torch.autograd.grad(compiled(*inputs).square().sum(), inputs)
         torch.testing.assert_close(got, torch.autograd.grad(rotate(*inputs).square().sum(), inputs))
-    assert all(r.sizes.startswith("all ") and not r.framework_steps() for r in graphs_ran_natively), [(r.sizes, r.framework_steps()) for r in graphs_ran_natively]
+    ran = [(r.sizes, r.framework_steps()) for r in graphs_ran_natively]
+    assert all(sizes.startswith("all ") and not steps for sizes, steps in ran), ran
     assert sorted(r.kind for r in graphs_ran_natively) == ["backward", "forward"]
 
 
