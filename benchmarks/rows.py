@@ -63,8 +63,12 @@ def own_code(target: Callable) -> Callable:
     """A copy that shares no code object, or one peer's Dynamo cache would slow the next."""
     if isinstance(target, nn.Module):
         return copy.deepcopy(target)
+    if not isinstance(target, types.FunctionType):  # of PyTorch's: it has no code object to share, what calls it has one of its own
+        return eval("lambda *args: target(*args)", {"target": target})
     code = target.__code__.replace(co_name=target.__name__)
-    return types.FunctionType(code, target.__globals__, target.__name__, None, target.__closure__)
+    copied = types.FunctionType(code, target.__globals__, target.__name__, target.__defaults__, target.__closure__)
+    copied.__kwdefaults__ = target.__kwdefaults__
+    return copied
 
 
 INDUCTOR = ("inductor", 1.03)
