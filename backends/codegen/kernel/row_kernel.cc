@@ -2,6 +2,7 @@
 // each element is the same thread's in all passes, so what a pass keeps in scratch is read by who wrote it.
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "backends/codegen/kernel/kernel_parts.h"
 #include "backends/codegen/kernel/reductions.h"
 #include "backends/codegen/kernel/segments.h"
@@ -145,11 +146,19 @@ class RowKernel {
   // ---- a row ----
 
   void Row() {
+    const Dim length = RowLength(plan_);
+    if (length.is_constant() || absl::c_all_of(plan_.phases, [](const PlanPhase& p) { return p.kept.empty(); })) return Row(/*keep=*/true);
+    Value* fits = b().CreateICmpSLE(e_.EmitDim(length), e_.I64(KeptLength(plan_)));
+    e_.If(fits, [&] { Row(/*keep=*/true); });
+    e_.If(b().CreateNot(fits), [&] { Row(/*keep=*/false); });
+  }
+
+  void Row(bool keep) {
     e_.ForgetInMemory();
     kept_.clear();
     FindNext();
     int64_t scratch = 0;
-    for (size_t p = 0; p < plan_.phases.size(); ++p) Pass(plan_.phases[p], p + 1 == plan_.phases.size(), &scratch);
+    for (size_t p = 0; p < plan_.phases.size(); ++p) Pass(plan_.phases[p], p + 1 == plan_.phases.size(), keep ? &scratch : nullptr);
     e_.ByOne([&] {
       StoreRoots(e_, iteration_, RootsWithRole(f_, Role::kKept));
       EmitChecks(e_, iteration_, Role::kKept);
@@ -162,11 +171,12 @@ class RowKernel {
     Value* base;
   };
 
+  // scratch: how much of it is in use; null: nothing is kept.
   void Pass(const PlanPhase& phase, bool last, int64_t* scratch) {
     std::vector<Reductions::Partials> partials;
     for (int64_t r : phase.reduces) partials.push_back(reductions_.Start(f_.order[static_cast<size_t>(r)]));
     std::vector<Kept> kept;
-    for (int64_t k : phase.kept) kept.push_back(RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
+    for (int64_t k : scratch != nullptr ? phase.kept : std::vector<int64_t>()) kept.push_back(RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
     // What the last pass finds in the first cache comes from memory for the next row: the processor prefetches no further than a page.
     if (last && plan_.phases.size() > 1 && first_reduced_ > 0) e_.PrefetchAhead(loops_[first_reduced_ - 1], 1);
     const bool first = &phase == plan_.phases.data();
@@ -221,9 +231,7 @@ class RowKernel {
   // Memory for a row of `op`.
   Kept RowBuffer(const Instruction& op, int64_t* scratch) {
     Kept kept{&op, e_.ScratchPointer(*scratch)};
-    int64_t elements = 1;
-    for (size_t i = first_reduced_; i < plan_.loops.size(); ++i) elements *= plan_.loops[i].extent.constant();
-    *scratch += (elements * StorageBytes(op.shape().element_type()) + 63) / 64 * 64;
+    *scratch += (KeptLength(plan_) * StorageBytes(op.shape().element_type()) + 63) / 64 * 64;
     return kept;
   }
 

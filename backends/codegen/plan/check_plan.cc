@@ -130,8 +130,8 @@ bool PhasesInOrder(const FusedKernel& f, const KernelPlan& plan) {
 
 // Values that are kept for later phases of a row.
 int64_t RowScratch(const FusedKernel& f, const KernelPlan& plan) {
-  int64_t elements = 1, bytes = 0;
-  for (const PlanLoop& l : plan.loops) elements *= l.reduced ? l.extent.constant_or(0) : 1;
+  const int64_t elements = KeptLength(plan);
+  int64_t bytes = 0;
   for (const PlanPhase& phase : plan.phases) {
     for (int64_t k : phase.kept) {
       bytes += (elements * StorageBytes(f.order[static_cast<size_t>(k)]->shape().element_type()) + 63) / 64 * 64;

@@ -1,6 +1,8 @@
 #include "backends/codegen/plan/kernel_plan.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -164,6 +166,23 @@ absl::StatusOr<KernelPlan> ParseKernelPlan(std::string_view text, DimTable* dims
   TENON_RETURN_IF_ERROR(number("scratch=", &plan.scratch_bytes));
   if (!in.done()) return absl::InvalidArgumentError("kernel plan: trailing text");
   return plan;
+}
+
+Dim RowLength(const KernelPlan& plan) {
+  Dim length = 1;
+  for (const PlanLoop& l : plan.loops) {
+    if (l.reduced) length *= l.extent;
+  }
+  return length;
+}
+
+int64_t KeptLength(const KernelPlan& plan) {
+  constexpr int64_t kAtLeast = 1024, kAtMost = 32768;
+  const Dim length = RowLength(plan);
+  if (length.is_constant()) return length.constant();
+  const int64_t typical = Typical(length);
+  if (typical > kAtMost) return 0;
+  return std::clamp(2 * static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(typical, 1)))), kAtLeast, kAtMost);
 }
 
 Dim UnitsOf(const KernelPlan& plan) {

@@ -35,7 +35,7 @@ std::string_view PlanKindName(PlanKind kind);
 struct PlanPhase {
   std::vector<int64_t> reduces;  // finished by this pass
   std::vector<int64_t> roots;    // full-shaped roots stored by this pass
-  std::vector<int64_t> kept;     // values stored to row scratch, read by later passes
+  std::vector<int64_t> kept;     // values stored to row scratch, read by later passes (but of rows beyond KeptLength)
   bool operator==(const PlanPhase&) const = default;
 };
 
@@ -69,6 +69,10 @@ struct KernelPlan {
 
 // Size of the outer range.
 Dim UnitsOf(const KernelPlan& plan);
+// kRow: elements of a row, and of how long a one values are kept: of all where the length is a number. Longer ones (of a symbolic length,
+// that is; there is scratch for a few times the typical one) are computed again in every pass.
+Dim RowLength(const KernelPlan& plan);
+int64_t KeptLength(const KernelPlan& plan);
 
 // "row loops=[0:128 1:768!] split=1 block=0 tile=-1 lanes=16 unroll=4 tail=mask phases=[{reduces 3;
 // roots; kept 2} ...] scratch=0"

@@ -344,11 +344,8 @@ bool NestPlanner::IsKept(const Instruction* op) const {
 // What a later pass reads again and would be dear to recompute goes to row scratch: the last such
 // value of each chain.
 void NestPlanner::ChooseKept() {
-  Dim row = 1;
-  for (const PlanLoop& l : plan_.loops) {
-    if (l.reduced) row *= l.extent;
-  }
-  if (!row.is_constant()) return;
+  const int64_t row = KeptLength(plan_);
+  if (!RowLength(plan_).is_constant() && (row == 0 || !numbers_.keeps_symbolic)) return;
   std::vector<absl::flat_hash_set<const Instruction*>> cones;
   for (const PlanPhase& p : plan_.phases) cones.push_back(Cone(p));
   for (size_t p = 0; p + 1 < cones.size(); ++p) {
@@ -365,7 +362,7 @@ void NestPlanner::ChooseKept() {
         if (!frontier) continue;
         absl::flat_hash_set<const Instruction*> read;
         if (ConeCost(op, seen) <= kKeepCost && !(numbers_.keeps_reads && ReadsAgain(op, read))) continue;
-        Keep(op, p, row.constant());
+        Keep(op, p, row);
       }
     }
   }

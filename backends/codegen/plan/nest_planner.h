@@ -24,6 +24,7 @@ struct NestNumbers {
   bool masked_tail = false;          // KernelPlan's
   int64_t max_kept_bytes = 0;        // of values that a pass over a row keeps for later ones
   bool keeps_reads = false;          // of those also what is cheap to compute, but read
+  bool keeps_symbolic = false;       // of rows of symbolic length, too: each pass is emitted twice
 };
 
 class NestPlanner {

@@ -53,7 +53,9 @@ Passes PassesOf(const FusedKernel& f, const KernelPlan& plan) {
     }
     for (int64_t k : plan.phases[p].kept) add(f.order[static_cast<size_t>(k)]);
     if (p + 1 == plan.phases.size()) absl::c_for_each(f.checks, add);
-    for (int64_t k : plan.phases[p].kept) kept.insert(f.order[static_cast<size_t>(k)]);
+    if (RowLength(plan).is_constant()) {  // else rows may be too long for it
+      for (int64_t k : plan.phases[p].kept) kept.insert(f.order[static_cast<size_t>(k)]);
+    }
   }
   return passes;
 }

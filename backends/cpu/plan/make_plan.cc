@@ -39,7 +39,11 @@ constexpr int64_t kColumnBlock = 64;
 class Planner : public NestPlanner {
  public:
   Planner(const FusedKernel& fused, const CpuTarget& target)
-      : NestPlanner(fused, {target.vector_bytes, target.vector_bytes == 64, kMaxKeptBytes}), target_(target) {}
+      : NestPlanner(fused, {.vector_bytes = target.vector_bytes,
+                            .masked_tail = target.vector_bytes == 64,
+                            .max_kept_bytes = kMaxKeptBytes,
+                            .keeps_symbolic = true}),
+        target_(target) {}
 
   KernelPlan Make() {
     OrderLoops();
