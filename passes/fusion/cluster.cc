@@ -367,7 +367,8 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     return false;
   }
   if (TakesRows(*op) && LoopLike(c.form) && absl::c_all_of(op->users(), [&](const Instruction* u) {
-        return c.contains.contains(u) && (u->family() == Family::kMovement || (IsPointwise(*u) && KeepsRowsWhole(*op, ArrayShape(*c.lead))));
+        if (!c.contains.contains(u)) return false;
+        return u->family() == Family::kMovement || (IsPointwise(*u) && KeepsRowsWhole(*op, ArrayShape(*c.lead)));
       })) {
     return true;
   }

@@ -74,8 +74,8 @@ std::vector<DimVector> Strides(const std::string& dot) {
 
 TEST(Providers, ASingleRowLiesDenseForTheLibrary) {
   // One token's query and 4096 keys: the row must not pass for a column.
-  EXPECT_EQ(Strides(" q = f32[16,1,64] parameter(0)\n k = f32[16,4096,64] parameter(1)\n ROOT d = f32[16,1,4096] dot(q, k), lhs_batch_dims={0}, "
-                    "rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}"),
+  EXPECT_EQ(Strides(" q = f32[16,1,64] parameter(0)\n k = f32[16,4096,64] parameter(1)\n ROOT d = f32[16,1,4096] dot(q, k), "
+                    "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}"),
             (std::vector<DimVector>{{64, 64, 1}, {4096 * 64, 1, 64}, {4096, 4096, 1}}));
   EXPECT_EQ(Strides(" v = f32[1,100] parameter(0)\n a = f32[100,30] parameter(1)\n ROOT d = f32[1,30] dot(v, a), lhs_contracting_dims={1}, "
                     "rhs_contracting_dims={0}"),

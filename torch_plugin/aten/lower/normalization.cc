@@ -182,7 +182,8 @@ Values GroupNormByColumns(OpContext& op, Instruction* x, const GroupNormSizes& s
 Lowering LowerGroupNorm(OpContext& op) {
   Instruction* x = Math(op, 0);
   const Dim channels = op.dim(4), groups = op.integer(6);
-  const GroupNormSizes size{.n = op.dim(3), .channels = channels, .inner = op.dim(5), .groups = groups, .per_group = FloorDiv(channels, op.integer(6))};
+  const GroupNormSizes size{
+      .n = op.dim(3), .channels = channels, .inner = op.dim(5), .groups = groups, .per_group = FloorDiv(channels, op.integer(6))};
   const Permutation layout = LayoutOf(op.result());
   return !layout.empty() && layout[0] == 1 ? GroupNormByColumns(op, x, size) : GroupNormByRows(op, x, size);
 }
