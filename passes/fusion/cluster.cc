@@ -94,6 +94,13 @@ bool TakesRows(const Instruction& op) {
   return absl::c_linear_search(offset, op.shape().minor_to_major()[0]);
 }
 
+// Whether the loop along the fastest dim of `result`, whose dims are those of the gather, runs along the rows that it takes: their elements
+// are then vectors wherever they are wanted, also below arithmetic that is taken by index itself.
+bool KeepsRowsWhole(const Instruction& gather, const Shape& result) {
+  return result.has_layout() && result.rank() == gather.shape().rank() &&
+         result.minor_to_major()[0] == gather.shape().minor_to_major()[0];
+}
+
 bool IsDear(const Instruction& op) { return IsPointwise(op) && OpCostOf(op.opcode()).slots >= kDearSlots; }
 
 // Ops that read at places which other values say, or of one operand here and of another there.
@@ -360,7 +367,8 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     return false;
   }
   if (TakesRows(*op) && LoopLike(c.form) && absl::c_all_of(op->users(), [&](const Instruction* u) {
-        return u->family() == Family::kMovement && c.contains.contains(u);
+        if (!c.contains.contains(u)) return false;
+        return u->family() == Family::kMovement || (IsPointwise(*u) && KeepsRowsWhole(*op, ArrayShape(*c.lead)));
       })) {
     return true;
   }

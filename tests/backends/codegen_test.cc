@@ -611,5 +611,28 @@ TEST(Disassembly, NoticesAnInstructionAboveTheIsa) {
   EXPECT_NE(FirstInstructionAbove("sse4", runner->object()), "");
 }
 
+// result_accuracy of erf chooses its body: the coarse one where the absolute error that it has is allowed.
+TEST(Codegen, TakesTheCoarseErfWhereItsErrorIsAllowed) {
+  const auto run = [](const std::string& type, const std::string& accuracy) {
+    const auto module = ParseModule(
+        absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[64] parameter(0)\n ROOT y = ", type, "[64] erf(x)", accuracy, "\n}\n"));
+    TENON_CHECK(module.ok(), module.status().ToString());
+    const auto runner = KernelRunner::Make(DenseRequest(WrapEntryAsFusion(**module)), {});
+    TENON_CHECK(runner.ok(), runner.status().ToString());
+    Literal x(Shape::Array(*ParsePrimitiveType(type), {64}));
+    for (int64_t i = 0; i < 64; ++i) x.SetFromDouble(i, 0.01 * static_cast<double>(i + 1));
+    const auto y = runner->Run({x});
+    TENON_CHECK(y.ok(), y.status().ToString());
+    std::vector<double> values;
+    for (int64_t i = 0; i < 64; ++i) values.push_back((*y)[0].GetAsDouble(i));
+    return values;
+  };
+  const std::string coarse = ", result_accuracy={tolerance={atol=2.4e-07,ulps=1}}";
+  const std::vector<double> exact = run("f32", "");
+  EXPECT_EQ(run("f32", ", result_accuracy={tolerance={atol=1e-07,ulps=1}}"), exact);
+  EXPECT_NE(run("f32", coarse), exact);
+  EXPECT_EQ(run("f64", coarse), run("f64", "")) << "double has one body";
+}
+
 }  // namespace
 }  // namespace tenon

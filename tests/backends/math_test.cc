@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -200,6 +201,50 @@ TEST(Math, StaysWithinItsInstructionBudget) {
   const std::pair<Fn, int> kBudgets[] = {
       {Fn::kExp, 26}, {Fn::kLogistic, 36}, {Fn::kTanh, 40}, {Fn::kErf, 40}, {Fn::kLog, 40}};
   for (auto [fn, budget] : kBudgets) EXPECT_LE(Compile(fn).instructions(), budget) << Info(fn).name;
+}
+
+// The coarse erf, its third coefficient multiplied, over a sample of floats.
+struct CoarseErf {
+  double worst = 0;          // error
+  int beyond = 0, ends = 0;  // results beyond 1; those from 3.8 on that are not 1, for which gelu of -100 would be no zero
+  int nans = 0;              // NaN for another argument than NaN, or the other way round
+};
+CoarseErf SampleCoarseErf(float factor) {
+  std::vector<float> c(std::begin(coefficients::kErfCoarseF), std::end(coefficients::kErfCoarseF));
+  c[3] *= factor;
+  auto body = JitBody::Create(
+      1, [&](llvm::IRBuilderBase& b, std::span<llvm::Value* const> args) { return EmitCoarseErfWith(V{&b, args[0]}, c).v; }, {});
+  EXPECT_TRUE(body.ok());
+  std::vector<float> x = {0.0f, 1e-30f, 3.79999f, 3.8f, 3.80001f, 5, 100, std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()};
+  for (int i = 0; i < 1 << 20; ++i) x.push_back(4.2f * static_cast<float>(i) / (1 << 20));
+  for (size_t i = 0, n = x.size(); i < n; ++i) x.push_back(-x[i]);
+  while (x.size() % 64 != 0) x.push_back(0);
+  std::vector<float> y(x.size());
+  body->Run(x.data(), nullptr, y.data(), static_cast<int64_t>(x.size()));
+  CoarseErf found;
+  for (size_t i = 0; i < x.size(); ++i) {
+    found.nans += std::isnan(x[i]) != std::isnan(y[i]);
+    if (std::isnan(x[i])) continue;
+    found.beyond += std::abs(y[i]) > 1;
+    found.ends += std::abs(x[i]) >= 3.8f && y[i] != std::copysign(1.0f, x[i]);
+    found.worst = std::max(found.worst, std::abs(y[i] - std::erf(static_cast<double>(x[i]))));
+  }
+  return found;
+}
+
+TEST(CoarseErf, IsOffByLessThanItsClaimAndNeverBeyondOne) {
+  const CoarseErf found = SampleCoarseErf(1);
+  EXPECT_LE(found.worst, kCoarseErfError);
+  EXPECT_EQ(found.beyond, 0);
+  EXPECT_EQ(found.ends, 0);
+  EXPECT_EQ(found.nans, 0);
+}
+
+TEST(CoarseErf, AWrongCoefficientBreaksTheClaim) {
+  const CoarseErf found = SampleCoarseErf(1 + 0x1p-14);
+  EXPECT_GT(found.worst, kCoarseErfError);
+  EXPECT_GT(found.ends, 0);
 }
 
 // Planted bug: exp's third-order coefficient off by 2^-18 of itself. The sample must find that the

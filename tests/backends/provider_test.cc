@@ -7,6 +7,8 @@
 #include "backends/driver/targets.h"
 #include "hlo/check.h"
 #include "hlo/text/text.h"
+#include "passes/lower/launch_plan.h"
+#include "passes/memory/value_views.h"
 
 namespace tenon {
 namespace {
@@ -54,6 +56,34 @@ TEST(Providers, GeneratedCodeMultipliesWhereTheLibraryHasNone) {
   EXPECT_EQ(ProviderOf(0.5, 1, 1, 512, 512), "host.matmul") << "a matrix and a vector";
   EXPECT_EQ(ProviderOf(0.5, 32, 1, 4096, 64), "generated") << "many of those";
   EXPECT_EQ(ProviderOf(0.5, 1, 500, 512, 512, "bf16"), "host.matmul");
+}
+
+// The strides of the operands and the result that the library is handed, and its result's.
+std::vector<DimVector> Strides(const std::string& dot) {
+  const auto module = ParseModule(absl::StrCat("HloModule m\nENTRY e {\n", dot, "\n}\n"));
+  TENON_CHECK(module.ok(), module.status().ToString());
+  const ValueViews views(**module);
+  const auto plan = LowerMatmul(*(*module)->entry()->root(), views);
+  TENON_CHECK(plan.ok(), plan.status().ToString());
+  const auto& call = static_cast<const PlannedCall&>(*plan->target);
+  std::vector<DimVector> strides;
+  for (const StridedView& operand : call.operands) strides.push_back(operand.strides);
+  strides.push_back(call.result.strides);
+  return strides;
+}
+
+TEST(Providers, ASingleRowLiesDenseForTheLibrary) {
+  // One token's query and 4096 keys: the row must not pass for a column.
+  EXPECT_EQ(Strides(" q = f32[16,1,64] parameter(0)\n k = f32[16,4096,64] parameter(1)\n ROOT d = f32[16,1,4096] dot(q, k), "
+                    "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}"),
+            (std::vector<DimVector>{{64, 64, 1}, {4096 * 64, 1, 64}, {4096, 4096, 1}}));
+  EXPECT_EQ(Strides(" v = f32[1,100] parameter(0)\n a = f32[100,30] parameter(1)\n ROOT d = f32[1,30] dot(v, a), lhs_contracting_dims={1}, "
+                    "rhs_contracting_dims={0}"),
+            (std::vector<DimVector>{{100, 1}, {30, 1}, {30, 1}}));
+  // What is no row keeps its stride.
+  EXPECT_EQ(Strides(" v = f32[100,1] parameter(0)\n a = f32[100,30] parameter(1)\n ROOT d = f32[1,30] dot(v, a), lhs_contracting_dims={0}, "
+                    "rhs_contracting_dims={0}"),
+            (std::vector<DimVector>{{100, 1}, {30, 1}, {30, 1}}));
 }
 
 }  // namespace

@@ -104,6 +104,10 @@ _case(
 )  # fmt: skip
 _case("layer norm 64x768", lambda x: F.layer_norm(x, (768,)), (64, 768), offset=1.0)
 _case("group norm 4x32x32x32", lambda x: F.group_norm(x, 8), (4, 32, 32, 32), offset=1.0)
+_case(
+    "group norm 4x32x32x32, channels last",
+    lambda x: F.group_norm(x.to(memory_format=torch.channels_last), 8), (4, 32, 32, 32), offset=1.0,
+)  # fmt: skip
 
 
 def _flat(values) -> list[torch.Tensor]:

@@ -44,7 +44,15 @@ def _bits(threads: int, function, inputs):
 
 
 @pytest.mark.parametrize(
-    "name", ["sum of 10^6", "sum of 999,983 (a prime)", "std of 300,000", "cumsum of 10^6", "sum of columns 100,000x3"]
+    "name",
+    [
+        "sum of 10^6",
+        "sum of 999,983 (a prime)",
+        "std of 300,000",
+        "cumsum of 10^6",
+        "sum of columns 100,000x3",
+        "group norm 4x32x32x32, channels last",
+    ],
 )
 def test_same_bits_for_any_number_of_threads(name, tenon):
     case = CASES[name]

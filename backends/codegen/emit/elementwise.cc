@@ -6,6 +6,7 @@
 #include "backends/codegen/emit/emission.h"
 #include "hlo/cost_ops.h"
 #include "hlo/own_calls.h"
+#include "hlo/precision.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/Module.h"
 
@@ -219,6 +220,12 @@ Value* LeadingZeros(const Emission& e) {
   return e.b.CreateIntrinsic(Intrinsic::ctlz, {e.x()->getType()}, {e.x(), e.b.getFalse()});
 }
 
+Value* Erf(const Emission& e) {
+  const auto wanted = ParseResultAccuracy(e.op.attrs().get_or<std::string>(Attr::kResultAccuracy, "{mode=default}"));
+  const bool coarse = wanted.ok() && wanted->tolerance && wanted->atol >= math::kCoarseErfError;
+  return coarse && e.x()->getType()->getScalarType()->isFloatTy() ? math::EmitCoarseErf(e.b, e.x()) : e.Math(math::Fn::kErf);
+}
+
 std::optional<math::Fn> MathOf(Opcode opcode) {
   switch (opcode) {
 #define TENON_MATH(op, fn) \
@@ -307,6 +314,7 @@ const Row& RowOf(Opcode opcode) {
       if (MathOf(static_cast<Opcode>(o)))
         t[o] = {kReal, [](E) { return e.Math(*MathOf(e.op.opcode())); }};
     }
+    row(Opcode::kErf, kReal, Erf);
     t[static_cast<int>(Opcode::kPower)] = {
         kInt | kReal,
         [](E) { return e.is_float() ? FloatPower(e) : IntegerPower(e); }};

@@ -71,6 +71,8 @@ V EmitAtan2(V y, V x);
 
 // erf.cc
 V EmitErf(V x);
+V EmitCoarseErf(V x);  // within kCoarseErfError (math.h), never beyond 1; half the instructions
+V EmitCoarseErfWith(V x, std::span<const float> coefficients);  // for the test of its test
 V EmitErfc(V x);
 V EmitErfInv(V x);
 

@@ -53,6 +53,14 @@ inline constexpr float kErfLargeF[] = {
     0x1.0755c80000000p-3f, 0x1.4557ac0000000p-1f, 0x1.b126ac0000000p-4f, -0x1.7e2f1c0000000p-6f,
     0x1.c17ccc0000000p-9f, -0x1.19b4e60000000p-12f, 0x1.7b95d80000000p-18f,};
 
+inline constexpr float kErfCoarseEndF = 0x1.e666660000000p+1f;
+// erf(a)/a in 2 (a / 3.8)^2 - 1, 0 <= a <= 3.8, absolute of erf; 2^-23.9
+inline constexpr float kErfCoarseF[] = {
+    0x1.7d09c80000000p-2f, -0x1.7c31740000000p-3f, 0x1.1a172c0000000p-3f, -0x1.c76a880000000p-4f,
+    0x1.740d000000000p-4f, -0x1.2905fe0000000p-4f, 0x1.c305f40000000p-5f, -0x1.3efe780000000p-5f,
+    0x1.b556da0000000p-6f, -0x1.2c5f040000000p-6f, 0x1.4606040000000p-7f, -0x1.b079b00000000p-9f,
+    0x1.364a800000000p-9f, -0x1.6156200000000p-9f, 0x1.0bedfe0000000p-10f,};
+
 // (log(1+f) - f + f^2/2) / f^3, sqrt(1/2) <= 1+f <= sqrt(2), relative to log(1+f); 2^-28.2
 inline constexpr float kLogF[] = {
     0x1.5555480000000p-2f, -0x1.0000060000000p-2f, 0x1.99a4b60000000p-3f, -0x1.555c4e0000000p-3f,

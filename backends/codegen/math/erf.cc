@@ -22,6 +22,14 @@ V EmitErf(V x) {
   return CopySign(Select(a < 0.8, small, large), x);
 }
 
+V EmitCoarseErfWith(V x, std::span<const float> coefficients) {
+  V a = ClampLow(ClampHigh(x, kErfCoarseEndF), -kErfCoarseEndF);
+  V t = Fma(a * a, 2 / (kErfCoarseEndF * kErfCoarseEndF), -1);
+  return ClampLow(ClampHigh(a * Polynomial(t, coefficients), 1), -1);
+}
+
+V EmitCoarseErf(V x) { return EmitCoarseErfWith(x, kErfCoarseF); }
+
 V EmitErfc(V x) {
   V a = ToF64(ClampHigh(Abs(x), 10.5));
   V t = (a - 3) / (a + 3);

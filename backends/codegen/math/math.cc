@@ -82,6 +82,13 @@ bool HasBody(Fn fn, llvm::Type* type) {
          (element->isDoubleTy() && (fn == Fn::kRsqrt || !Info(fn).libm.empty()));
 }
 
+llvm::Value* EmitCoarseErf(llvm::IRBuilderBase& builder, llvm::Value* x) {
+  TENON_CHECK(x->getType()->getScalarType()->isFloatTy(), "erf of float");
+  llvm::IRBuilderBase::FastMathFlagGuard guard(builder);
+  builder.clearFastMathFlags();
+  return EmitCoarseErf(V{&builder, x}).v;
+}
+
 llvm::Value* Emit(llvm::IRBuilderBase& builder, Fn fn, std::span<llvm::Value* const> args) {
   const FnInfo& info = Info(fn);
   TENON_CHECK(static_cast<int>(args.size()) == info.arity, std::string(info.name));

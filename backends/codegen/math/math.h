@@ -46,6 +46,10 @@ std::optional<Fn> FindFunction(std::string_view name);
 // can be supported.
 bool HasBody(Fn fn, llvm::Type* type);
 
+// erf of float, off by at most kCoarseErfError whatever the result's size: for what says that this is enough (hlo/precision.h).
+inline constexpr double kCoarseErfError = 2.2e-7;
+llvm::Value* EmitCoarseErf(llvm::IRBuilderBase& builder, llvm::Value* x);
+
 // Emits fn(args...) at the builder's insertion point. All args have one type, for which HasBody
 // holds (checked).
 llvm::Value* Emit(llvm::IRBuilderBase& builder, Fn fn, std::span<llvm::Value* const> args);

@@ -129,23 +129,63 @@ Lowering LowerLayerNorm(OpContext& op) {
 }
 
 // native_group_norm(input, weight?, bias?, N, C, HxW, group, eps) -> output, mean, rstd
-Lowering LowerGroupNorm(OpContext& op) {
+namespace {
+struct GroupNormSizes {
+  Dim n, channels, inner;
+  Dim groups, per_group;
+};
+
+// Groups side by side in memory: one row each.
+Values GroupNormByRows(OpContext& op, Instruction* x, const GroupNormSizes& size) {
   Builder& b = op.b;
-  Instruction* x = Math(op, 0);
-  const Dim n = op.dim(3), c = op.dim(4), hw = op.dim(5);
-  const int64_t groups = op.integer(6);
-  const Dim per_group = FloorDiv(c, groups);
-  Instruction* grouped = b.Reshape(x, {n, groups, per_group, hw});
+  Instruction* grouped = b.Reshape(x, {size.n, size.groups, size.per_group, size.inner});
   Moments m = MeanAndVariance(op, grouped, {2, 3}, 0);
   Instruction* rstd = ReciprocalRoot(op, m.variance, op.number(7));
   Instruction* y = b.Binary(kMultiply, m.centered, SpreadBack(op, rstd, grouped, {2, 3}));
   auto affine = [&](int64_t i) {
-    Instruction* v = b.Reshape(b.Convert(op.tensor(i), x->shape().element_type()), {groups, per_group});
+    Instruction* v = b.Reshape(b.Convert(op.tensor(i), x->shape().element_type()), {size.groups, size.per_group});
     return op.Along(v, grouped, {1, 2});
   };
   if (!op.is_none(1)) y = b.Binary(kMultiply, y, affine(1));
   if (!op.is_none(2)) y = b.Binary(kAdd, y, affine(2));
-  return Values{Shaped(op, y, 0), Shaped(op, m.mean, 1), Shaped(op, rstd, 2)};
+  return {Shaped(op, y, 0), Shaped(op, m.mean, 1), Shaped(op, rstd, 2)};
+}
+
+// Channels side by side, a group being a few of them: sums of channels, then of groups; x is read along all channels, and what belongs to
+// a channel is computed once, as ATen does here (GroupNormKernelImplChannelsLast), but for its variance.
+Values GroupNormByColumns(OpContext& op, Instruction* x, const GroupNormSizes& size) {
+  Builder& b = op.b;
+  Instruction* columns = b.Reshape(x, {size.n, size.channels, size.inner});
+  const Dim count = size.per_group * size.inner;
+  auto mean_of = [&](Instruction* v) {
+    Instruction* sum = ReduceSum(op, b.Reshape(ReduceSum(op, v, {2}), {size.n, size.groups, size.per_group}), {2});
+    return b.Binary(kDivide, sum, CountLike(op, sum, count));
+  };
+  auto of_channels = [&](Instruction* v) {  // [n, groups] as [n, channels]
+    return b.Reshape(b.Broadcast(v, {size.n, size.groups, size.per_group}, {0, 1}), {size.n, size.channels});
+  };
+  auto affine = [&](int64_t i) {
+    return b.Broadcast(b.Convert(op.tensor(i), x->shape().element_type()), {size.n, size.channels}, {1});
+  };
+  Instruction* mean = mean_of(columns);
+  Instruction* channel_mean = of_channels(mean);
+  Instruction* centered = b.Binary(kSubtract, columns, SpreadBack(op, channel_mean, columns, {2}));
+  Instruction* rstd = ReciprocalRoot(op, mean_of(b.Binary(kMultiply, centered, centered)), op.number(7));
+  Instruction* alpha = of_channels(rstd);
+  if (!op.is_none(1)) alpha = b.Binary(kMultiply, alpha, affine(1));
+  Instruction* below = b.Unary(kNegate, channel_mean);
+  Instruction* beta = op.is_none(2) ? b.Binary(kMultiply, below, alpha) : Fma(op, below, alpha, affine(2));
+  Instruction* y = Fma(op, columns, SpreadBack(op, alpha, columns, {2}), SpreadBack(op, beta, columns, {2}));
+  return {Shaped(op, y, 0), Shaped(op, mean, 1), Shaped(op, rstd, 2)};
+}
+}  // namespace
+Lowering LowerGroupNorm(OpContext& op) {
+  Instruction* x = Math(op, 0);
+  const Dim channels = op.dim(4), groups = op.integer(6);
+  const GroupNormSizes size{
+      .n = op.dim(3), .channels = channels, .inner = op.dim(5), .groups = groups, .per_group = FloorDiv(channels, op.integer(6))};
+  const Permutation layout = LayoutOf(op.result());
+  return !layout.empty() && layout[0] == 1 ? GroupNormByColumns(op, x, size) : GroupNormByRows(op, x, size);
 }
 
 // (input, weight?, bias?, running_mean, running_var, ..., eps) -> output, save_mean [0], save_rstd [0]

@@ -57,6 +57,10 @@ def scaled_erfinv(w):
     return mp.erfinv(x) / x
 
 
+def coarse_erf_at(v):
+    return mp.mpf("3.8") * mp.sqrt((v + 1) / 2)
+
+
 def scaled_erfc(t):
     """erfc(a) e^(a^2) with t = (a - 3) / (a + 3)."""
     a = 3 * (1 + t) / (1 - t)
@@ -112,6 +116,9 @@ def main():
         lambda u: mp.sqrt(u) / mp.erf(mp.sqrt(u)), 24)
     row("kErfLargeF", "-log(erfc(t))/t - 1, 0.8 <= t <= 4, weighted by what it does to erf",
         lambda t: -mp.log(mp.erfc(t)) / t - 1, 7, mp.mpf("0.8"), mp.mpf("4.0"), lambda t: t * mp.erfc(t) / mp.erf(t), 24)
+    scalar("kErfCoarseEndF", mp.mpf("3.8"), "float")
+    row("kErfCoarseF", "erf(a)/a in 2 (a / 3.8)^2 - 1, 0 <= a <= 3.8, absolute of erf",
+        lambda v: series(lambda a: mp.erf(a) / a, coarse_erf_at(v), 2 / mp.sqrt(mp.pi)), 15, -1, 1, coarse_erf_at, 24)
     row("kLogF", "(log(1+f) - f + f^2/2) / f^3, sqrt(1/2) <= 1+f <= sqrt(2), relative to log(1+f)",
         lambda f: (mp.log1p(f) - f + f * f / 2) / f**3, 9, LOG_LO, LOG_HI, lambda f: abs(f**3 / mp.log1p(f)), 24)
     row("kLog1p", "log(1+f) / f, same interval, relative", lambda f: mp.log1p(f) / f, 11, LOG_LO, LOG_HI,
