@@ -170,7 +170,7 @@ class Planner : public NestPlanner {
       const int64_t extent = plan_.loops[tile].extent.constant_or(0);
       if (extent < 2 || extent > kShortVector) continue;
       for (size_t vector = plan_.loops.size(); vector-- > 0;) {
-        if (vector == tile || plan_.loops[vector].extent.constant_or(0) < 4 * kShortVector) continue;
+        if (vector == tile || Typical(plan_.loops[vector].extent) < 4 * kShortVector) continue;
         const bool fits = absl::c_all_of(trace.uses, [&](const MemoryUse& use) {
           const Access a = along(use, vector);
           if (use.store) {
