@@ -62,13 +62,13 @@ Val KernelEmitter::EvalContraction(const Instruction* op, const IndexTuple& inde
   std::vector<Index>& vars = summed_[op];
   for (Dim extent : SummedExtents(*op)) {
     if (vars.size() == SummedExtents(*op).size()) break;
-    if (space_.num_vars() + 2 > IndexSpace::kMaxVars) {
+    if (space_.num_vars() + 3 > IndexSpace::kMaxVars) {
       Fail(absl::UnimplementedError(absl::StrCat("too many loops in one kernel at ", op->name())));
       return {};
     }
     vars.push_back(space_.Var(extent));
   }
-  if (inside_ == nullptr) inside_ = space_.Var(2);
+  if (inside_ == nullptr) inside_ = space_.Var(2), border_ = space_.Var(2);
   Contraction c{.op = op, .guard = guard, .at = MapContraction(space_, *op, index, vars), .index = index};
   if (packed_.op == op) {
     std::vector<Dim> extents;
@@ -135,9 +135,9 @@ void KernelEmitter::EmitTap(const Contraction& outer) {
     EmitTerms(c, c.guard, nullptr);
   });
   If(Here().CreateNot(all), [&] {
-    BindVar(inside_, I64(0));
-    std::vector<IndexBound> here = c.varying;  // as they are found in this branch, which tiles at no border have nothing of
-    for (IndexBound& b : here) b.index = space_.Add(b.index, inside_);
+    BindVar(border_, I64(0));
+    std::vector<IndexBound> here = c.varying;  // found in this branch, so that tiles at no border have nothing of it
+    for (IndexBound& b : here) b.index = space_.Add(b.index, border_);
     if (ends) hold = BoundsHold(here, c.guard);
     Value* others = Here().getFalse();
     for (Value* v : hold.v) others = Here().CreateOr(others, v->getType()->isVectorTy() ? Here().CreateOrReduce(v) : v);

@@ -416,7 +416,7 @@ class KernelEmitter {
   absl::flat_hash_map<const Instruction*, llvm::GlobalVariable*> tables_;
   absl::flat_hash_map<const Computation*, bool> general_;
   absl::flat_hash_map<const Instruction*, std::vector<Index>> summed_;  // loops of contractions
-  Index inside_ = nullptr;                // 0, known only where an If has been entered
+  Index inside_ = nullptr, border_ = nullptr;  // 0, known only where an If has been entered
   std::unique_ptr<Module> bodies_;        // multiply-add computations, one per type
   absl::flat_hash_map<PrimitiveType, const Computation*> body_of_;
   absl::Status status_;
