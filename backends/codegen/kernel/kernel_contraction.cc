@@ -6,6 +6,7 @@
 // that a border can cut off; where those are not known, the border selects per lane. Of symbolic sizes the ranges are those of typical sizes,
 // beside the selects. The last loop of taps of one term (a depthwise convolution) is emitted side by side, with code of its own for each border.
 #include <algorithm>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "backends/codegen/emit/elementwise.h"
@@ -408,7 +409,10 @@ bool KernelEmitter::EmitTapsAtOnce(const Contraction& c) {
           add_up();
         });
       }
-      if (typical) If(others, one_by_one);
+      if (!typical) return;
+      const TileStarts starts = std::exchange(tile_starts_, {});  // what is left needs no code for each border
+      If(others, one_by_one);
+      tile_starts_ = starts;
     });
     return true;
   }
