@@ -3,8 +3,9 @@
 //
 // A convolution's taps in the padding add nothing, not 0 * weight: weights may be infinite. Where that is the same for all lanes and
 // copies, the tap is skipped by a branch. Else the common case, all of them inside, has code of its own, and so has each range of copies
-// that a border can cut off; where those are not known, the border selects per lane. Of symbolic sizes the ranges are those of typical sizes,
-// beside the selects. The last loop of taps of one term (a depthwise convolution) is emitted side by side, with code of its own for each border.
+// that a border can cut off; where those are not known, the border selects per lane. Of symbolic sizes the ranges are those of typical
+// sizes, beside the selects. The last loop of taps of one term (a depthwise convolution) is emitted side by side, with code of its own for
+// each border.
 #include <algorithm>
 #include <utility>
 
@@ -306,8 +307,8 @@ std::vector<KernelEmitter::TileSet> KernelEmitter::TileSets(const std::vector<Co
   return sets;
 }
 
-// The same for symbolic sizes: the sets that there are for typical ones, those of most tiles first; then, as other sizes have them, tiles at
-// no border, at either, and as far from the end as the last one is. Tiles of no set are for the caller. Empty: not known.
+// The same for symbolic sizes: the sets that there are for typical ones, those of most tiles first; then, as other sizes have them, tiles
+// at no border, at either, and as far from the end as the last one is. Tiles of no set are for the caller. Empty: not known.
 std::vector<KernelEmitter::TileSet> KernelEmitter::TypicalTileSets(const std::vector<Contraction>& steps) const {
   constexpr size_t kMaxSets = 4;
   if (!KnowsTileStarts() || tile_starts_.typical < 0) return {};
@@ -332,7 +333,9 @@ std::vector<KernelEmitter::TileSet> KernelEmitter::TypicalTileSets(const std::ve
     else found.emplace_back(std::move(set), tiles);
   };
   const int64_t size = Typical(along->size);
-  for (int64_t start = tile_starts_.first; start <= tile_starts_.last; start += tile_starts_.step) add(set_at(start, size - start * copy), 1);
+  for (int64_t start = tile_starts_.first; start <= tile_starts_.last; start += tile_starts_.step) {
+    add(set_at(start, size - start * copy), 1);
+  }
   const int64_t last_room = size - (tile_starts_.typical - count) * copy;
   add(set_at(along->from, along->room), 0);
   add(set_at(0, along->room), 0);
@@ -394,7 +397,9 @@ bool KernelEmitter::EmitTapsAtOnce(const Contraction& c) {
   const bool even = absl::c_all_of(steps, [&](const Contraction& s) { return s.uniform == steps[0].uniform; });
   auto one_by_one = [&] { LoopOver(tap, I64(0), EmitDim(tap->high + 1), 1, [&] { EmitTaps(c, c.at.taps.size()); }); };
   const bool typical = tile_starts_.typical >= 0;
-  if (const std::vector<TileSet> sets = !even ? std::vector<TileSet>() : typical ? TypicalTileSets(steps) : TileSets(steps); !sets.empty()) {
+  std::vector<TileSet> sets;
+  if (even) sets = typical ? TypicalTileSets(steps) : TileSets(steps);
+  if (!sets.empty()) {
     If(BoundsHold(steps[0].uniform, c.guard).v[0], [&] {
       Value* others = Here().getTrue();
       std::vector<Value*> here(sets.size());

@@ -177,8 +177,8 @@ class KernelEmitter {
   void set_packed(const PackedOperand& packed) { packed_ = packed; }
   const LaneMode& mode() const { return mode_; }
   void set_mode(const LaneMode& mode) { mode_ = mode; }
-  // Where the copies of the mode begin along variable `var`, if that is known: first, first + step, ..., last. Where the loop has a symbolic
-  // length these are the places for its typical one, `typical`: code is made for them, and for the others.
+  // Where the copies of the mode begin along variable `var`, if that is known: first, first + step, ..., last. Where the loop has a
+  // symbolic length these are the places for its typical one, `typical`: code is made for them, and for the others.
   struct TileStarts {
     int var = -1;
     int64_t first = 0, last = 0, step = 1, typical = -1;
