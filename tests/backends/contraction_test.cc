@@ -14,6 +14,8 @@
 #include "backends/driver/targets.h"
 #include "hlo/builder.h"
 #include "hlo/eval/evaluator.h"
+#include "hlo/infer/context.h"
+#include "hlo/sizes.h"
 #include "hlo/text/text.h"
 #include "hlo/tolerance.h"
 #include "hlo/verifier.h"
@@ -249,40 +251,47 @@ Instruction* SecondOperand(Random& r, Builder& b, P type, const Ints& dims) {
   return w;
 }
 
+// Images of `side` x `side`, which may be symbolic; its features are the last of the result.
+Instruction* RandomTiledConvolution(Random& r, Builder& b, P type, Dim side) {
+  const bool depthwise = r.OneIn(3);
+  const int64_t in = r.OneIn(3) ? 3 : r.In(1, 20), taps = r.In(1, 5), stride = r.In(1, 2), pad = r.In(0, taps);
+  const int64_t features = depthwise ? in * r.In(1, 9) : r.In(1, 100), groups = depthwise ? features : 1, dilation = r.OneIn(4) ? 2 : 1;
+  Window window;
+  window.dims.assign(2, {.size = taps, .stride = stride, .padding_low = pad, .padding_high = r.In(0, taps), .window_dilation = dilation});
+  const Dim out = infer::WindowedSize(side, window.dims[0]);
+  DimLabels l{.input_batch = 0, .input_feature = 3, .kernel_input_feature = 2, .kernel_output_feature = 3, .output_batch = 0,
+              .output_feature = 3};
+  l.input_spatial = l.output_spatial = {1, 2};
+  l.kernel_spatial = {0, 1};
+  Attributes attrs;
+  attrs.set(Attr::kDimLabels, l);
+  attrs.set(Attr::kWindow, window);
+  attrs.set(Attr::kFeatureGroupCount, groups);
+  const DimVector image = {r.In(1, 2), side, side, depthwise ? features : in};
+  Instruction* x = b.Parameter(0, Shape(type, image));
+  Instruction* k = SecondOperand(r, b, type, {taps, taps, depthwise ? 1 : in, features});
+  return b.Make(Opcode::kConvolution, {x, k}, attrs, Shape(type, DimVector{image[0], out, out, features}));
+}
+
+// A bias and a ReLU behind, mostly.
+Instruction* WithEpilogue(Random& r, Builder& b, Instruction* sums) {
+  if (r.OneIn(3)) return sums;
+  const P type = sums->shape().element_type();
+  const int64_t last = sums->shape().rank() - 1;
+  Instruction* bias = b.Parameter(2, Shape::Array(type, Ints{sums->shape().constant_dim(last)}));
+  sums = b.Binary(Opcode::kAdd, sums, b.Broadcast(bias, sums->shape().dims(), {last}));
+  return b.Binary(Opcode::kMaximum, sums, b.Broadcast(b.ScalarConstant(type, 0), sums->shape().dims(), {}));
+}
+
+P TiledType(Random& r) { return r.OneIn(6) ? P::kF64 : r.OneIn(6) ? P::kS32 : P::kF32; }
+
 Instruction* RandomTiled(Random& r, Computation* c) {
   Builder b(c);
-  const P type = r.OneIn(6) ? P::kF64 : r.OneIn(6) ? P::kS32 : P::kF32;
-  Instruction* sums;
-  int64_t features;
-  if (r.OneIn(3)) {
-    const int64_t rows = r.In(1, 40), terms = r.OneIn(6) ? r.In(500, 1100) : r.In(1, 20);
-    features = r.In(1, 150);
-    sums = b.Dot(b.Parameter(0, Shape::Array(type, Ints{rows, terms})), SecondOperand(r, b, type, {terms, features}), {}, {}, Ints{1},
-                 Ints{0});
-  } else {
-    const bool depthwise = r.OneIn(3);
-    const int64_t in = r.OneIn(3) ? 3 : r.In(1, 20), taps = r.In(1, 5), stride = r.In(1, 2), pad = r.In(0, taps);
-    features = depthwise ? in * r.In(1, 9) : r.In(1, 100);
-    const int64_t size = r.In(taps, 30), groups = depthwise ? features : 1, dilation = r.OneIn(4) ? 2 : 1;
-    Window window;
-    window.dims.assign(2, {.size = taps, .stride = stride, .padding_low = pad, .padding_high = r.In(0, taps), .window_dilation = dilation});
-    const int64_t out = Windowed(size, window.dims[0]);
-    DimLabels l{.input_batch = 0, .input_feature = 3, .kernel_input_feature = 2, .kernel_output_feature = 3, .output_batch = 0,
-                .output_feature = 3};
-    l.input_spatial = l.output_spatial = {1, 2};
-    l.kernel_spatial = {0, 1};
-    Attributes attrs;
-    attrs.set(Attr::kDimLabels, l);
-    attrs.set(Attr::kWindow, window);
-    attrs.set(Attr::kFeatureGroupCount, groups);
-    Instruction* x = b.Parameter(0, Shape::Array(type, Ints{r.In(1, 2), size, size, depthwise ? features : in}));
-    Instruction* k = SecondOperand(r, b, type, {taps, taps, depthwise ? 1 : in, features});
-    sums = b.Make(Opcode::kConvolution, {x, k}, attrs, Shape::Array(type, Ints{x->shape().constant_dim(0), out, out, features}));
-  }
-  if (r.OneIn(3)) return sums;
-  Instruction* bias = b.Parameter(2, Shape::Array(type, Ints{features}));
-  sums = b.Binary(Opcode::kAdd, sums, b.Broadcast(bias, sums->shape().dims(), {sums->shape().rank() - 1}));
-  return b.Binary(Opcode::kMaximum, sums, b.Broadcast(b.ScalarConstant(type, 0), sums->shape().dims(), {}));
+  const P type = TiledType(r);
+  if (!r.OneIn(3)) return WithEpilogue(r, b, RandomTiledConvolution(r, b, type, r.In(5, 30)));
+  const int64_t rows = r.In(1, 40), terms = r.OneIn(6) ? r.In(500, 1100) : r.In(1, 20), features = r.In(1, 150);
+  Instruction* x = b.Parameter(0, Shape::Array(type, Ints{rows, terms}));
+  return WithEpilogue(r, b, b.Dot(x, SecondOperand(r, b, type, {terms, features}), {}, {}, Ints{1}, Ints{0}));
 }
 
 constexpr int kModules = 150;
@@ -310,6 +319,74 @@ TEST(RandomContractions, ScaledDotsEqualTheEvaluator) {
 TEST(RandomContractions, TilesEqualTheEvaluator) {
   const std::vector<std::string> isas = HostIsas();
   for (int i = 0; i < 2 * kModules; ++i) CheckRandom(9000 + i, RandomTiled, isas[i % isas.size()]);
+}
+
+// One kernel for all sizes of its images, made with some in mind: the same numbers at those and at others, smaller than a tile too.
+TEST(RandomContractions, SymbolicImagesEqualTheEvaluator) {
+  const std::vector<std::string> isas = HostIsas();
+  int tiled = 0;
+  for (int i = 0; i < kModules / 2; ++i) {
+    Random r(40000 + i);
+    Module module("random");
+    Computation* entry = module.AddComputation("main");
+    module.set_entry(entry);
+    Builder b(entry);
+    const int64_t typical = r.OneIn(3) ? 7 * r.In(1, 4) : r.In(5, 40);
+    entry->set_root(WithEpilogue(r, b, RandomTiledConvolution(r, b, TiledType(r), module.dims().Symbol("s", 1, 64, 1, typical))));
+    const std::string isa = isas[i % isas.size()];
+    std::vector<std::pair<int64_t, std::vector<Literal>>> calls;
+    std::vector<Literal> wanted;
+    for (int64_t side : {typical, typical - 1, typical + 1, typical + r.In(2, 9), r.In(1, 4), r.In(1, 40)}) {
+      const auto known = WithSizes(module, {{"s", side}});
+      if (!known.ok()) continue;  // smaller than the window
+      std::vector<Literal> args;
+      for (const Instruction* p : (*known)->entry()->parameters()) args.push_back(SmallIntegers(r, p->shape()));
+      const absl::StatusOr<Literal> want = Evaluate(**known, args);
+      ASSERT_TRUE(want.ok()) << want.status();
+      wanted.push_back(*want);
+      calls.emplace_back(side, std::move(args));
+    }
+    const std::string text = Print(module);
+    const absl::StatusOr<KernelRunner> runner = KernelRunner::Make(DenseRequest(WrapEntryAsFusion(module)), {.isa = isa});
+    ASSERT_TRUE(runner.ok()) << runner.status() << text;
+    const std::string plan = runner->kernel().info().plan_text;
+    tiled += ParseKernelPlan(plan, &module.dims())->unroll > 1;
+    for (size_t k = 0; k < calls.size(); ++k) {
+      const auto got = runner->Run(calls[k].second, {.pieces = r.In(1, 4), .symbols = {{"s", calls[k].first}}});
+      ASSERT_TRUE(got.ok()) << got.status();
+      const LiteralDifference d = CompareLiterals((*got)[0], wanted[k]);
+      EXPECT_TRUE(d.within) << "seed " << i << " " << isa << " s = " << calls[k].first << " " << plan << ": " << d.what << "\n" << text;
+    }
+  }
+  EXPECT_GT(tiled, kModules / 4);
+}
+
+// Multiply-adds in the code of a 3x3 convolution, padded by one, of images of `side` x `side`.
+int64_t MultiplyAdds(const std::string& symbols, const std::string& side, bool depthwise) {
+  const std::string image = absl::StrCat("f32[1,", side, ",", side, ",16]"), kernel = absl::StrCat("f32[3,3,", depthwise ? 1 : 16, ",16]");
+  const auto module = ParseModule(absl::StrCat(
+      "HloModule borders", symbols, "\nENTRY main {\n  x = ", image, " parameter(0)\n  k = ", kernel, " parameter(1)\n  ROOT c = ", image,
+      " convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, feature_group_count=", depthwise ? 16 : 1, "\n}\n"));
+  if (!module.ok()) return ADD_FAILURE() << module.status(), 0;
+  const auto runner = KernelRunner::Make(DenseRequest(WrapEntryAsFusion(**module)), {.keep_text = true});
+  if (!runner.ok()) return ADD_FAILURE() << runner.status(), 0;
+  int64_t found = 0;
+  const std::string& text = runner->assembly();
+  for (size_t at = 0; (at = text.find("vfmadd", at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+// Whatever code an image has at its borders and in its last tile, one of symbolic sizes has for those that it was planned for.
+TEST(SymbolicImages, HaveTheCodeOfTheirTypicalSize) {
+  if (!MakeCpuTarget("avx512").ok()) GTEST_SKIP() << "tiles are those of AVX-512";
+  for (bool depthwise : {false, true}) {
+    for (int side : {7, 17, 28}) {
+      const int64_t known = MultiplyAdds("", absl::StrCat(side), depthwise);
+      const int64_t symbolic = MultiplyAdds(absl::StrCat(", symbols={s:[1,64]~", side, "}"), "s", depthwise);
+      EXPECT_GT(known, 15) << side;
+      EXPECT_GE(symbolic, known) << side << (depthwise ? " depthwise" : "");
+    }
+  }
 }
 
 // Any tile, any block and any share of the rows: the same numbers, or refused by name.

@@ -169,21 +169,24 @@ class ContractionKernel {
     e_.LoopOver(column_, first, e_.EmitDim(columns_), 1, [&] { Rows({}, nullptr, from, to); });
   }
 
-  // `unroll` rows at a time, then those that are left: at once if their number is known. `column`: the first one, unless it is bound.
+  // `unroll` rows at a time, then those that are left: at once if their number is known; else so many at once as are left of the typical
+  // number, then one by one. `column`: the first one, unless it is bound.
   void Rows(const LaneMode& mode, Value* column, Value* from, Value* to) {
     if (plan_.tile_loop < 0) return Tile(mode, column, 1, [&] { Body(); });
-    const Index row = vars_[static_cast<size_t>(plan_.tile_loop)];
-    const int64_t step = plan_.unroll, known = rows_.constant_or(-1);
-    Value* whole = from;
-    if (known < 0 || known >= step) {
-      whole = b().CreateAdd(from, b().CreateMul(b().CreateUDiv(b().CreateSub(to, from), e_.I64(step)), e_.I64(step)));
-      if (known >= 0) e_.set_tile_starts({row->var, 0, (known / step - 1) * step, step});
-      Tile(mode, column, step, [&] { e_.LoopOver(row, from, whole, step, [&] { Body(); }); });
-    }
-    if (known >= 0 && known % step == 0) return;
-    const int64_t left = known < 0 ? 1 : known % step;
-    if (known >= 0) e_.set_tile_starts({row->var, known - left, known - left, 1});
-    Tile(mode, column, left, [&] { e_.LoopOver(row, whole, to, left, [&] { Body(); }); });
+    const bool known = rows_.is_constant();
+    const int64_t step = plan_.unroll, rows = std::max<int64_t>(Typical(rows_), 0), left = rows % step;
+    Value* done = from;
+    auto tiles = [&](int64_t at_once, int64_t first, int64_t last, bool all) {
+      const Index row = vars_[static_cast<size_t>(plan_.tile_loop)];
+      Value* end = to;
+      if (!all) end = b().CreateAdd(done, b().CreateMul(b().CreateUDiv(b().CreateSub(to, done), e_.I64(at_once)), e_.I64(at_once)));
+      if (first >= 0) e_.set_tile_starts({row->var, first, last, at_once, known ? -1 : rows});
+      Tile(mode, column, at_once, [&] { e_.LoopOver(row, done, end, at_once, [&] { Body(); }); });
+      done = end;
+    };
+    if (!known || rows >= step) tiles(step, 0, rows - left - step, false);
+    if (known ? left > 0 : left > 1) tiles(left, rows - left, rows - left, known);
+    if (!known && step > 1) tiles(1, -1, -1, true);
   }
 
   // A level of its own: what is remembered there has this number of copies.

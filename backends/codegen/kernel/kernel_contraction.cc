@@ -3,9 +3,11 @@
 //
 // A convolution's taps in the padding add nothing, not 0 * weight: weights may be infinite. Where that is the same for all lanes and
 // copies, the tap is skipped by a branch. Else the common case, all of them inside, has code of its own, and so has each range of copies
-// that a border can cut off; where those are not known, the border selects per lane. The last loop of taps of one term (a depthwise
-// convolution) is emitted side by side, with code of its own for each border.
+// that a border can cut off; where those are not known, the border selects per lane. Of symbolic sizes the ranges are those of typical
+// sizes, beside the selects. The last loop of taps of one term (a depthwise convolution) is emitted side by side, with code of its own for
+// each border.
 #include <algorithm>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "backends/codegen/emit/elementwise.h"
@@ -62,13 +64,13 @@ Val KernelEmitter::EvalContraction(const Instruction* op, const IndexTuple& inde
   std::vector<Index>& vars = summed_[op];
   for (Dim extent : SummedExtents(*op)) {
     if (vars.size() == SummedExtents(*op).size()) break;
-    if (space_.num_vars() + 2 > IndexSpace::kMaxVars) {
+    if (space_.num_vars() + 3 > IndexSpace::kMaxVars) {
       Fail(absl::UnimplementedError(absl::StrCat("too many loops in one kernel at ", op->name())));
       return {};
     }
     vars.push_back(space_.Var(extent));
   }
-  if (inside_ == nullptr) inside_ = space_.Var(2);
+  if (inside_ == nullptr) inside_ = space_.Var(2), border_ = space_.Var(2);
   Contraction c{.op = op, .guard = guard, .at = MapContraction(space_, *op, index, vars), .index = index};
   if (packed_.op == op) {
     std::vector<Dim> extents;
@@ -122,37 +124,45 @@ void KernelEmitter::EmitTap(const Contraction& outer) {
     if (!c.uniform.empty()) enter();
     return EmitTerms(c, c.guard, nullptr);
   }
-  const Val hold = BoundsHold(c.varying, c.guard);
-  Value *all = nullptr, *any = nullptr;
-  for (Value* v : hold.v) {
-    llvm::IRBuilder<>& b = Here();
-    Value* every = v->getType()->isVectorTy() ? b.CreateAndReduce(v) : v;
-    Value* some = v->getType()->isVectorTy() ? b.CreateOrReduce(v) : v;
-    all = all == nullptr ? every : b.CreateAnd(all, every);
-    any = any == nullptr ? some : b.CreateOr(any, some);
+  Val hold = BoundsHold(c.varying, c.guard);
+  const bool ends = InOrder(c);
+  Value* all = Here().getTrue();
+  for (size_t i = 0; i < hold.v.size(); ++i) {
+    Value* v = hold.v[i];
+    if (v->getType()->isVectorTy()) v = Here().CreateAndReduce(v);
+    if (!ends || i == 0 || i + 1 == hold.v.size()) all = Here().CreateAnd(all, v);
   }
   If(all, [&] {
     enter();
     EmitTerms(c, c.guard, nullptr);
   });
-  if (const std::optional<std::vector<CopyRange>> ranges = InsideRanges(c)) {
-    for (const CopyRange& r : *ranges) {
-      auto holds = [&](int copy) { return hold.at(static_cast<size_t>(copy)); };
-      Value* wanted = Here().CreateAnd(holds(r.first), holds(r.end - 1));
-      if (r.first > 0) wanted = Here().CreateAnd(wanted, Here().CreateNot(holds(r.first - 1)));
-      if (r.end < c.copies.end) wanted = Here().CreateAnd(wanted, Here().CreateNot(holds(r.end)));
-      If(wanted, [&] {
-        enter();
-        Contraction part = c;
-        part.copies = r;
-        EmitTerms(part, c.guard, nullptr);
-      });
+  If(Here().CreateNot(all), [&] {
+    BindVar(border_, I64(0));
+    std::vector<IndexBound> here = c.varying;  // found in this branch, so that tiles at no border have nothing of it
+    for (IndexBound& b : here) b.index = space_.Add(b.index, border_);
+    if (ends) hold = BoundsHold(here, c.guard);
+    Value* others = Here().getFalse();
+    for (Value* v : hold.v) others = Here().CreateOr(others, v->getType()->isVectorTy() ? Here().CreateOrReduce(v) : v);
+    if (const std::optional<std::vector<CopyRange>> ranges = InsideRanges(c)) {
+      for (const CopyRange& r : *ranges) {
+        auto holds = [&](int copy) { return hold.at(static_cast<size_t>(copy)); };
+        Value* wanted = Here().CreateAnd(holds(r.first), holds(r.end - 1));
+        if (r.first > 0) wanted = Here().CreateAnd(wanted, Here().CreateNot(holds(r.first - 1)));
+        if (r.end < c.copies.end) wanted = Here().CreateAnd(wanted, Here().CreateNot(holds(r.end)));
+        If(wanted, [&] {
+          enter();
+          Contraction part = c;
+          part.copies = r;
+          EmitTerms(part, c.guard, nullptr);
+        });
+        others = Here().CreateAnd(others, Here().CreateNot(wanted));
+      }
+      if (tile_starts_.typical < 0) return;
     }
-    return;
-  }
-  If(Here().CreateAnd(any, Here().CreateNot(all)), [&] {
-    enter();
-    EmitTerms(c, Under(c.guard, c.varying), &hold);
+    If(others, [&] {
+      enter();
+      EmitTerms(c, Under(c.guard, ends ? here : c.varying), &hold);
+    });
   });
 }
 
@@ -164,7 +174,8 @@ void KernelEmitter::SortBounds(Contraction& c) {
   }
 }
 
-// Coefficients of the mode's unrolled variable and of one of `taps` in `e`; nullopt if it has others, or its size is not known.
+// Coefficients of the mode's unrolled variable and of one of `taps` in `e`; nullopt if it has others, or its size is not known where the
+// tiles' places are. `size` is the typical one.
 struct KernelEmitter::AlongTile {
   int64_t copy = 0, tap = 0, addend = 0, taps = 1, size = 0;
   // The copies (of `count` tile rows) that are inside for the tile that begins at `start`.
@@ -182,8 +193,9 @@ struct KernelEmitter::AlongTile {
 std::optional<KernelEmitter::AlongTile> KernelEmitter::AlongTheTile(const IndexBound& bound, absl::Span<const Index> taps) const {
   const Index e = bound.index;
   const bool affine = e->kind == IndexNode::Kind::kSum || e->kind == IndexNode::Kind::kVar;
-  if (!affine || IsVectorIndex(e) || !bound.size.is_constant() || !e->addend.is_constant()) return std::nullopt;
-  AlongTile along{.addend = e->addend.constant(), .size = bound.size.constant()};
+  const bool known = bound.size.is_constant() || tile_starts_.typical >= 0;
+  if (!affine || IsVectorIndex(e) || !known || !e->addend.is_constant()) return std::nullopt;
+  AlongTile along{.addend = e->addend.constant(), .size = Typical(bound.size)};
   absl::InlinedVector<IndexNode::Term, 3> terms = e->terms;
   if (e->kind == IndexNode::Kind::kVar) terms.push_back({e, 1});
   for (const IndexNode::Term& t : terms) {
@@ -200,23 +212,62 @@ std::optional<KernelEmitter::AlongTile> KernelEmitter::AlongTheTile(const IndexB
   return along;
 }
 
+// Places along the tile are in order, so that all are inside if both ends are.
+bool KernelEmitter::InOrder(const Contraction& c) const {
+  return absl::c_all_of(c.varying, [&](const IndexBound& b) { return AlongTheTile(b, c.at.taps).has_value(); });
+}
+
+// Taps side by side that run along one dim of `size` in equal steps. Tiles that begin at `from` or later meet no border below; those with
+// `room` elements or more from where they begin, none above.
+struct KernelEmitter::StepsAlong {
+  Dim size;
+  int64_t copy = 0, from = 0, room = 0;
+  std::vector<std::optional<AlongTile>> steps;  // none: always inside
+};
+
+std::optional<KernelEmitter::StepsAlong> KernelEmitter::AlongTheTile(absl::Span<const Contraction> steps) const {
+  StepsAlong all;
+  const int64_t last = (steps[0].copies.end / mode_.across - 1) * mode_.unroll_step;
+  for (const Contraction& step : steps) {
+    all.steps.emplace_back();
+    if (step.varying.empty()) continue;
+    const std::optional<AlongTile> along = AlongTheTile(step.varying[0], {});
+    if (!along || along->copy < 1 || step.varying.size() != 1) return std::nullopt;
+    if (all.copy != 0 && (along->copy != all.copy || step.varying[0].size != all.size)) return std::nullopt;
+    all.copy = along->copy;
+    all.size = step.varying[0].size;
+    all.from = std::max(all.from, (std::max<int64_t>(-along->addend, 0) + along->copy - 1) / along->copy);
+    all.room = std::max(all.room, last * along->copy + along->addend + 1);
+    all.steps.back() = along;
+  }
+  if (all.copy == 0) return std::nullopt;
+  return all;
+}
+
 bool KernelEmitter::KnowsTileStarts() const { return tile_starts_.var >= 0 && tile_starts_.var == mode_.unroll_var; }
 
-// The ranges of copies, other than all and none, that are inside at some tap of some tile. nullopt: not known.
+// The ranges of copies, other than all and none, that are inside at some tap of some tile; of symbolic sizes at those of typical ones, and
+// at the tile that ends where the loop does. nullopt: not known.
 std::optional<std::vector<KernelEmitter::CopyRange>> KernelEmitter::InsideRanges(const Contraction& c) const {
   constexpr size_t kMaxRanges = 6;
   if (c.varying.size() != 1 || !KnowsTileStarts()) return std::nullopt;
   const std::optional<AlongTile> along = AlongTheTile(c.varying[0], c.at.taps);
   if (!along) return std::nullopt;
+  const int count = c.copies.end / mode_.across;
   std::vector<CopyRange> ranges;
-  for (int64_t start = tile_starts_.first; start <= tile_starts_.last; start += tile_starts_.step) {
+  auto add = [&](int64_t start) {
     for (int64_t tap = 0; tap < along->taps; ++tap) {
-      const CopyRange inside = along->Inside(start, tap, c.copies.end / mode_.across, mode_);
+      const CopyRange inside = along->Inside(start, tap, count, mode_);
       if (inside.end == 0 || inside == c.copies || absl::c_linear_search(ranges, inside)) continue;
       ranges.push_back(inside);
-      if (ranges.size() > kMaxRanges) return std::nullopt;
+      if (ranges.size() > kMaxRanges) return false;
     }
+    return true;
+  };
+  for (int64_t start = tile_starts_.first; start <= tile_starts_.last; start += tile_starts_.step) {
+    if (!add(start)) return std::nullopt;
   }
+  if (tile_starts_.typical >= 0 && !add(tile_starts_.typical - count)) return std::nullopt;
   return ranges;
 }
 
@@ -224,7 +275,7 @@ std::optional<std::vector<KernelEmitter::CopyRange>> KernelEmitter::InsideRanges
 std::vector<KernelEmitter::TileSet> KernelEmitter::TileSets(const std::vector<Contraction>& steps) const {
   constexpr size_t kMaxSets = 4;
   std::vector<TileSet> sets;
-  if (!KnowsTileStarts()) return sets;
+  if (!KnowsTileStarts() || tile_starts_.typical >= 0) return sets;
   std::vector<std::vector<AlongTile>> bounds(steps.size());
   for (size_t k = 0; k < steps.size(); ++k) {
     for (const IndexBound& b : steps[k].varying) {
@@ -254,6 +305,62 @@ std::vector<KernelEmitter::TileSet> KernelEmitter::TileSets(const std::vector<Co
   }
   absl::c_stable_sort(sets, [](const TileSet& a, const TileSet& b) { return a.starts.size() > b.starts.size(); });
   return sets;
+}
+
+// The same for symbolic sizes: the sets that there are for typical ones, those of most tiles first; then, as other sizes have them, tiles
+// at no border, at either, and as far from the end as the last one is. Tiles of no set are for the caller. Empty: not known.
+std::vector<KernelEmitter::TileSet> KernelEmitter::TypicalTileSets(const std::vector<Contraction>& steps) const {
+  constexpr size_t kMaxSets = 4;
+  if (!KnowsTileStarts() || tile_starts_.typical < 0) return {};
+  const std::optional<StepsAlong> along = AlongTheTile(steps);
+  if (!along) return {};
+  const int count = steps[0].copies.end / mode_.across;
+  const int64_t copy = along->copy;
+  auto set_at = [&](int64_t start, int64_t room) {
+    TileSet set;
+    for (std::optional<AlongTile> step : along->steps) {
+      if (step) step->size = start * copy + room;
+      set.inside.push_back(step ? step->Inside(start, 0, count, mode_) : steps[0].copies);
+    }
+    if (start < along->from) set.start = start;
+    if (room < along->room) set.room = room;
+    return set;
+  };
+  std::vector<std::pair<TileSet, int64_t>> found;
+  auto add = [&](TileSet set, int64_t tiles) {
+    const auto same = absl::c_find_if(found, [&](const auto& other) { return other.first == set; });
+    if (same != found.end()) same->second += tiles;
+    else found.emplace_back(std::move(set), tiles);
+  };
+  const int64_t size = Typical(along->size);
+  for (int64_t start = tile_starts_.first; start <= tile_starts_.last; start += tile_starts_.step) {
+    add(set_at(start, size - start * copy), 1);
+  }
+  const int64_t last_room = size - (tile_starts_.typical - count) * copy;
+  add(set_at(along->from, along->room), 0);
+  add(set_at(0, along->room), 0);
+  add(set_at(along->from, last_room), 0);
+  absl::c_stable_sort(found, [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<TileSet> sets;
+  for (auto& [set, tiles] : found) {
+    if (sets.size() < kMaxSets) sets.push_back(std::move(set));
+  }
+  return sets;
+}
+
+// Whether the tile at hand is of `set`.
+Value* KernelEmitter::IsOf(const TileSet& set, const std::vector<Contraction>& steps) {
+  Value* start = vars_[static_cast<size_t>(mode_.unroll_var)].value;
+  if (tile_starts_.typical < 0) {
+    Value* here = Here().getFalse();
+    for (int64_t first : set.starts) here = Here().CreateOr(here, Here().CreateICmpEQ(start, I64(first)));
+    return here;
+  }
+  const std::optional<StepsAlong> along = AlongTheTile(steps);
+  Value* room = Here().CreateSub(EmitDim(along->size), Here().CreateMul(start, I64(along->copy)));
+  Value* low = set.start ? Here().CreateICmpEQ(start, I64(*set.start)) : Here().CreateICmpSGE(start, I64(along->from));
+  Value* high = set.room ? Here().CreateICmpEQ(room, I64(*set.room)) : Here().CreateICmpSGE(room, I64(along->room));
+  return Here().CreateAnd(low, high);
 }
 
 // The last loop of taps side by side, where there is one term: what neighbours read in common is loaded once. Where it is known at which
@@ -288,22 +395,29 @@ bool KernelEmitter::EmitTapsAtOnce(const Contraction& c) {
     }
   };
   const bool even = absl::c_all_of(steps, [&](const Contraction& s) { return s.uniform == steps[0].uniform; });
-  if (const std::vector<TileSet> sets = even ? TileSets(steps) : std::vector<TileSet>(); !sets.empty()) {
+  auto one_by_one = [&] { LoopOver(tap, I64(0), EmitDim(tap->high + 1), 1, [&] { EmitTaps(c, c.at.taps.size()); }); };
+  const bool typical = tile_starts_.typical >= 0;
+  std::vector<TileSet> sets;
+  if (even) sets = typical ? TypicalTileSets(steps) : TileSets(steps);
+  if (!sets.empty()) {
     If(BoundsHold(steps[0].uniform, c.guard).v[0], [&] {
-      Value* start = vars_[static_cast<size_t>(mode_.unroll_var)].value;
       Value* others = Here().getTrue();
-      for (size_t i = sets.size(); i-- > 0;) {  // the first has all the tiles that are in no other
-        Value* here = others;
-        if (i > 0) {
-          here = Here().getFalse();
-          for (int64_t first : sets[i].starts) here = Here().CreateOr(here, Here().CreateICmpEQ(start, I64(first)));
-          others = Here().CreateAnd(others, Here().CreateNot(here));
-        }
-        If(here, [&] {
+      std::vector<Value*> here(sets.size());
+      for (size_t i = sets.size(); i-- > 0;) {  // the first has all the tiles that are in no other, where all are known
+        const bool rest = i == 0 && !typical;
+        here[i] = rest ? others : IsOf(sets[i], steps);
+        if (!rest) others = Here().CreateAnd(others, Here().CreateNot(here[i]));
+      }
+      for (size_t i = 0; i < sets.size(); ++i) {
+        If(here[i], [&] {
           for (size_t k = 0; k < steps.size(); ++k) steps[k].copies = sets[i].inside[k];
           add_up();
         });
       }
+      if (!typical) return;
+      const TileStarts starts = std::exchange(tile_starts_, {});  // what is left needs no code for each border
+      If(others, one_by_one);
+      tile_starts_ = starts;
     });
     return true;
   }
@@ -314,9 +428,7 @@ bool KernelEmitter::EmitTapsAtOnce(const Contraction& c) {
   }
   If(all, add_up);
   if (bounds.empty()) return true;
-  If(Here().CreateNot(all), [&] {
-    LoopOver(tap, I64(0), EmitDim(tap->high + 1), 1, [&] { EmitTaps(c, c.at.taps.size()); });
-  });
+  If(Here().CreateNot(all), one_by_one);
   return true;
 }
 

@@ -177,10 +177,11 @@ class KernelEmitter {
   void set_packed(const PackedOperand& packed) { packed_ = packed; }
   const LaneMode& mode() const { return mode_; }
   void set_mode(const LaneMode& mode) { mode_ = mode; }
-  // Where the copies of the mode begin along variable `var`, if that is known: first, first + step, ..., last.
+  // Where the copies of the mode begin along variable `var`, if that is known: first, first + step, ..., last. Where the loop has a
+  // symbolic length these are the places for its typical one, `typical`: code is made for them, and for the others.
   struct TileStarts {
     int var = -1;
-    int64_t first = 0, last = 0, step = 1;
+    int64_t first = 0, last = 0, step = 1, typical = -1;
   };
   void set_tile_starts(const TileStarts& starts) { tile_starts_ = starts; }
   // Lanes of the tail that are live in `copy`; nullptr: all.
@@ -324,14 +325,23 @@ class KernelEmitter {
     bool operator==(const CopyRange&) const = default;
   };
   struct AlongTile;
+  struct StepsAlong;
+  // Tiles of which the same is inside, per step: those at `starts`; where sizes are symbolic those at `start`, or `room` elements before
+  // the end of what they run along, or, without, beyond reach of the border at that end.
   struct TileSet {
     std::vector<int64_t> starts;
-    std::vector<CopyRange> inside;  // per step
+    std::vector<CopyRange> inside;
+    std::optional<int64_t> start, room;
+    bool operator==(const TileSet&) const = default;
   };
   bool KnowsTileStarts() const;
   std::optional<AlongTile> AlongTheTile(const IndexBound& bound, absl::Span<const Index> taps) const;
+  std::optional<StepsAlong> AlongTheTile(absl::Span<const Contraction> steps) const;
+  bool InOrder(const Contraction& c) const;
   std::optional<std::vector<CopyRange>> InsideRanges(const Contraction& c) const;
   std::vector<TileSet> TileSets(const std::vector<Contraction>& steps) const;
+  std::vector<TileSet> TypicalTileSets(const std::vector<Contraction>& steps) const;
+  llvm::Value* IsOf(const TileSet& set, const std::vector<Contraction>& steps);
   void SortBounds(Contraction& c);
   bool EmitTapsAtOnce(const Contraction& c);
   void EmitTaps(const Contraction& c, size_t tap);
@@ -406,7 +416,7 @@ class KernelEmitter {
   absl::flat_hash_map<const Instruction*, llvm::GlobalVariable*> tables_;
   absl::flat_hash_map<const Computation*, bool> general_;
   absl::flat_hash_map<const Instruction*, std::vector<Index>> summed_;  // loops of contractions
-  Index inside_ = nullptr;                // 0, known only where an If has been entered
+  Index inside_ = nullptr, border_ = nullptr;  // 0, known only where an If has been entered
   std::unique_ptr<Module> bodies_;        // multiply-add computations, one per type
   absl::flat_hash_map<PrimitiveType, const Computation*> body_of_;
   absl::Status status_;

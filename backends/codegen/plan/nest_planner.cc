@@ -60,11 +60,8 @@ bool NestPlanner::VectorExtentBelow(int64_t n) const {
   return plan_.loops.empty() || plan_.loops.back().extent.constant_or(INT64_MAX) < n;
 }
 
-// Larger strides outside. Symbolic strides keep the logical order.
-bool NestPlanner::StrideGreater(Dim a, Dim b) {
-  if (a.is_constant() && b.is_constant()) return a.constant() > b.constant();
-  return Less(b, a) == Ternary::kYes;
-}
+// Larger strides outside. Of symbolic ones, which may be 0 and then are no larger than any, those that are typically.
+bool NestPlanner::StrideGreater(Dim a, Dim b) { return Typical(a) > Typical(b); }
 
 // One loop per dim, the memory order of the result (loops) or of the operand read at every index
 // (reductions).
