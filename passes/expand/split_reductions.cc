@@ -253,6 +253,11 @@ std::vector<Instruction*> Replace(Instruction* reduce, const std::vector<Instruc
   }
   if (whole) return c->ReplaceAndRemove(reduce, Builder(c).Tuple(results)), std::vector<Instruction*>();
   for (Instruction* e : elements) c->ReplaceAndRemove(e, results[static_cast<size_t>(e->tuple_index())]);  // with the last, the reduce goes
+  const auto is_read = [&](const Instruction* r) { return !r->users().empty() || r == c->root(); };
+  const auto read = absl::c_find_if(results, is_read);
+  for (Instruction* r : results) {  // fusions don't take what nobody reads
+    if (read != results.end() && !is_read(r)) c->ReplaceAndRemove(r, *read);
+  }
   return elements;
 }
 

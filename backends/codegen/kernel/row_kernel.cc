@@ -147,7 +147,8 @@ class RowKernel {
 
   void Row() {
     const Dim length = RowLength(plan_);
-    if (length.is_constant() || absl::c_all_of(plan_.phases, [](const PlanPhase& p) { return p.kept.empty(); })) return Row(/*keep=*/true);
+    const bool keeps = absl::c_any_of(plan_.phases, [](const PlanPhase& p) { return !p.kept.empty(); });
+    if (length.is_constant() || !keeps) return Row(/*keep=*/true);
     Value* fits = b().CreateICmpSLE(e_.EmitDim(length), e_.I64(KeptLength(plan_)));
     e_.If(fits, [&] { Row(/*keep=*/true); });
     e_.If(b().CreateNot(fits), [&] { Row(/*keep=*/false); });
@@ -176,7 +177,9 @@ class RowKernel {
     std::vector<Reductions::Partials> partials;
     for (int64_t r : phase.reduces) partials.push_back(reductions_.Start(f_.order[static_cast<size_t>(r)]));
     std::vector<Kept> kept;
-    for (int64_t k : scratch != nullptr ? phase.kept : std::vector<int64_t>()) kept.push_back(RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
+    if (scratch != nullptr) {
+      for (int64_t k : phase.kept) kept.push_back(RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
+    }
     // What the last pass finds in the first cache comes from memory for the next row: the processor prefetches no further than a page.
     if (last && plan_.phases.size() > 1 && first_reduced_ > 0) e_.PrefetchAhead(loops_[first_reduced_ - 1], 1);
     const bool first = &phase == plan_.phases.data();
