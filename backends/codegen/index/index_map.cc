@@ -343,7 +343,8 @@ IndexTuple IndexSpace::Reshape(absl::Span<const Index> index, absl::Span<const D
     if (f < from.size()) pf *= from[f++];
     if (t < to.size()) pt *= to[t++];
     while (!KnownEqual(pf, pt) && (f < from.size() || t < to.size())) {
-      const bool more_to = KnownLess(pt, pf) || ExactQuotient(pf, pt);  // of [8*s] and [8,s] it is not known whether 8 is less
+      // Of [8*s] and [8,s] it is not known whether 8 is less.
+      const bool more_to = KnownLess(pt, pf) || (!IsZero(pt) && ExactQuotient(pf, pt));
       const bool grow_from = t == to.size() || (f < from.size() && !more_to);
       if (grow_from) {
         pf *= from[f++];
