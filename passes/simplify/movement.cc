@@ -155,6 +155,7 @@ Instruction* SliceAcrossConcatenate(Instruction* op, Builder& b, const PassConte
   std::vector<Instruction*> parts;
   int64_t start = 0;
   for (Instruction* part : whole->operands()) {
+    if (!part->shape().dim(dim).is_constant()) return nullptr;  // a whole of parts that are not may well be a number
     const int64_t size = part->shape().dim(dim).constant(), from = std::max(low - start, int64_t{0}), to = std::min(high - start, size);
     start += size;
     if (from >= to) continue;

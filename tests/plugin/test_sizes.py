@@ -187,7 +187,7 @@ def test_the_option_of_exact_sizes(graphs_ran_natively):
 @pytest.mark.by_aten(tier="any")
 def test_what_needs_numbers_is_a_step(graphs_ran_natively):
     """A row that wants numbers is an ATen step of the program for all sizes; with fallback="error" each size gets a program."""
-    f = lambda x: F.max_pool1d(x, 2, return_indices=True)[1] * 2
+    f = lambda x: F.max_pool1d(x, 2, ceil_mode=True, return_indices=True)[1] * 2
     compiled, records = _compile(f, graphs_ran_natively)
     for n in (4, 5, 9):
         x = torch.randn(3, n)
@@ -329,3 +329,39 @@ def test_linear_resampling_of_other_types(dtype, graphs_ran_natively):
         assert got.stride() == want.stride()
         torch.testing.assert_close(got, want, atol=1.0, rtol=0.01)  # uint8: eager's weights are integers
     assert all(r.sizes.startswith("all ") for r in records), [r.sizes for r in records]
+
+
+POOLS = {
+    "3x3": (lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), 2),
+    "2x2": (lambda x: F.max_pool2d(x, 2, return_indices=True), 2),
+    "uneven": (lambda x: F.max_pool2d(x, (3, 2), (1, 2), (1, 0), return_indices=True), 2),
+    "apart": (lambda x: F.max_pool2d(x, 2, 3, return_indices=True), 2),
+    "volumes": (lambda x: F.max_pool3d(x, 3, 2, 1, return_indices=True), 3),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_positions_of_maxima(name, graphs_ran_natively):
+    """As ATen scans: of equal elements the first one, of NaNs the last; backward, too."""
+    pool, spatial = POOLS[name]
+    compiled, records = _compile(pool, graphs_ran_natively)
+    for size in (9, 8, 12, 16):
+        x = torch.randn(2, 3, *(size + k for k in range(spatial))).round_(decimals=1)
+        x.view(-1)[3], x.view(-1)[10:14] = float("nan"), -float("inf")
+        x.requires_grad_()
+        (y, positions), (got, got_positions) = pool(x), compiled(x)
+        assert torch.equal(got_positions, positions)
+        torch.testing.assert_close(got, y, equal_nan=True)
+        grad = torch.randn_like(y)
+        torch.testing.assert_close(torch.autograd.grad(got, x, grad)[0], torch.autograd.grad(y, x, grad)[0])
+    assert [r.kind for r in records] == ["forward", "backward"] and all(r.sizes.startswith("all ") for r in records)
+
+
+def test_dilated_positions_of_maxima(graphs_ran_natively):
+    pool = lambda x: F.max_pool2d(x, 3, 2, 1, dilation=2, return_indices=True)
+    compiled, records = _compile(pool, graphs_ran_natively)
+    for size in (9, 8, 12):
+        x = torch.randn(2, 3, size, size + 1)
+        for got, want in zip(compiled(x), pool(x)):
+            assert torch.equal(got, want)
+    assert [r.sizes.startswith("all ") for r in records] == [True]

@@ -21,17 +21,32 @@ std::vector<int64_t> Spread(OpContext& op, int64_t at, int64_t spatial, std::vec
 }
 }  // namespace
 
-Pool PoolOf(OpContext& op, int64_t spatial, bool dilated, int64_t at, absl::Span<const Dim> in, absl::Span<const Dim> out) {
-  Pool p{.spatial = spatial, .first = static_cast<int64_t>(in.size()) - spatial};
+Pool WindowsOf(OpContext& op, int64_t spatial, bool dilated, int64_t at, int64_t rank) {
+  Pool p{.spatial = spatial, .first = rank - spatial};
   p.kernel = Spread(op, at, spatial, {1});
   p.stride = Spread(op, at + 1, spatial, p.kernel);
   p.padding = Spread(op, at + 2, spatial, {0});
   p.dilation = dilated ? Spread(op, at + 3, spatial, {1}) : std::vector<int64_t>(spatial, 1);
+  return p;
+}
+
+Pool PoolOf(OpContext& op, int64_t spatial, bool dilated, int64_t at, absl::Span<const Dim> in, absl::Span<const Dim> out) {
+  Pool p = WindowsOf(op, spatial, dilated, at, static_cast<int64_t>(in.size()));
   for (int64_t k = 0; k < spatial; ++k) {
     p.in.push_back(in[p.first + k].constant());
     p.out.push_back(out[p.first + k].constant());
   }
   return p;
+}
+
+bool HasSymbolicPlaces(absl::Span<const Dim> dims, int64_t spatial) {
+  return absl::c_any_of(dims.subspan(dims.size() - spatial), [](Dim d) { return !d.is_constant(); });
+}
+
+Instruction* TimesSize(OpContext& op, Instruction* flat, Dim size) {
+  Instruction* n = size.is_constant() ? op.b.FullLike(flat, static_cast<double>(size.constant()))
+                                      : op.b.BroadcastTo(op.SizeValue(size, PT::kS64), flat->shape().dims());
+  return op.b.Binary(kMultiply, flat, n);
 }
 
 Taps WindowTaps(const Pool& p, int64_t k) {
@@ -216,32 +231,76 @@ Lowering MaxPoolWithIndices(OpContext& op, Instruction* x, const Pool& p) {
   return Values{best, index};
 }
 
-// Windows over symbolic sizes, where both sides of a dim are padded alike: the result's size follows. `at`: as in PoolOf.
-Window SymbolicWindow(OpContext& op, int64_t spatial, bool dilated, int64_t at) {
-  const int64_t rank = Rank(op.tensor(0));
-  const std::vector<int64_t> kernel = Spread(op, at, spatial, {1}), stride = Spread(op, at + 1, spatial, kernel),
-                             padding = Spread(op, at + 2, spatial, {0}),
-                             dilation = dilated ? Spread(op, at + 3, spatial, {1}) : std::vector<int64_t>(spatial, 1);
+// The same where sizes are symbolic and both sides of a dim are padded alike: positions are computed, not read from constants.
+Lowering MaxPoolWithSymbolicIndices(OpContext& op, Instruction* x, const Pool& p) {
+  Builder& b = op.b;
+  const absl::Span<const Dim> in = x->shape().dims(), out = op.result_dims();
+  PaddingConfig padding{.dims = std::vector<PaddingDim>(Rank(x))};
+  int64_t taps = 1;
+  for (int64_t k = 0; k < p.spatial; ++k) {
+    padding.dims[p.first + k] = {p.padding[k], p.padding[k], 0};
+    taps *= p.kernel[k];
+  }
+  if (taps > kUnrolledWindow) return NotLowered("symbolic sizes: pooling with positions, by windows of more than 64 elements");
+  Instruction* lowest = LimitConstant(op, x->shape().element_type(), true);
+  Instruction* padded = b.Pad(x, lowest, padding);
+  const Shape positions(PT::kS64, out);
+  // at[k]: where tap 0 of each window lies in dim k.
+  std::vector<Instruction*> at;
+  for (int64_t k = 0; k < p.spatial; ++k) {
+    Instruction* o = b.Iota(positions, p.first + k);
+    at.push_back(b.Binary(kSubtract, b.Binary(kMultiply, o, b.FullLike(o, static_cast<double>(p.stride[k]))),
+                          b.FullLike(o, static_cast<double>(p.padding[k]))));
+  }
+  auto flat_of = [&](const std::function<Instruction*(int64_t)>& place) {
+    Instruction* flat = nullptr;
+    for (int64_t k = 0; k < p.spatial; ++k) {
+      flat = flat == nullptr ? place(k) : b.Binary(kAdd, TimesSize(op, flat, in[p.first + k]), place(k));
+    }
+    return flat;
+  };
+  auto first_inside = [&](int64_t k) {
+    const int64_t apart = p.dilation[k], beyond = (p.padding[k] + apart - 1) / apart * apart;
+    Instruction* outside = b.Compare(at[k], b.FullLike(at[k], 0), "LT");
+    Instruction* behind = b.Binary(kAdd, at[k], b.FullLike(at[k], static_cast<double>(beyond)));
+    return b.Select(outside, b.Binary(kRemainder, behind, b.FullLike(behind, static_cast<double>(apart))), at[k]);
+  };
+  Instruction* best = b.BroadcastTo(lowest, out);
+  Instruction* index = flat_of(first_inside);
+  for (int64_t t = 0; t < taps; ++t) {
+    std::vector<int64_t> tap(p.spatial);
+    Instruction* value = padded;
+    for (int64_t k = p.spatial - 1, rest = t; k >= 0; rest /= p.kernel[k], --k) {
+      tap[k] = rest % p.kernel[k] * p.dilation[k];
+      value = b.SliceDim(value, p.first + k, tap[k], (out[p.first + k] - 1) * Dim(p.stride[k]) + tap[k] + 1, p.stride[k]);
+    }
+    Instruction* better = b.Compare(value, best, "GT");
+    if (IsFloat(op.result_type())) better = b.Binary(kOr, better, b.Compare(value, value, "NE"));
+    best = b.Select(better, value, best);
+    Instruction* here = flat_of([&](int64_t k) { return b.Binary(kAdd, at[k], b.FullLike(at[k], static_cast<double>(tap[k]))); });
+    index = b.Select(better, here, index);
+  }
+  return Values{best, index};
+}
+
+// Windows over symbolic sizes, where both sides of a dim are padded alike: the result's size follows.
+Window SymbolicWindow(const Pool& p, int64_t rank) {
   Window w{.dims = std::vector<WindowDim>(rank)};
-  for (int64_t k = 0; k < spatial; ++k) {
-    w.dims[rank - spatial + k] = {.size = kernel[k], .stride = stride[k], .padding_low = padding[k], .padding_high = padding[k],
-                                  .window_dilation = dilation[k]};
+  for (int64_t k = 0; k < p.spatial; ++k) {
+    w.dims[p.first + k] = {.size = p.kernel[k], .stride = p.stride[k], .padding_low = p.padding[k], .padding_high = p.padding[k],
+                           .window_dilation = p.dilation[k]};
   }
   return w;
-}
-bool HasSymbolicPlaces(OpContext& op, int64_t spatial) {
-  const absl::Span<const Dim> dims = op.tensor(0)->shape().dims();
-  return absl::c_any_of(dims.subspan(dims.size() - spatial), [](Dim d) { return !d.is_constant(); });
 }
 
 Lowering MaxPool(OpContext& op, int64_t spatial) {
   Instruction* x = op.tensor(0);
-  if (HasSymbolicPlaces(op, spatial)) {
-    if (op.boolean_or(5, false) || (op.result_count() > 1 && op.result_used(1))) {
-      return NotLowered("symbolic sizes: pooling with positions or ceil_mode");
-    }
+  if (HasSymbolicPlaces(x->shape().dims(), spatial)) {
+    if (op.boolean_or(5, false)) return NotLowered("symbolic sizes: pooling with ceil_mode");
+    const Pool p = WindowsOf(op, spatial, true, 1, Rank(x));
+    if (op.result_count() > 1 && op.result_used(1)) return MaxPoolWithSymbolicIndices(op, x, p);
     Instruction* lowest = LimitConstant(op, x->shape().element_type(), true);
-    Values results = {op.b.ReduceWindow(x, lowest, SymbolicWindow(op, spatial, true, 1), kMaximum)};
+    Values results = {op.b.ReduceWindow(x, lowest, SymbolicWindow(p, Rank(x)), kMaximum)};
     for (int64_t k = 1; k < op.result_count(); ++k) results.push_back(nullptr);
     return results;
   }
@@ -258,8 +317,8 @@ Lowering AvgPool(OpContext& op, int64_t spatial) {
   Builder& b = op.b;
   Instruction* x = b.Convert(op.tensor(0), OpMath(op.result_type()));
   const bool include_pad = op.boolean_or(5, true);
-  if (HasSymbolicPlaces(op, spatial)) {
-    const Window window = SymbolicWindow(op, spatial, false, 1);
+  if (HasSymbolicPlaces(x->shape().dims(), spatial)) {
+    const Window window = SymbolicWindow(WindowsOf(op, spatial, false, 1, Rank(x)), Rank(x));
     int64_t elements = 1;
     bool padded = false;
     for (const WindowDim& w : window.dims) elements *= w.size, padded = padded || w.padding_low > 0;

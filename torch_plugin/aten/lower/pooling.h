@@ -15,6 +15,12 @@ struct Pool {
 // Arguments kernel_size, stride, padding[, dilation] from position `at`; `in` and `out` are all dims of the pooled tensor
 // and of the result (ceil_mode is in the latter).
 Pool PoolOf(OpContext& op, int64_t spatial, bool dilated, int64_t at, absl::Span<const Dim> in, absl::Span<const Dim> out);
+// The same without `in` and `out`, which may be symbolic, of tensors of `rank` dims.
+Pool WindowsOf(OpContext& op, int64_t spatial, bool dilated, int64_t at, int64_t rank);
+// Whether any of the last dims, `spatial` many, is symbolic.
+bool HasSymbolicPlaces(absl::Span<const Dim> dims, int64_t spatial);
+// flat * size, for positions (s64) that count elements of planes.
+Instruction* TimesSize(OpContext& op, Instruction* flat, Dim size);
 
 // Per window of spatial dim k the elements that it reads, padding left out; weight 1.
 Taps WindowTaps(const Pool& p, int64_t k);

@@ -21,7 +21,7 @@ Instruction* FlatPosition(OpContext& op, absl::Span<const Dim> dims, int64_t fir
   const Shape index(PT::kS64, dims);
   Instruction* flat = b.Iota(index, first);
   for (int64_t d = first + 1; d < static_cast<int64_t>(dims.size()); ++d) {
-    flat = b.Binary(kAdd, b.Binary(kMultiply, flat, b.FullLike(flat, static_cast<double>(dims[d].constant()))), b.Iota(index, d));
+    flat = b.Binary(kAdd, TimesSize(op, flat, dims[d]), b.Iota(index, d));
   }
   return flat;
 }
@@ -80,8 +80,56 @@ Lowering MaxPoolBackward(OpContext& op, int64_t indices_at, int64_t first, const
   return op.One(sum == nullptr ? b.Full(op.result_type(), op.result_dims(), 0) : sum);
 }
 
+// The same of symbolic sizes: which windows cover an element is computed, ascending as above.
+Lowering SymbolicMaxPoolBackward(OpContext& op, const Pool& p) {
+  Builder& b = op.b;
+  Instruction *grad = b.Convert(op.tensor(0), OpMath(op.result_type())), *indices = op.tensor(7);
+  const absl::Span<const Dim> in = op.result_dims(), out = grad->shape().dims();
+  int64_t terms = 1;
+  std::vector<int64_t> covers;
+  for (int64_t k = 0; k < p.spatial; ++k) {
+    if (p.dilation[k] != 1) return NotLowered("symbolic sizes: the backward of pooling with dilation");
+    covers.push_back((p.kernel[k] + p.stride[k] - 1) / p.stride[k]);
+    terms *= covers.back();
+  }
+  if (terms > kUnrolledCovers) return NotLowered("symbolic sizes: the backward of pooling by windows of which more than 16 overlap");
+  // Of each element of dim k, the `back`th window before the last one that begins at it or before; and whether it is there.
+  auto window = [&](int64_t k, int64_t back) -> std::pair<Instruction*, Instruction*> {
+    const Dim size = in[p.first + k];
+    auto number = [&](int64_t n) { return b.Full(PT::kS64, {size}, static_cast<double>(n)); };
+    Instruction* place = b.Binary(kAdd, b.Iota(Shape(PT::kS64, {size}), 0), number(p.padding[k]));
+    Instruction* o = b.Binary(kSubtract, b.Binary(kDivide, place, number(p.stride[k])), number(back));
+    Instruction* last = b.Binary(kSubtract, b.BroadcastTo(op.SizeValue(out[p.first + k], PT::kS64), {size}), number(1));
+    Instruction* ends = b.Binary(kAdd, b.Binary(kMultiply, o, number(p.stride[k])), number(p.kernel[k]));
+    Instruction* there = b.Binary(kAnd, b.Compare(o, number(0), "GE"), b.Compare(o, last, "LE"));
+    there = b.Binary(kAnd, there, b.Compare(place, ends, "LT"));
+    return {b.Binary(kMaximum, b.Binary(kMinimum, o, last), number(0)), there};
+  };
+  Instruction *position = FlatPosition(op, in, p.first), *sum = nullptr;
+  for (int64_t t = 0; t < terms; ++t) {
+    Instruction *value = grad, *at = indices, *inside = nullptr;
+    int64_t rest = t;
+    for (int64_t k = p.spatial - 1; k >= 0; --k) {
+      const auto [o, there] = window(k, covers[k] - 1 - rest % covers[k]);
+      rest /= covers[k];
+      value = Take(op, value, o, p.first + k);
+      at = Take(op, at, o, p.first + k);
+      Instruction* within = b.Broadcast(there, in, {p.first + k});
+      inside = inside == nullptr ? within : b.Binary(kAnd, inside, within);
+    }
+    Instruction* chosen = b.Binary(kAnd, b.Compare(at, position, "EQ"), inside);
+    Instruction* term = b.Select(chosen, value, op.Full(value, 0));
+    sum = sum == nullptr ? term : b.Binary(kAdd, sum, term);
+  }
+  return op.One(sum);
+}
+
 // max_pool_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, indices)
 Lowering MaxPoolBackward(OpContext& op, int64_t spatial) {
+  if (HasSymbolicPlaces(op.result_dims(), spatial)) {
+    if (op.boolean_or(6, false)) return NotLowered("symbolic sizes: pooling with ceil_mode");
+    return SymbolicMaxPoolBackward(op, WindowsOf(op, spatial, true, 2, static_cast<int64_t>(op.result_dims().size())));
+  }
   const Pool p = PoolOf(op, spatial, true, 2, op.result_dims(), op.tensor(0)->shape().dims());
   std::vector<Taps> windows;
   for (int64_t k = 0; k < spatial; ++k) windows.push_back(WindowTaps(p, k));
