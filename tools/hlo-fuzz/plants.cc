@@ -17,13 +17,14 @@ namespace tenon::lab {
 namespace {
 
 constexpr int64_t kMostInstructions = 10, kLargeEvery = 20;
-constexpr int kMostReductions = 6;
+constexpr int kMostReductions = 12;
 constexpr int kSizes = 3;  // of a module with symbols
 constexpr int64_t kMostElements = 1 << 15;
 constexpr double kReduceSeconds = 20, kTrySeconds = 4, kRunSeconds = 30;
 
 struct Found {
   int64_t tried = 0, module = -1, before = 0, after = -1;
+  int64_t reduced = -1;  // the last module that was
   int reductions = 0;
   double reduce_seconds = 0;
 
@@ -109,6 +110,7 @@ class Search {
   void TryPlant(Plant p, int64_t k, const Module& module, const std::vector<Literal>& arguments, const Expectation& expected,
                 const RunOptions& run) {
     Found& f = found_[p - 1];
+    if (f.reduced == k) return;  // other sizes and configurations of a module come to the same end
     ++f.tried;
     SetPlant(p);
     // In a child, as the reducer's tries: a planted bug, or what the reducer makes of a loop, may never end.
@@ -119,6 +121,7 @@ class Search {
       const absl::StatusOr<ReduceResult> cut = Reduce(module, arguments, fails, {.max_seconds = kReduceSeconds});
       const int64_t after = cut.ok() ? cut->module->instruction_count() : module.instruction_count();
       f.reduce_seconds += CpuSeconds() - begin;
+      f.reduced = k;
       ++f.reductions;
       if (f.module < 0 || after < f.after) f.module = k, f.before = module.instruction_count(), f.after = after;
       if (!quiet_) std::fprintf(stderr, "%s: module %lld (%s), %lld instructions after %.1f s\n", std::string(PlantName(p)).c_str(),
