@@ -63,8 +63,8 @@ def own_code(target: Callable) -> Callable:
     """A copy that shares no code object, or one peer's Dynamo cache would slow the next."""
     if isinstance(target, nn.Module):
         return copy.deepcopy(target)
-    if not isinstance(target, types.FunctionType):  # of PyTorch's: it has no code object to share, what calls it has one of its own
-        return eval("lambda *args: target(*args)", {"target": target})
+    if not isinstance(target, types.FunctionType):  # of PyTorch's: it has no code object
+        return own_code(lambda *args: target(*args))
     code = target.__code__.replace(co_name=target.__name__)
     copied = types.FunctionType(code, target.__globals__, target.__name__, target.__defaults__, target.__closure__)
     copied.__kwdefaults__ = target.__kwdefaults__

@@ -131,3 +131,13 @@ def test_gradient_of_each_other_element(part, graphs_ran_natively):
         (got,) = torch.autograd.grad(compiled(x).sum(), x)
         torch.testing.assert_close(got, torch.autograd.grad(part(x).square().sum(), x)[0])
     assert all(r.sizes.startswith("all ") for r in graphs_ran_natively), [r.sizes for r in graphs_ran_natively]
+
+
+def test_numbers_that_follow_from_a_part(graphs_ran_natively):
+    """SymInts and SymFloats of a symbol that the compiler writes by its half."""
+    f = lambda x, y: (x[::2] * y) * (x.shape[0] / 7) + x.shape[0] - y.shape[0]
+    compiled = torch.compile(f, backend="tenon", dynamic=True)
+    for size in (5, 8, 3, 64):
+        x, y = torch.randn(2 * size), torch.randn(size)
+        torch.testing.assert_close(compiled(x, y), f(x, y))
+    assert [(r.sizes.startswith("all "), r.framework_steps()) for r in graphs_ran_natively] == [(True, [])]

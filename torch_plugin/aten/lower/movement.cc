@@ -271,9 +271,9 @@ Lowering LowerSelect(OpContext& op) {
 Lowering LowerSliceScatter(OpContext& op) {
   Instruction* x = op.tensor(0);
   const int64_t axis = op.axis(2, Rank(x));
-  SliceRange r = RangeOf(op, 3, x->shape().dim(axis));
-  Instruction* source = op.b.Convert(op.tensor(1), op.result_type());
   const Dim size = x->shape().dim(axis);
+  SliceRange r = RangeOf(op, 3, size);
+  Instruction* source = op.b.Convert(op.tensor(1), op.result_type());
   if (r.step != 1 && !size.is_constant() && !(r.start.is_constant() && KnownEqual(r.limit, size))) {
     return NotLowered("a part of a symbolic size, with a step");
   }

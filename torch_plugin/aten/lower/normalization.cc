@@ -128,11 +128,9 @@ Lowering LowerLayerNorm(OpContext& op) {
   return Values{b.Convert(y, op.result_type()), Shaped(op, m.mean, 1), Shaped(op, rstd, 2)};
 }
 
-// native_group_norm(input, weight?, bias?, N, C, HxW, group, eps) -> output, mean, rstd
 namespace {
 struct GroupNormSizes {
-  Dim n, channels, inner;
-  Dim groups, per_group;
+  Dim n, channels, inner, groups, per_group;
 };
 
 // Groups side by side in memory: one row each.
@@ -179,11 +177,13 @@ Values GroupNormByColumns(OpContext& op, Instruction* x, const GroupNormSizes& s
   return {Shaped(op, y, 0), Shaped(op, mean, 1), Shaped(op, rstd, 2)};
 }
 }  // namespace
+
+// native_group_norm(input, weight?, bias?, N, C, HxW, group, eps) -> output, mean, rstd
 Lowering LowerGroupNorm(OpContext& op) {
   Instruction* x = Math(op, 0);
   const Dim channels = op.dim(4), groups = op.integer(6);
   const GroupNormSizes size{
-      .n = op.dim(3), .channels = channels, .inner = op.dim(5), .groups = groups, .per_group = FloorDiv(channels, op.integer(6))};
+      .n = op.dim(3), .channels = channels, .inner = op.dim(5), .groups = groups, .per_group = FloorDiv(channels, groups)};
   const Permutation layout = LayoutOf(op.result());
   return !layout.empty() && layout[0] == 1 ? GroupNormByColumns(op, x, size) : GroupNormByRows(op, x, size);
 }

@@ -1,5 +1,6 @@
 // Pooling of [N, C, spatial...] or [C, spatial...].
 #include <algorithm>
+#include <functional>
 
 #include "absl/algorithm/container.h"
 #include "torch_plugin/aten/lower/indexing.h"
@@ -141,6 +142,8 @@ Literal TapPositions(const Pool& p, int64_t k, int64_t tap) {
 
 constexpr int64_t kUnrolledWindow = 64;  // elements of a window that are compared one by one
 
+int64_t ElementsOf(const Pool& p) { return absl::c_accumulate(p.kernel, int64_t{1}, std::multiplies<>()); }
+
 // The values and flat positions of the maxima of windows of any size or of several: each window's elements in dims of
 // their own, reduced. The position is the first maximum's or the last NaN's, as ATen scans.
 Lowering MaxOverRows(OpContext& op, Instruction* x, int64_t first, const std::vector<Taps>& windows) {
@@ -187,100 +190,78 @@ Lowering MaxOverRows(OpContext& op, Instruction* x, int64_t first, const std::ve
 }
 
 // Values and the flat position of the first maximum (of the last NaN) of each window, as ATen scans it: one tap after the
-// other over strided slices, pointwise.
-Lowering MaxPoolWithIndices(OpContext& op, Instruction* x, const Pool& p) {
+// other over strided slices of `padded`, pointwise. place(k, tap): by window, where tap `tap` lies in spatial dim k of the input, whose
+// dims are `in`; for -1 the first tap inside.
+Values FirstMaxima(OpContext& op, Instruction* padded, const Pool& p, absl::Span<const Dim> in,
+                   const std::function<Instruction*(int64_t k, int64_t tap)>& place) {
   Builder& b = op.b;
-  const Window window = WindowOf(p, Rank(x));
-  PaddingConfig padding{.dims = std::vector<PaddingDim>(Rank(x))};
-  int64_t taps = 1;
-  for (int64_t k = 0; k < p.spatial; ++k) {
-    const WindowDim& w = window.dims[p.first + k];
-    padding.dims[p.first + k] = {w.padding_low, w.padding_high, 0};
-    taps *= p.kernel[k];
-  }
-  if (taps > kUnrolledWindow) {
-    std::vector<Taps> windows;
-    for (int64_t k = 0; k < p.spatial; ++k) windows.push_back(WindowTaps(p, k));
-    return MaxOverRows(op, x, p.first, windows);
-  }
-  Instruction* padded = b.Pad(x, LimitConstant(op, x->shape().element_type(), true), padding);
+  const absl::Span<const Dim> out = op.result_dims();
   auto position = [&](const std::vector<int64_t>& tap) {
     Instruction* flat = nullptr;
     for (int64_t k = 0; k < p.spatial; ++k) {
-      Instruction* at = b.Broadcast(b.Constant(TapPositions(p, k, tap[k])), op.result_dims(), {p.first + k});
-      if (flat != nullptr) flat = b.Binary(kMultiply, flat, b.FullLike(flat, static_cast<double>(p.in[k])));
-      flat = flat == nullptr ? at : b.Binary(kAdd, flat, at);
+      Instruction* at = place(k, tap[k]);
+      flat = flat == nullptr ? at : b.Binary(kAdd, TimesSize(op, flat, in[p.first + k]), at);
     }
     return flat;
   };
-  Instruction* best = b.BroadcastTo(LimitConstant(op, x->shape().element_type(), true), op.result_dims());
+  Instruction* best = b.BroadcastTo(LimitConstant(op, padded->shape().element_type(), true), out);
   Instruction* index = position(std::vector<int64_t>(p.spatial, -1));
-  for (int64_t t = 0; t < taps; ++t) {
+  for (int64_t t = 0; t < ElementsOf(p); ++t) {
     std::vector<int64_t> tap(p.spatial);
     Instruction* value = padded;
     for (int64_t k = p.spatial - 1, rest = t; k >= 0; rest /= p.kernel[k], --k) {
       tap[k] = rest % p.kernel[k];
       const int64_t start = tap[k] * p.dilation[k];
-      value = b.SliceDim(value, p.first + k, start, start + (p.out[k] - 1) * p.stride[k] + 1, p.stride[k]);
+      value = b.SliceDim(value, p.first + k, start, (out[p.first + k] - 1) * Dim(p.stride[k]) + start + 1, p.stride[k]);
     }
     Instruction* better = b.Compare(value, best, "GT");
     if (IsFloat(op.result_type())) better = b.Binary(kOr, better, b.Compare(value, value, "NE"));
     best = b.Select(better, value, best);
     index = b.Select(better, position(tap), index);
   }
-  return Values{best, index};
+  return {best, index};
+}
+
+Lowering MaxPoolWithIndices(OpContext& op, Instruction* x, const Pool& p) {
+  Builder& b = op.b;
+  if (ElementsOf(p) > kUnrolledWindow) {
+    std::vector<Taps> windows;
+    for (int64_t k = 0; k < p.spatial; ++k) windows.push_back(WindowTaps(p, k));
+    return MaxOverRows(op, x, p.first, windows);
+  }
+  const Window window = WindowOf(p, Rank(x));
+  PaddingConfig padding{.dims = std::vector<PaddingDim>(Rank(x))};
+  for (int64_t k = 0; k < p.spatial; ++k) {
+    const WindowDim& w = window.dims[p.first + k];
+    padding.dims[p.first + k] = {w.padding_low, w.padding_high, 0};
+  }
+  Instruction* padded = b.Pad(x, LimitConstant(op, x->shape().element_type(), true), padding);
+  return FirstMaxima(op, padded, p, x->shape().dims(), [&](int64_t k, int64_t tap) {
+    return b.Broadcast(b.Constant(TapPositions(p, k, tap)), op.result_dims(), {p.first + k});
+  });
 }
 
 // The same where sizes are symbolic and both sides of a dim are padded alike: positions are computed, not read from constants.
 Lowering MaxPoolWithSymbolicIndices(OpContext& op, Instruction* x, const Pool& p) {
   Builder& b = op.b;
-  const absl::Span<const Dim> in = x->shape().dims(), out = op.result_dims();
+  if (ElementsOf(p) > kUnrolledWindow) return NotLowered("symbolic sizes: pooling with positions, by windows of more than 64 elements");
   PaddingConfig padding{.dims = std::vector<PaddingDim>(Rank(x))};
-  int64_t taps = 1;
+  for (int64_t k = 0; k < p.spatial; ++k) padding.dims[p.first + k] = {p.padding[k], p.padding[k], 0};
+  Instruction* padded = b.Pad(x, LimitConstant(op, x->shape().element_type(), true), padding);
+  const Shape positions(PT::kS64, op.result_dims());
+  auto number = [&](int64_t n) { return b.Full(PT::kS64, positions.dims(), static_cast<double>(n)); };
+  std::vector<Instruction*> first;  // where tap 0 of each window lies, by dim
   for (int64_t k = 0; k < p.spatial; ++k) {
-    padding.dims[p.first + k] = {p.padding[k], p.padding[k], 0};
-    taps *= p.kernel[k];
+    Instruction* steps = b.Binary(kMultiply, b.Iota(positions, p.first + k), number(p.stride[k]));
+    first.push_back(b.Binary(kSubtract, steps, number(p.padding[k])));
   }
-  if (taps > kUnrolledWindow) return NotLowered("symbolic sizes: pooling with positions, by windows of more than 64 elements");
-  Instruction* lowest = LimitConstant(op, x->shape().element_type(), true);
-  Instruction* padded = b.Pad(x, lowest, padding);
-  const Shape positions(PT::kS64, out);
-  // at[k]: where tap 0 of each window lies in dim k.
-  std::vector<Instruction*> at;
-  for (int64_t k = 0; k < p.spatial; ++k) {
-    Instruction* o = b.Iota(positions, p.first + k);
-    at.push_back(b.Binary(kSubtract, b.Binary(kMultiply, o, b.FullLike(o, static_cast<double>(p.stride[k]))),
-                          b.FullLike(o, static_cast<double>(p.padding[k]))));
-  }
-  auto flat_of = [&](const std::function<Instruction*(int64_t)>& place) {
-    Instruction* flat = nullptr;
-    for (int64_t k = 0; k < p.spatial; ++k) {
-      flat = flat == nullptr ? place(k) : b.Binary(kAdd, TimesSize(op, flat, in[p.first + k]), place(k));
-    }
-    return flat;
-  };
-  auto first_inside = [&](int64_t k) {
-    const int64_t apart = p.dilation[k], beyond = (p.padding[k] + apart - 1) / apart * apart;
-    Instruction* outside = b.Compare(at[k], b.FullLike(at[k], 0), "LT");
-    Instruction* behind = b.Binary(kAdd, at[k], b.FullLike(at[k], static_cast<double>(beyond)));
-    return b.Select(outside, b.Binary(kRemainder, behind, b.FullLike(behind, static_cast<double>(apart))), at[k]);
-  };
-  Instruction* best = b.BroadcastTo(lowest, out);
-  Instruction* index = flat_of(first_inside);
-  for (int64_t t = 0; t < taps; ++t) {
-    std::vector<int64_t> tap(p.spatial);
-    Instruction* value = padded;
-    for (int64_t k = p.spatial - 1, rest = t; k >= 0; rest /= p.kernel[k], --k) {
-      tap[k] = rest % p.kernel[k] * p.dilation[k];
-      value = b.SliceDim(value, p.first + k, tap[k], (out[p.first + k] - 1) * Dim(p.stride[k]) + tap[k] + 1, p.stride[k]);
-    }
-    Instruction* better = b.Compare(value, best, "GT");
-    if (IsFloat(op.result_type())) better = b.Binary(kOr, better, b.Compare(value, value, "NE"));
-    best = b.Select(better, value, best);
-    Instruction* here = flat_of([&](int64_t k) { return b.Binary(kAdd, at[k], b.FullLike(at[k], static_cast<double>(tap[k]))); });
-    index = b.Select(better, here, index);
-  }
-  return Values{best, index};
+  return FirstMaxima(op, padded, p, x->shape().dims(), [&](int64_t k, int64_t tap) {
+    const int64_t apart = p.dilation[k];
+    if (tap >= 0) return b.Binary(kAdd, first[k], number(tap * apart));
+    // A multiple of the taps' distance that no window begins further outside than.
+    Instruction* behind = b.Binary(kAdd, first[k], number((p.padding[k] + apart - 1) / apart * apart));
+    return b.Select(b.Compare(first[k], number(0), "LT"), b.Binary(kRemainder, behind, number(apart)), first[k]);
+  });
 }
 
 // Windows over symbolic sizes, where both sides of a dim are padded alike: the result's size follows.

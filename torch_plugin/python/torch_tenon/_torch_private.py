@@ -25,34 +25,37 @@ __all__ = [
     "compilation_metrics",
     "decompositions_for",
     "dense_kernel",
+    "fake_mode_of",
     "fill_metas",
     "forward_metadata",
     "free_unbacked_symbols",
-    "fake_mode_of",
-    "no_new_guards",
-    "symbol_hint",
-    "symbol_range",
     "frozen_inputs",
     "functional_trace",
     "graph_module",
     "hooks_are_inlined",
     "is_auto_functionalized",
-    "is_nested_int",
     "is_higher_order",
+    "is_nested_int",
     "is_random_call",
     "is_with_effects",
     "keep_nothing_donated",
-    "traced_as",
+    "known_equalities",
     "lazy_graph_modules",
+    "linear_resampling",
     "logger",
     "metadata_of",
     "min_cut_rematerialization_partition",
     "no_dispatch_modes",
+    "no_new_guards",
     "partitioner_classes",
     "partitioner_settings_changed",
     "plain_tensor_types",
-    "written_arguments",
+    "resampled_sizes",
     "saved_output_description",
+    "symbol_hint",
+    "symbol_range",
+    "traced_as",
+    "written_arguments",
 ]
 
 TESTED_VERSIONS = ((2, 11), (2, 13))  # first and last, inclusive
@@ -168,6 +171,20 @@ def decompositions_for(overloads) -> dict:
 
     known = [op for op in overloads if op in decomposition_table]
     return get_decompositions(known)
+
+
+def resampled_sizes(sizes, output_size, scale_factors) -> list:
+    """Spatial sizes of a resampling's result, by the two ways in which its arguments say them."""
+    from torch._decomp.decompositions import upsample_compute_output_size
+
+    return upsample_compute_output_size(sizes, output_size, scale_factors)
+
+
+def linear_resampling(x, output_size, align_corners, scale_factors):
+    """PyTorch's decomposition of upsample_{linear1d,bilinear2d,trilinear3d}.vec."""
+    from torch._decomp.decompositions import _upsample_linear_vec
+
+    return _upsample_linear_vec(x, output_size, align_corners, scale_factors)
 
 
 @contextlib.contextmanager

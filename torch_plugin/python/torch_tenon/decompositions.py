@@ -13,7 +13,7 @@ import functools
 
 import torch
 
-from ._torch_private import decompositions_for
+from ._torch_private import decompositions_for, linear_resampling, resampled_sizes
 
 _aten = torch.ops.aten
 
@@ -80,17 +80,9 @@ def _linear(x: torch.Tensor, sizes, align_corners: bool, scales) -> torch.Tensor
 
 def _linear_vec(x, output_size, align_corners, scale_factors):
     if not x.is_floating_point():
-        return _torch_linear_vec(x, output_size, align_corners, scale_factors)
-    from torch._decomp.decompositions import upsample_compute_output_size
-
-    sizes = upsample_compute_output_size(x.size(), output_size, scale_factors)
+        return linear_resampling(x, output_size, align_corners, scale_factors)
+    sizes = resampled_sizes(x.size(), output_size, scale_factors)
     return _linear(x, sizes, align_corners, scale_factors or [None] * len(sizes))
-
-
-def _torch_linear_vec(*args):
-    from torch._decomp.decompositions import _upsample_linear_vec
-
-    return _upsample_linear_vec(*args)
 
 
 # Overloads that functional.interpolate calls -> what tracing makes of them in graphs with symbols: gathers along one dim at a time.

@@ -127,17 +127,17 @@ class _Exporter:
 
     def _use_equalities(self) -> None:
         """Symbols that others say are written by those (s1 as 2*s0 + 1), where the inputs say what those are."""
-        numbers, some = set(), None
+        said: dict[sympy.Basic, torch.SymInt] = {}
         for node in self.gm.graph.find_nodes(op="placeholder"):
             value = node.meta.get("val")
             tensor = isinstance(value, torch.Tensor) and value.layout == torch.strided
             for number in value.shape if tensor else (value,):
                 if isinstance(number, torch.SymInt) and not symbols.is_unbacked(number):
-                    numbers.add(symbols.expression(number))
-                    some = number
+                    said[symbols.expression(number)] = number
+        some = next(iter(said.values()), None)
         if some is None or not (equalities := known_equalities(some)):
             return
-        readable = {number for number in numbers if number.is_Symbol}
+        readable = {number for number in said if number.is_Symbol}
         least = {symbol: symbol_range(some, symbol)[0] for equal in equalities for symbol in equal.free_symbols}
         self.known, self.parts = symbols.from_equalities(equalities, readable, least, self.known)
 
@@ -489,15 +489,14 @@ class _Exporter:
             if symbol not in self.symbols:
                 self.symbols.add(symbol)
                 # Which sizes came first may not decide the last bits where the user wants the same ones each time.
-                hint = 0 if torch.are_deterministic_algorithms_enabled() else symbol_hint(value, self._whole(symbol))
-                lower, upper = symbol_range(value, self._whole(symbol))
-                if part := self.parts.get(symbol):
+                part = self.parts.get(symbol)
+                traced = part.of if part else symbol
+                hint = 0 if torch.are_deterministic_algorithms_enabled() else symbol_hint(value, traced)
+                lower, upper = symbol_range(value, traced)
+                if part:
                     lower, upper, hint = part.lower, upper // part.by, hint // part.by
                 self.graph.symbol(str(symbol), lower, upper, hint)
         return text if used else int(text)
-
-    def _whole(self, symbol: sympy.Symbol) -> sympy.Symbol:
-        return self.parts[symbol].of if symbol in self.parts else symbol
 
     def _meta(self, value: Any) -> Any:
         """Of what _C.Graph doesn't read by itself: dense CPU tensors of numbers as sizes, ints and None are none of it."""
