@@ -354,9 +354,10 @@ absl::StatusOr<Known> LeafRule(const Instruction& i, Shadows operands, const Com
   bool exact = true;
   for (const Shadow* o : operands) exact = exact && o->exact();
   if ((i.opcode() == Opcode::kScatter && !operands[n]->exact()) || (selects && !operands[0]->exact())) return Unknown(*leaf);
-  // Rounded to so few bits that order would be everything: they go one by one, in the evaluator's order. Extrema are not rounded.
+  // Rounded to so few bits that order would be everything: they go one by one, in the evaluator's order. What is chosen is not rounded.
   const PrimitiveType stepwise = floats ? Narrowest(region, k, type) : type;
-  if (exact && i.opcode() != Opcode::kScatter && IsNarrow(stepwise) && !extremum) return Known{};
+  const bool chooses = exact && IsFloat(type) && Selects(region, excess);
+  if (exact && i.opcode() != Opcode::kScatter && IsNarrow(stepwise) && !extremum && !chooses) return Known{};
   // With excess precision halves are added up in registers, as f32; a scatter adds to memory.
   const bool keeps = excess && !scatters && IsHalfType(stepwise);
   const Adding adding{keeps ? PrimitiveType::kF32 : stepwise, excess && IsHalfType(type)};
@@ -373,7 +374,7 @@ absl::StatusOr<Known> LeafRule(const Instruction& i, Shadows operands, const Com
     const absl::StatusOr<Known> zeros = OpenZeros(terms, *leaf);
     return absl::IsUnimplemented(zeros.status()) ? Unknown(*leaf) : zeros;
   }
-  if (exact && IsFloat(type) && Selects(region, excess)) return AnyZeros(*leaf);
+  if (chooses) return AnyZeros(*leaf);
   if (exact && (!floats || (!by.has_value() && !HasInexact(region, excess) && !LooksAtNanBits(region)))) return Known{};
   if (extremum && IsFloat(type) && !selects) {
     // The largest error of what is compared.
