@@ -98,5 +98,43 @@ std::string NameOf(const testing::TestParamInfo<std::tuple<Sum, std::string>>& i
 }
 INSTANTIATE_TEST_SUITE_P(Kernels, WideSums, testing::Combine(testing::ValuesIn(kSums), testing::ValuesIn(HostIsas())), NameOf);
 
+// Rows of a length that is a symbol: short ones have the exact program's bits, which has no stretches for them; long ones are added up in
+// stretches like any long sum. Of tenths, a partial result that took up all its terms would be off by a hundred times what is allowed here.
+TEST(WideSumsOfSymbols, StretchesBeginWhereTheyAreNeeded) {
+  const char* text = R"(HloModule rows$SYMBOLS
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+ENTRY main {
+  x = f32[2,$N] parameter(0)
+  zero = f32[] constant(0)
+  ROOT s = f32[2] reduce(x, zero), dimensions={1}, to_apply=add
+})";
+  for (const std::string& isa : HostIsas()) {
+    auto compile = [&](const std::string& symbols, const std::string& n) {
+      absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(absl::StrReplaceAll(text, {{"$SYMBOLS", symbols.c_str()}, {"$N", n.c_str()}}), {});
+      TENON_CHECK(module.ok(), module.status().ToString());
+      auto executable = LiteralExecutable::Compile(**module, {.isa = isa, .verify_passes = true});
+      TENON_CHECK(executable.ok(), executable.status().ToString());
+      return *std::move(executable);
+    };
+    const auto all = compile(", symbols={s0:[0,100000000]~1000}", "s0");
+    for (const int64_t n : {0, 1, 777, 1000, 4096, 40'000, 8'000'000}) {
+      Literal x(Shape(PrimitiveType::kF32, {2, n}));
+      for (int64_t i = 0; i < x.num_elements(); ++i) x.SetFromDouble(i, 0.1f);
+      absl::StatusOr<std::vector<Literal>> found = all->Run({x});
+      ASSERT_TRUE(found.ok()) << found.status();
+      const double want = static_cast<double>(0.1f) * static_cast<double>(n);
+      EXPECT_NEAR((*found)[0].GetAsDouble(1), want, 1e-6 * want) << isa << ", " << n;
+      if (n > 4096) continue;
+      absl::StatusOr<std::vector<Literal>> exact = compile("", absl::StrCat(n))->Run({x});
+      ASSERT_TRUE(exact.ok()) << exact.status();
+      EXPECT_EQ((*found)[0].GetAsDouble(1), (*exact)[0].GetAsDouble(1)) << isa << ", " << n;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tenon

@@ -74,7 +74,7 @@ Value* Reductions::TotalOf(const Partials& p) {
   return e_.team().all_merge({total}, add)[0];
 }
 
-Reductions::Partials Reductions::Start(const Instruction* reduce) {
+Reductions::Partials Reductions::Start(const Instruction* reduce, bool in_stretches) {
   Partials p{reduce, WideUsesOf(*reduce)};
   for (int64_t k = 0; k < reduce->operand_count() / 2; ++k) {
     Value* start = e_.PartialStart(*reduce, static_cast<int>(k));
@@ -89,7 +89,7 @@ Reductions::Partials Reductions::Start(const Instruction* reduce) {
       p.vectors.emplace_back();
       for (int c = 0; c < plan_.unroll; ++c) p.vectors.back().push_back(slot(wide));
       if (scalar_tail) p.scalars.push_back(slot(start));
-      if (!in_stretches_ || !HasWideTotal(*reduce)) continue;
+      if (!in_stretches || !HasWideTotal(*reduce)) continue;
     }
     Value* wide_start = b().CreateFPExt(start, b().getDoubleTy());
     p.wide = slot(Wide(wide_start));

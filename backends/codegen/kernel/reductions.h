@@ -26,12 +26,12 @@ class Reductions {
     bool in_stretches() const { return wide != nullptr && !each_step(); }
   };
 
-  // `across_lanes`: the lanes are elements of one reduction, else of as many. `in_stretches`: long sums are added to totals now and then
-  // (AddToTotals). Both arguments by reference, which outlive this.
-  Reductions(KernelEmitter& e, const KernelPlan& plan, const Iteration& iteration, bool across_lanes, bool in_stretches)
-      : e_(e), plan_(plan), iteration_(iteration), across_lanes_(across_lanes), in_stretches_(in_stretches) {}
+  // `across_lanes`: the lanes are elements of one reduction, else of as many. The arguments by reference outlive this.
+  Reductions(KernelEmitter& e, const KernelPlan& plan, const Iteration& iteration, bool across_lanes)
+      : e_(e), plan_(plan), iteration_(iteration), across_lanes_(across_lanes) {}
 
-  Partials Start(const Instruction* reduce);
+  // `in_stretches`: long sums are added to totals now and then (AddToTotals).
+  Partials Start(const Instruction* reduce, bool in_stretches);
   // What the mode's lanes and copies have of this step.
   void Accumulate(Partials& p);
   // The copies among themselves as a tree, then onto the total. The partial results start again.
@@ -55,7 +55,7 @@ class Reductions {
   KernelEmitter& e_;
   const KernelPlan& plan_;
   const Iteration& iteration_;
-  const bool across_lanes_, in_stretches_;
+  const bool across_lanes_;
 };
 
 }  // namespace tenon

@@ -25,8 +25,7 @@ class RowKernel {
         f_(e.fused()),
         plan_(plan),
         iteration_(e.space(), f_, plan.loops),
-        stretch_(StretchOf(f_, plan, e.team().size)),
-        reductions_(e, plan, iteration_, /*across_lanes=*/true, stretch_.has_value()),
+        reductions_(e, plan, iteration_, /*across_lanes=*/true),
         loops_(iteration_.vars) {
     while (first_reduced_ < plan.loops.size() && !plan.loops[first_reduced_].reduced) ++first_reduced_;
     CutIntoSegments();
@@ -145,18 +144,28 @@ class RowKernel {
 
   // ---- a row ----
 
+  // A row of about the typical length is one case, any other one another.
   void Row() {
     const Dim length = RowLength(plan_);
+    const std::optional<Stretch> stretch = StretchOf(f_, plan_, e_.team().size);
+    const std::optional<UsualStretch> usual = UsualStretchOf(f_, plan_, e_.team().size);
     const bool keeps = absl::c_any_of(plan_.phases, [](const PlanPhase& p) { return !p.kept.empty(); });
-    if (length.is_constant() || !keeps) return Row(/*keep=*/true);
-    Value* fits = b().CreateICmpSLE(e_.EmitDim(length), e_.I64(KeptLength(plan_)));
-    e_.If(fits, [&] { Row(/*keep=*/true); });
-    e_.If(b().CreateNot(fits), [&] { Row(/*keep=*/false); });
+    Value* fits = nullptr;
+    auto demand = [&](Dim size, int64_t most) {
+      Value* holds = b().CreateICmpSLE(e_.EmitDim(size), e_.I64(most));
+      fits = fits == nullptr ? holds : b().CreateAnd(fits, holds);
+    };
+    if (keeps && !length.is_constant()) demand(length, KeptLength(plan_));
+    if (usual) demand(usual->whole, usual->longest);
+    if (fits == nullptr) return Row(/*keep=*/true, stretch);
+    e_.If(fits, [&] { Row(/*keep=*/true, usual ? usual->stretch : stretch); });
+    e_.If(b().CreateNot(fits), [&] { Row(/*keep=*/length.is_constant(), stretch); });
   }
 
-  void Row(bool keep) {
+  void Row(bool keep, std::optional<Stretch> stretch) {
     e_.ForgetInMemory();
     kept_.clear();
+    stretch_ = stretch;
     FindNext();
     int64_t scratch = 0;
     for (size_t p = 0; p < plan_.phases.size(); ++p) Pass(plan_.phases[p], p + 1 == plan_.phases.size(), keep ? &scratch : nullptr);
@@ -175,7 +184,7 @@ class RowKernel {
   // scratch: how much of it is in use; null: nothing is kept.
   void Pass(const PlanPhase& phase, bool last, int64_t* scratch) {
     std::vector<Reductions::Partials> partials;
-    for (int64_t r : phase.reduces) partials.push_back(reductions_.Start(f_.order[static_cast<size_t>(r)]));
+    for (int64_t r : phase.reduces) partials.push_back(reductions_.Start(f_.order[static_cast<size_t>(r)], stretch_.has_value()));
     std::vector<Kept> kept;
     if (scratch != nullptr) {
       for (int64_t k : phase.kept) kept.push_back(RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
@@ -253,12 +262,12 @@ class RowKernel {
   const FusedKernel& f_;
   const KernelPlan& plan_;
   Iteration iteration_;
-  const std::optional<Stretch> stretch_;
   Reductions reductions_;
   std::vector<Index> loops_;
   std::optional<Segments> segments_;
   std::vector<Index> segment_vars_;
   std::vector<Kept> kept_;                  // by the passes before
+  std::optional<Stretch> stretch_;          // of the row that is emitted
   std::vector<const Instruction*> tables_;  // gathers of rows
   Index next_ = nullptr;                    // the row after this one, if there are any
   size_t first_reduced_ = 0;

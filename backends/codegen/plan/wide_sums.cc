@@ -10,6 +10,39 @@ constexpr int64_t kRowChain = 64, kWideRowChain = 16, kColumnChain = 16;
 
 bool IsSquare(const Instruction& op) { return op.opcode() == Opcode::kMultiply && op.operand(0) == op.operand(1); }
 
+// Iterations of all reduced loops that are a stretch; 0: nothing has totals.
+int64_t WantedIterations(const FusedKernel& fused, const KernelPlan& plan, int64_t team) {
+  const bool row = plan.kind == PlanKind::kRow;
+  bool any = false, wide = false;
+  for (const Instruction* r : fused.reduces) {
+    if (!HasWideTotal(*r) || AddsEachStep(*r, row)) continue;
+    any = true;
+    wide = wide || !WideUsesOf(*r).empty();
+  }
+  const int64_t chain = !row ? kColumnChain : plan.lanes * (wide ? kWideRowChain : kRowChain);
+  return any ? chain * plan.unroll * team : 0;
+}
+
+// typical: sizes that are symbols are taken for their typical ones.
+UsualStretch Find(const KernelPlan& plan, int64_t wanted, bool typical) {
+  UsualStretch found;
+  int64_t inside = 1;  // iterations of `found.whole`
+  for (size_t i = plan.loops.size(); i-- > 0;) {
+    if (!plan.loops[i].reduced) continue;
+    const Dim extent = plan.loops[i].extent;
+    const bool known = typical || extent.is_constant();
+    const int64_t iterations = std::max<int64_t>(1, known ? Typical(extent) : 0);
+    // Up to two stretches are one: the error hardly differs.
+    if (!known || iterations > 2 * wanted / inside) {
+      found.stretch = Stretch{i, std::max<int64_t>(1, wanted / inside)};
+      break;
+    }
+    inside *= iterations;
+    found.whole *= extent;
+  }
+  return found;
+}
+
 }  // namespace
 
 bool HasWideTotal(const Instruction& reduce) {
@@ -24,28 +57,17 @@ bool AddsEachStep(const Instruction& reduce, bool row) {
 }
 
 std::optional<Stretch> StretchOf(const FusedKernel& fused, const KernelPlan& plan, int64_t team) {
-  const bool row = plan.kind == PlanKind::kRow;
-  bool any = false, wide = false;
-  for (const Instruction* r : fused.reduces) {
-    if (!HasWideTotal(*r) || AddsEachStep(*r, row)) continue;
-    any = true;
-    wide = wide || !WideUsesOf(*r).empty();
-  }
-  if (!any) return std::nullopt;
-  const int64_t chain = !row ? kColumnChain : plan.lanes * (wide ? kWideRowChain : kRowChain);
-  const int64_t wanted = chain * plan.unroll * team;
-  int64_t inside = 1;  // iterations of the loops inside of the one looked at
-  for (size_t i = plan.loops.size(); i-- > 0;) {
-    if (!plan.loops[i].reduced) continue;
-    const Dim extent = plan.loops[i].extent;
-    // Up to two stretches are one: the error hardly differs.
-    if (!extent.is_constant() || extent.constant() > 2 * wanted / inside) {
-      int64_t count = std::max<int64_t>(1, wanted / inside);
-      return Stretch{i, count};
-    }
-    inside *= std::max<int64_t>(1, extent.constant());
-  }
-  return std::nullopt;
+  const int64_t wanted = WantedIterations(fused, plan, team);
+  return wanted == 0 ? std::nullopt : Find(plan, wanted, /*typical=*/false).stretch;
+}
+
+std::optional<UsualStretch> UsualStretchOf(const FusedKernel& fused, const KernelPlan& plan, int64_t team) {
+  const int64_t wanted = WantedIterations(fused, plan, team);
+  if (wanted == 0) return std::nullopt;
+  UsualStretch usual = Find(plan, wanted, /*typical=*/true);
+  if (usual.whole.is_constant()) return std::nullopt;
+  usual.longest = 2 * wanted / (usual.stretch ? usual.stretch->count : 1);
+  return usual;
 }
 
 }  // namespace tenon

@@ -34,4 +34,14 @@ struct Stretch {
 // threads that share a row.
 std::optional<Stretch> StretchOf(const FusedKernel& fused, const KernelPlan& plan, int64_t team = 1);
 
+// The stretch of typical sizes, where inner loops whose sizes are symbols are run whole: good while those come to `longest` iterations
+// at most, which keeps what one partial result takes up as StretchOf does. Longer ones need StretchOf.
+struct UsualStretch {
+  std::optional<Stretch> stretch;
+  Dim whole = 1;  // iterations of the loops that are run whole
+  int64_t longest = 0;
+};
+// nullopt: sizes that are symbols change nothing.
+std::optional<UsualStretch> UsualStretchOf(const FusedKernel& fused, const KernelPlan& plan, int64_t team = 1);
+
 }  // namespace tenon

@@ -19,7 +19,7 @@ class ColumnKernel {
         team_(plan.team),
         thread_(thread),
         iteration_(e.space(), f_, plan_.loops),
-        reductions_(e, plan_, iteration_, /*across_lanes=*/false, /*in_stretches=*/false) {
+        reductions_(e, plan_, iteration_, /*across_lanes=*/false) {
     while (!plan_.loops[first_reduced_].reduced) ++first_reduced_;
   }
 
@@ -60,7 +60,7 @@ class ColumnKernel {
 
   void Pass(const PlanPhase& phase, bool last) {
     std::vector<Reductions::Partials> partials;
-    for (int64_t r : phase.reduces) partials.push_back(reductions_.Start(f_.order[static_cast<size_t>(r)]));
+    for (int64_t r : phase.reduces) partials.push_back(reductions_.Start(f_.order[static_cast<size_t>(r)], /*in_stretches=*/false));
     const size_t inner = plan_.loops.size() - 2;
     ForLoops(e_, plan_, iteration_.vars, first_reduced_, inner, [&] {
       Rows(inner, [&] {
