@@ -333,7 +333,9 @@ class Planner {
     const BufferKey value{op.operand(operand), 0};
     const int32_t from = BufferOf(value), to = BufferOf({&op, leaf});
     const Allocation &a = plan_.allocations[from], &b = plan_.allocations[to];
-    if (from == to || b.kind != Kind::kArena || !views_.IsWhole(value)) return false;
+    if (from == to || !views_.IsWhole(value)) return false;
+    if (b.kind == Kind::kOutput) return a.kind == Kind::kArena && MergeIfApart(from, to);  // the operand lies in the output from its start
+    if (b.kind != Kind::kArena) return false;
     const bool slot = a.kind == Kind::kSlot && MayTakeSlot(from, FlattenShape(op.shape())[leaf]);
     if (a.kind != Kind::kArena && a.kind != Kind::kOutput && !slot) return false;
     return MergeIfApart(from, to);

@@ -36,36 +36,18 @@ int64_t EqualLength(const Instruction* offsets, Dim bags, Dim count) {
   return offsets->opcode() == kIota && fits && length > 0 && KnownEqual(bags * length, count) ? length : 0;
 }
 
-// How many of `offsets`, less one, are at or before each of `count` positions, in time linear in both.
-Instruction* StartsUpTo(OpContext& op, Instruction* offsets, Dim count) {
-  Builder& b = op.b;
-  Computation* add = Combiner(op, PT::kS64, "add");
-  Instruction* starts = Scatter(op, b.Full(PT::kS64, {count}, 0), offsets, b.FullLike(offsets, 1), {0}, 1, {}, add);
-  Instruction* upto = RunningCount(op, starts).first;
-  return b.Binary(kSubtract, upto, b.FullLike(upto, 1));
-}
-
-// The bag of each of `count` indices: the number of bags that start at or before it, less one. `offsets` ascend from 0.
+// The bag of each of `count` indices: the number of bags that start at or before it, less one, in time linear in both. `offsets` ascend
+// from 0.
 Instruction* BagOf(OpContext& op, Instruction* offsets, Dim bags, Dim count) {
   Builder& b = op.b;
   if (const int64_t length = EqualLength(offsets, bags, count)) {
     return b.Reshape(b.Iota(Shape(PT::kS64, {bags, length}), 0), {count});
   }
   offsets = b.SliceDim(offsets, 0, 0, bags);
-  if (!bags.is_constant()) return StartsUpTo(op, offsets, count);
-  // A binary search over the bags' starts, in parallel for all indices: `at` is the last start known to be <= the index.
-  Instruction* position = b.Iota(Shape(PT::kS64, {count}), 0);
-  Instruction* at = b.Full(PT::kS64, {count}, 0);
-  int64_t step = 1;
-  while (step < bags.constant()) step *= 2;
-  for (step /= 2; step > 0; step /= 2) {
-    Instruction* next = b.Binary(kAdd, at, b.FullLike(at, static_cast<double>(step)));
-    Instruction* last = b.FullLike(at, static_cast<double>(bags.constant() - 1));
-    Instruction* start = Take(op, offsets, b.Binary(kMinimum, next, last), 0);
-    Instruction* reached = b.Binary(kAnd, b.Compare(next, last, "LE"), b.Compare(start, position, "LE"));
-    at = b.Select(reached, next, at);
-  }
-  return at;
+  Computation* add = Combiner(op, PT::kS64, "add");
+  Instruction* starts = Scatter(op, b.Full(PT::kS64, {count}, 0), offsets, b.FullLike(offsets, 1), {0}, 1, {}, add);
+  Instruction* upto = RunningCount(op, starts).first;
+  return b.Binary(kSubtract, upto, b.FullLike(upto, 1));
 }
 
 // `updates` [n, ...] onto rows at[n] of an array full of `start`.
