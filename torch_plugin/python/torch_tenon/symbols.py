@@ -71,8 +71,11 @@ def divisors(equalities: Iterable[sympy.Eq]) -> dict[sympy.Symbol, int]:
         period = math.lcm(*map(int, numbers))
         if period > _LONGEST_PERIOD:
             continue
-        at = lambda value: bool(sympy.sympify(equal.xreplace({symbol: sympy.Integer(value)})))
-        holds = [r for r in range(period) if at(5 * period + r) and at(8 * period + r)]
+        if type(equal.lhs).__name__ in ("Mod", "PythonMod") and equal.lhs.args[0] == symbol and equal.rhs == 0:
+            holds = [0]  # as trying each remainder would find
+        else:
+            at = lambda value: bool(sympy.sympify(equal.xreplace({symbol: sympy.Integer(value)})))
+            holds = [r for r in range(period) if at(5 * period + r) and at(8 * period + r)]
         if not holds:
             continue
         divisor = math.gcd(period, *holds)
