@@ -169,6 +169,19 @@ Val KernelEmitter::ScalarIndexUncached(Index e, const Guard* guard) {
   return {};
 }
 
+namespace {
+
+// x within [0, high], in x's own type, which may have no number as large as `high`.
+Value* Clamped(llvm::IRBuilder<>& b, Value* x, bool is_signed, int64_t high) {
+  llvm::Type* type = x->getType();
+  const unsigned bits = type->getScalarSizeInBits();
+  if (is_signed) x = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, llvm::ConstantInt::get(type, 0));
+  if (high >= (int64_t{1} << (is_signed ? bits - 1 : bits)) - 1) return x;
+  return b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, x, llvm::ConstantInt::get(type, static_cast<uint64_t>(high)));
+}
+
+}  // namespace
+
 // The producer's integer, clamped: an index out of range reads the nearest element (gather,
 // dynamic-slice).
 Val KernelEmitter::RuntimeValue(Index e, const Guard* guard, bool vector) {
@@ -178,6 +191,10 @@ Val KernelEmitter::RuntimeValue(Index e, const Guard* guard, bool vector) {
   for (Value* x : v.v) {
     llvm::IRBuilder<>& b = At(v.level);
     llvm::Type* wide = WithLanesOf(x->getType(), i64_);
+    if (e->bounded && e->high.is_constant() && BitWidth(type) <= 32) {  // clamped as it comes: half of the vectors
+      r.v.push_back(b.CreateZExt(Clamped(b, x, IsSigned(type), e->high.constant()), wide));
+      continue;
+    }
     Value* w = IsSigned(type) ? b.CreateSExt(x, wide) : b.CreateZExt(x, wide);
     if (type == PrimitiveType::kU64) {  // beyond the signed range is far out of range, not negative
       llvm::IRBuilder<>& b1 = At(v.level);
