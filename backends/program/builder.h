@@ -92,7 +92,8 @@ class ProgramBuilder {
   static bool SameStrides(const StridedView& view, const Binding::Output& out);
   static Dim StorageBytes(const Binding::Output& out);
   absl::Status EmitMutations();
-  absl::Status RefuseIfOverwritten(const Binding::Mutation& m, const StridedView& source) const;
+  absl::StatusOr<std::vector<Binding::Mutation>> ReadersFirst() const;
+  std::optional<int64_t> InputReadBy(const Binding::Mutation& m) const;
   int32_t InputValue(int64_t input);
 
   const Module& module_;

@@ -1,4 +1,5 @@
 // ProgramBuilder: what the caller gets, and what is written back into its inputs.
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "backends/program/builder.h"
@@ -76,10 +77,10 @@ absl::Status ProgramBuilder::EmitMutations() {
   if (binding_.mutations.empty()) return absl::OkStatus();
   program().commit_region = static_cast<int32_t>(program().regions.size());
   program().regions.push_back({.name = "commit"});
-  for (const Binding::Mutation& m : binding_.mutations) {
+  TENON_ASSIGN_OR_RETURN(const std::vector<Binding::Mutation> mutations, ReadersFirst());
+  for (const Binding::Mutation& m : mutations) {
     const Binding::Input& input = binding_.inputs[m.input];
     const BufferKey key = RootLeaf(m.root_index);
-    TENON_RETURN_IF_ERROR(RefuseIfOverwritten(m, views_.at(key)));
     CopyStep copy;
     TENON_ASSIGN_OR_RETURN(copy.from, ViewOf(key));
     copy.to = copy.from;
@@ -94,18 +95,30 @@ absl::Status ProgramBuilder::EmitMutations() {
   return absl::OkStatus();
 }
 
-// x, y = y, x as write-backs: the source of one is the memory of another.
-absl::Status ProgramBuilder::RefuseIfOverwritten(const Binding::Mutation& m, const StridedView& source) const {
-  const Instruction* producer = source.buffer.instruction;
-  if (producer->opcode() != Opcode::kParameter) return absl::OkStatus();
-  const Binding::Parameter& p = binding_.parameters[producer->parameter_number()];
-  for (const Binding::Mutation& other : binding_.mutations) {
-    if (p.kind == Binding::Parameter::Kind::kInput && p.index == other.input) {
-      return absl::UnimplementedError(absl::StrCat("the write-back of ", binding_.inputs[m.input].name,
-                                                   " reads an input that is written back too"));
+// x, y = y + 1, x as write-backs: the source of one is the memory of another, which is written after it. Of x, y = y, x neither can be first.
+absl::StatusOr<std::vector<Binding::Mutation>> ProgramBuilder::ReadersFirst() const {
+  std::vector<Binding::Mutation> left = binding_.mutations, ordered;
+  const auto read_by_another = [&](const Binding::Mutation& m) {
+    return absl::c_any_of(left, [&](const Binding::Mutation& other) { return InputReadBy(other) == m.input; });
+  };
+  while (!left.empty()) {
+    const auto next = absl::c_find_if_not(left, read_by_another);
+    if (next == left.end()) {
+      return absl::UnimplementedError(
+          absl::StrCat("the write-back of ", binding_.inputs[left[0].input].name, " reads an input that is written back too"));
     }
+    ordered.push_back(*next);
+    left.erase(next);
   }
-  return absl::OkStatus();
+  return ordered;
+}
+
+// The input in whose memory lies what is written back; nullopt: in none's.
+std::optional<int64_t> ProgramBuilder::InputReadBy(const Binding::Mutation& m) const {
+  const Instruction* producer = views_.at(RootLeaf(m.root_index)).buffer.instruction;
+  if (producer->opcode() != Opcode::kParameter) return std::nullopt;
+  const Binding::Parameter& p = binding_.parameters[producer->parameter_number()];
+  return p.kind == Binding::Parameter::Kind::kInput ? std::optional<int64_t>(p.index) : std::nullopt;
 }
 
 int32_t ProgramBuilder::InputValue(int64_t input) {

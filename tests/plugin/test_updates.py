@@ -95,11 +95,32 @@ def test_the_old_value_is_returned_too(backend):
     same_as_eager(step, torch.randn(9), torch.randn(9), backend=backend)
 
 
-@pytest.mark.by_aten(tier="eager_program", reason="reads an input that is written back too")
 def test_two_inputs_change_places(backend):
     def swap(a, b):
         old = a.clone()
         a.copy_(b + 1)
+        b.copy_(old)
+
+    same_as_eager(swap, torch.randn(7), torch.randn(7), backend=backend)
+
+
+def test_inputs_move_on_by_one(backend):
+    """The first is written last: its old value lies nowhere else."""
+
+    def shift(a, b, c, x):
+        c.copy_(b)
+        b.copy_(a)
+        a.mul_(2).add_(x)
+        return a + c
+
+    same_as_eager(shift, torch.randn(7), torch.randn(7), torch.randn(7), torch.randn(7), backend=backend)
+
+
+@pytest.mark.by_aten(tier="eager_program", reason="reads an input that is written back too")
+def test_two_inputs_change_places_as_they_are(backend):
+    def swap(a, b):
+        old = a.clone()
+        a.copy_(b)
         b.copy_(old)
 
     same_as_eager(swap, torch.randn(7), torch.randn(7), backend=backend)
