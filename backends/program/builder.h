@@ -89,11 +89,12 @@ class ProgramBuilder {
   // ---- outputs.cc
   absl::Status EmitOutputs();
   absl::Status PlaceOutput(int64_t k, const Binding::Output& out, OutputSpec* spec, absl::flat_hash_set<int64_t>* slots_given);
-  static bool SameStrides(const StridedView& view, const Binding::Output& out);
+  static bool LiesAs(const StridedView& view, absl::Span<const Dim> sizes, absl::Span<const Dim> strides);
   static Dim StorageBytes(const Binding::Output& out);
   absl::Status EmitMutations();
   absl::StatusOr<std::vector<Binding::Mutation>> ReadersFirst() const;
   std::optional<int64_t> InputReadBy(const Binding::Mutation& m) const;
+  bool WritesItself(const Binding::Mutation& m) const;
   int32_t InputValue(int64_t input);
 
   const Module& module_;

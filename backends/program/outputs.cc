@@ -31,7 +31,7 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   const BufferKey key = RootLeaf(out.root_index);
   const StridedView& view = views_.at(key);
   const Value& value = program().values[plan_.of.at(view.buffer)];
-  const bool given = value.kind == ValueKind::kSlot && value.space == out.space && view.buffer == key && SameStrides(view, out);
+  const bool given = value.kind == ValueKind::kSlot && value.space == out.space && view.buffer == key && LiesAs(view, out.sizes, out.strides);
   const bool opaque = out.dtype == PrimitiveType::kOpaque;
   TENON_CHECK(given || !opaque, absl::StrCat("output ", k, " is opaque and in no slot"));
   if (given && (slots_given->insert(value.index).second || opaque)) {
@@ -56,10 +56,11 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   return absl::OkStatus();
 }
 
-bool ProgramBuilder::SameStrides(const StridedView& view, const Binding::Output& out) {
+bool ProgramBuilder::LiesAs(const StridedView& view, absl::Span<const Dim> sizes, absl::Span<const Dim> strides) {
+  if (view.dims.size() != sizes.size()) return false;
   for (size_t d = 0; d < view.dims.size(); ++d) {
-    if (!KnownEqual(view.dims[d], out.sizes[d])) return false;
-    if (!KnownOne(view.dims[d]) && !KnownEqual(view.strides[d], out.strides[d])) return false;
+    if (!KnownEqual(view.dims[d], sizes[d])) return false;
+    if (!KnownOne(view.dims[d]) && !KnownEqual(view.strides[d], strides[d])) return false;
   }
   return true;
 }
@@ -81,6 +82,7 @@ absl::Status ProgramBuilder::EmitMutations() {
   for (const Binding::Mutation& m : mutations) {
     const Binding::Input& input = binding_.inputs[m.input];
     const BufferKey key = RootLeaf(m.root_index);
+    if (WritesItself(m)) continue;
     CopyStep copy;
     TENON_ASSIGN_OR_RETURN(copy.from, ViewOf(key));
     copy.to = copy.from;
@@ -99,7 +101,7 @@ absl::Status ProgramBuilder::EmitMutations() {
 absl::StatusOr<std::vector<Binding::Mutation>> ProgramBuilder::ReadersFirst() const {
   std::vector<Binding::Mutation> left = binding_.mutations, ordered;
   const auto read_by_another = [&](const Binding::Mutation& m) {
-    return absl::c_any_of(left, [&](const Binding::Mutation& other) { return InputReadBy(other) == m.input; });
+    return absl::c_any_of(left, [&](const Binding::Mutation& other) { return InputReadBy(other) == m.input && !WritesItself(other); });
   };
   while (!left.empty()) {
     const auto next = absl::c_find_if_not(left, read_by_another);
@@ -119,6 +121,13 @@ std::optional<int64_t> ProgramBuilder::InputReadBy(const Binding::Mutation& m) c
   if (producer->opcode() != Opcode::kParameter) return std::nullopt;
   const Binding::Parameter& p = binding_.parameters[producer->parameter_number()];
   return p.kind == Binding::Parameter::Kind::kInput ? std::optional<int64_t>(p.index) : std::nullopt;
+}
+
+// What is written back turned out to be the input as it is.
+bool ProgramBuilder::WritesItself(const Binding::Mutation& m) const {
+  const StridedView& source = views_.at(RootLeaf(m.root_index));
+  const Binding::Input& input = binding_.inputs[m.input];
+  return InputReadBy(m) == m.input && KnownEqual(source.offset, 0) && LiesAs(source, input.sizes, input.strides);
 }
 
 int32_t ProgramBuilder::InputValue(int64_t input) {

@@ -116,6 +116,18 @@ def test_inputs_move_on_by_one(backend):
     same_as_eager(shift, torch.randn(7), torch.randn(7), torch.randn(7), torch.randn(7), backend=backend)
 
 
+def test_an_update_of_nothing(backend):
+    """What is written back is the input itself, since no element is taken; another input is written beside it."""
+
+    def update(a, mask, b, x):
+        b.add_(x)
+        a[mask] = b
+        return a * 2
+
+    none = torch.zeros(7, dtype=torch.bool)
+    same_as_eager(update, torch.randn(7), none, torch.randn(0), torch.randn(0), backend=backend)
+
+
 @pytest.mark.by_aten(tier="eager_program", reason="reads an input that is written back too")
 def test_two_inputs_change_places_as_they_are(backend):
     def swap(a, b):
