@@ -365,20 +365,22 @@ def _print_nothing(result, *args, **kwargs):
 
 
 @contextlib.contextmanager
-def metadata_of(outputs):
-    """Inside, AOTAutograd collects its metadata (what is written, what aliases) of a function that makes tensors like `outputs` and
-    nothing else, instead of running the graph a first time. outputs: pure_graphs.outputs_of_its_own; None: all as it is. Under Dynamo's
-    lock, as traced_as()."""
+def metadata_of(effects):
+    """Inside, AOTAutograd collects its metadata (what is written, what aliases) of a function that writes the same inputs, makes tensors
+    like the outputs and does nothing else, instead of running the graph a first time. effects: pure_graphs.effects_of; None: all as it
+    is. Under Dynamo's lock, as traced_as()."""
     from torch._functorch import aot_autograd
 
     name = "run_functionalized_fw_and_collect_metadata"
     collect = getattr(aot_autograd, name, None)
-    if outputs is None or collect is None:
+    if effects is None or collect is None:
         yield
         return
 
     def make(*inputs):
-        return [_like(value) for value in outputs]
+        if effects.written:
+            torch._foreach_zero_([inputs[k] for k in effects.written])
+        return [_like(value) for value in effects.outputs]
 
     setattr(aot_autograd, name, lambda function, **kwargs: collect(make, **kwargs))
     try:

@@ -16,7 +16,7 @@ from .dynamic import compile_dynamic, symbolic_inputs
 from .first_call import Spent
 from .options import Options
 from .partition import partition
-from .pure_graphs import outputs_of_its_own
+from .pure_graphs import effects_of
 
 
 def tenon(
@@ -86,7 +86,7 @@ def training_backend(
                 return partition(*args, own=own_cut, **kwargs)
 
         instead = decompositions.ALONG_DIMS if symbolic_inputs(gm, "example_value") else dict.fromkeys(decompositions.WHOLE)
-        metadata = metadata_of(outputs_of_its_own(gm))
+        metadata = metadata_of(effects_of(gm))
         at_once = backward_at_once() if own else contextlib.nullcontext()
         with spent.phase("aot"), no_collections(), traced_as(instead), at_once, lazy_graph_modules(), metadata:
             stock = aot_compile(
