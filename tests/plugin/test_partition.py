@@ -406,6 +406,10 @@ def test_metadata_are_those_of_a_run(name, grad):
         lambda x, w: F.batch_norm(x, w[0].clone(), w[1].clone(), None, None, False),
         lambda x, w: torch.zeros(4, 4).add_(x),  # learns to require gradients
         lambda x, w: ((y := x * 2).mul_(2), w.mul_(2) + y),
+        lambda x, w: (w.mul_(2), w.add_(1), x + w)[2],
+        lambda x, w: ((y := w.clone()), (z := y.view(16)), y.add_(x), z * 2)[3],
+        lambda x, w: ((y := w.detach()), w.add_(1), y * x)[2],
+        lambda x, w: ((y := w.view(16)), w.add_(1), y * 2)[2],
     ],
 )
 def test_metadata_of_small_graphs(function):
@@ -433,6 +437,11 @@ def test_metadata_of_small_graphs(function):
 def test_what_must_be_run_for_its_metadata(function):
     x = torch.randn(4, 4)
     assert _without_a_run(function, x, torch.randn(4, 4)) is None
+
+
+def test_a_write_that_autograd_sees_must_be_run_for_its_metadata():
+    x = torch.randn(4, 4, requires_grad=True)
+    assert _without_a_run(lambda x, w: (w.add_(x), x * 1)[1], x, torch.randn(4, 4)) is None
 
 
 def test_graphs_are_run_for_metadata_only_where_they_must(monkeypatch, graphs_ran_natively):
