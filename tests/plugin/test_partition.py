@@ -21,7 +21,7 @@ if _import_error() is not None:
     pytest.skip(_import_error(), allow_module_level=True)
 
 from torch_tenon import _torch_private, backend, first_call, partition, registry  # noqa: E402
-from torch_tenon.pure_graphs import outputs_of_its_own  # noqa: E402
+from torch_tenon.pure_graphs import effects_of  # noqa: E402
 from torch_tenon.testing import check_model  # noqa: E402
 
 
@@ -346,8 +346,8 @@ def _without_a_run(function, *args, grad=True):
     found, collect = [], aot_autograd.run_functionalized_fw_and_collect_metadata
 
     def compare(gm, inputs):
-        outputs = outputs_of_its_own(gm)
-        if outputs is None:
+        effects = effects_of(gm)
+        if effects is None:
             found.append(None)
             return gm.forward
 
@@ -359,7 +359,7 @@ def _without_a_run(function, *args, grad=True):
 
             return run
 
-        with _torch_private.metadata_of(outputs):
+        with _torch_private.metadata_of(effects):
             made = aot_autograd.run_functionalized_fw_and_collect_metadata
             aot_autograd.run_functionalized_fw_and_collect_metadata = both
             return _torch_private.aot_compile(gm, inputs, fw_compiler=_nop, bw_compiler=_nop, inference_compiler=_nop)
@@ -386,7 +386,7 @@ def _told(metadata):
 
 
 @pytest.mark.parametrize("grad", [True, False])
-@pytest.mark.parametrize("name", ["transformer4l", "gpt_tiny", "lstmcell"])
+@pytest.mark.parametrize("name", ["transformer4l", "gpt_tiny", "lstmcell", "resnet18", "mobilenetv3"])
 def test_metadata_are_those_of_a_run(name, grad):
     model, args, _ = _build(name)
     made, run = _without_a_run(model, *args, grad=grad)
@@ -399,6 +399,17 @@ def test_metadata_are_those_of_a_run(name, grad):
         lambda x, w: (x * 2).sin(),
         lambda x, w: (x.detach() * 2, x.t().contiguous() @ w.t(), x > 0),
         lambda x, w: torch.stack([(x @ w.t()).sum(), w.mean()]),
+        lambda x, w: x.mul(2).add_(1),
+        lambda x, w: F.relu(x * 1, True),
+        lambda x, w: F.relu(x * 1, inplace=True),
+        lambda x, w: w.add_(1) * x,
+        lambda x, w: F.batch_norm(x, w[0].clone(), w[1].clone(), None, None, False),
+        lambda x, w: torch.zeros(4, 4).add_(x),  # learns to require gradients
+        lambda x, w: ((y := x * 2).mul_(2), w.mul_(2) + y),
+        lambda x, w: (w.mul_(2), w.add_(1), x + w)[2],
+        lambda x, w: ((y := w.clone()), (z := y.view(16)), y.add_(x), z * 2)[3],
+        lambda x, w: ((y := w.detach()), w.add_(1), y * x)[2],
+        lambda x, w: ((y := w.view(16)), w.add_(1), y * 2)[2],
     ],
 )
 def test_metadata_of_small_graphs(function):
@@ -409,9 +420,6 @@ def test_metadata_of_small_graphs(function):
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x, w: x.mul(2).add_(1),
-        lambda x, w: F.relu(x * 1, True),
-        lambda x, w: F.relu(x * 1, inplace=True),
         lambda x, w: F.dropout(x * 1, 0.5, True, True),
         lambda x, w: F.embedding(torch.arange(2), w, max_norm=1.0) + x[:2],
         lambda x, w: F.batch_norm(x, w[0], w[1].abs(), training=True),
@@ -421,12 +429,19 @@ def test_metadata_of_small_graphs(function):
         lambda x, w: (x + 1).view(16),  # a view
         lambda x, w: (x.contiguous(), x + 1),  # an input
         lambda x, w: (y := x + 1, y.contiguous()),  # twice the same
-        lambda x, w: w.add_(1) * x,
+        lambda x, w: w.t().add_(1) + x,  # by a view
+        lambda x, w: ((y := x + 1)[0].add_(1), y + 1)[1],
+        lambda x, w: w.add_(1),  # returns what it writes
     ],
 )
 def test_what_must_be_run_for_its_metadata(function):
     x = torch.randn(4, 4)
     assert _without_a_run(function, x, torch.randn(4, 4)) is None
+
+
+def test_a_write_that_autograd_sees_must_be_run_for_its_metadata():
+    x = torch.randn(4, 4, requires_grad=True)
+    assert _without_a_run(lambda x, w: (w.add_(x), x * 1)[1], x, torch.randn(4, 4)) is None
 
 
 def test_graphs_are_run_for_metadata_only_where_they_must(monkeypatch, graphs_ran_natively):
@@ -442,5 +457,5 @@ def test_graphs_are_run_for_metadata_only_where_they_must(monkeypatch, graphs_ra
     x = torch.randn(4, requires_grad=True)
     _train(lambda x: torch.cos(torch.sin(x)), x)
     torch.testing.assert_close(x.grad, -x.sin().sin() * x.cos())
-    _train(lambda x: (x * 1).add_(1), x)
+    _train(lambda x: (x * 1).view(4), x)
     assert given[0] == "make" and "make" not in given[1:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
 import logging
 import os
 from typing import Callable
@@ -50,11 +51,13 @@ __all__ = [
     "partitioner_classes",
     "partitioner_settings_changed",
     "plain_tensor_types",
+    "quick_trace",
     "resampled_sizes",
     "saved_output_description",
     "symbol_hint",
     "symbol_range",
     "traced_as",
+    "without_casts",
     "written_arguments",
 ]
 
@@ -171,6 +174,19 @@ def decompositions_for(overloads) -> dict:
 
     known = [op for op in overloads if op in decomposition_table]
     return get_decompositions(known)
+
+
+def without_casts(decomposition):
+    """One of PyTorch's decompositions that does nothing but cast and compute a formula; of float32 the formula alone, which is traced in
+    half the time."""
+    formula = inspect.unwrap(decomposition)
+
+    @functools.wraps(decomposition)
+    def call(*args, **kwargs):
+        plain = not kwargs and all(x.dtype is torch.float32 for x in args if isinstance(x, torch.Tensor))
+        return (formula if plain else decomposition)(*args, **kwargs)
+
+    return call
 
 
 def resampled_sizes(sizes, output_size, scale_factors) -> list:
@@ -365,20 +381,22 @@ def _print_nothing(result, *args, **kwargs):
 
 
 @contextlib.contextmanager
-def metadata_of(outputs):
-    """Inside, AOTAutograd collects its metadata (what is written, what aliases) of a function that makes tensors like `outputs` and
-    nothing else, instead of running the graph a first time. outputs: pure_graphs.outputs_of_its_own; None: all as it is. Under Dynamo's
-    lock, as traced_as()."""
+def metadata_of(effects):
+    """Inside, AOTAutograd collects its metadata (what is written, what aliases) of a function that writes the same inputs, makes tensors
+    like the outputs and does nothing else, instead of running the graph a first time. effects: pure_graphs.effects_of; None: all as it
+    is. Under Dynamo's lock, as traced_as()."""
     from torch._functorch import aot_autograd
 
     name = "run_functionalized_fw_and_collect_metadata"
     collect = getattr(aot_autograd, name, None)
-    if outputs is None or collect is None:
+    if effects is None or collect is None:
         yield
         return
 
     def make(*inputs):
-        return [_like(value) for value in outputs]
+        if effects.written:
+            torch._foreach_zero_([inputs[k] for k in effects.written])
+        return [_like(value) for value in effects.outputs]
 
     setattr(aot_autograd, name, lambda function, **kwargs: collect(make, **kwargs))
     try:
@@ -391,6 +409,235 @@ def _like(value):
     """Of the same type, sizes and strides; with a history where `value` requires gradients."""
     made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return torch.ops.aten.clone.default(made.requires_grad_(), memory_format=torch.preserve_format) if value.requires_grad else made
+
+
+# The versions of PyTorch whose functions quick_trace() replaces; tests/plugin/test_quick_trace.py compares what they trace.
+_QUICK_VERSIONS = ((2, 13),)
+
+
+def quick_trace(symbolic: bool):
+    """Context: tracing leaves out what only symbolic sizes, logs and annotations of operators want, and asks less often how a batch norm's
+    results lie in memory. Graphs are the same but for a detach after torch.arange and the like; nodes have no meta["tensor_meta"] and
+    meta["torch_fn"]. symbolic: nothing changes. Under Dynamo's lock, as traced_as()."""
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    return contextlib.nullcontext() if symbolic or version not in _QUICK_VERSIONS else _quick_trace()
+
+
+@contextlib.contextmanager
+def _quick_trace():
+    from torch._decomp import decomposition_table
+    from torch._subclasses import fake_tensor, functional_tensor
+    from torch.fx.experimental import proxy_tensor
+
+    would_have_decomposed, track_tensor = proxy_tensor.autograd_would_have_decomposed, proxy_tensor.track_tensor
+
+    def composite(func, arguments):
+        return _is_composite(func) and would_have_decomposed(func, arguments)
+
+    def track(tensor, proxy, *, constant, tracer):
+        if type(tensor) is not FakeTensor or tensor._has_symbolic_sizes_strides:
+            return track_tensor(tensor, proxy, constant=constant, tracer=tracer)
+        return proxy_tensor.set_proxy_slot(tensor, tracer, proxy_tensor._ProxyTensor(proxy, constant))
+
+    def set_meta(proxy, value):
+        proxy.node.meta["val"] = proxy_tensor.extract_val(value, include_real=proxy.node.op == "placeholder")
+        return proxy
+
+    # Of functionalization's views that are made again after a write: which annotations they get.
+    keep_annotations = lambda self, args, kwargs: None
+    replaced = [
+        (proxy_tensor, "autograd_would_have_decomposed", composite),
+        (proxy_tensor, "track_tensor", track),
+        (proxy_tensor, "set_meta", set_meta),
+        (proxy_tensor, "TorchFunctionMetadataMode", lambda tracer: contextlib.nullcontext()),
+        (functional_tensor.FunctionalTensorMode, "_sync_view_replay_annotations", keep_annotations),
+        (functional_tensor, "pytree", _QuickTrees),
+        (fake_tensor.FakeTensorMode, "dispatch", _remembering(fake_tensor.FakeTensorMode.dispatch)),
+    ]
+    if not fake_tensor.log.isEnabledFor(logging.DEBUG):
+        replaced.append((fake_tensor.log, "debug", lambda *args, **kwargs: None))
+    shapes = {op: _quick_shapes(decomposition_table[op], quick) for op, quick in _batch_norm_shapes().items()}
+    before = [(owner, name, vars(owner).get(name)) for owner, name, _ in replaced]
+    tables = {op: decomposition_table[op] for op in shapes}
+    try:
+        for owner, name, function in replaced:
+            setattr(owner, name, function)
+        decomposition_table.update(shapes)
+        yield
+    finally:
+        decomposition_table.update(tables)
+        for owner, name, function in before:
+            if function is None:  # its class's
+                delattr(owner, name)
+            else:
+                setattr(owner, name, function)
+
+
+@functools.cache
+def _is_composite(func) -> bool:
+    return func._can_decompose()
+
+
+class _QuickTrees:
+    """torch.utils._pytree for arguments of operators: tuples, lists and dicts of tensors and numbers."""
+
+    from torch.utils import _pytree
+
+    @classmethod
+    def tree_map_only(cls, kind, function, tree):
+        def go(value):
+            if isinstance(value, kind):
+                return function(value)
+            form = type(value)
+            if form is tuple:
+                return tuple([go(v) for v in value])
+            if form is list:
+                return [go(v) for v in value]
+            if form is dict:
+                return {key: go(v) for key, v in value.items()}
+            return value if form in _LEAVES else cls._pytree.tree_map_only(kind, function, value)
+
+        return go(tree)
+
+    @classmethod
+    def tree_leaves(cls, tree):
+        leaves: list = []
+
+        def go(value):
+            form = type(value)
+            if form is tuple or form is list:
+                for v in value:
+                    go(v)
+            elif form is dict:
+                for v in value.values():
+                    go(v)
+            elif form in _LEAVES:
+                leaves.append(value)
+            else:
+                leaves.extend(cls._pytree.tree_leaves(value))
+
+        go(tree)
+        return leaves
+
+    tree_flatten = staticmethod(_pytree.tree_flatten)
+    tree_unflatten = staticmethod(_pytree.tree_unflatten)
+    tree_map = staticmethod(_pytree.tree_map)
+
+
+_CONSTANTS = frozenset((int, float, bool, type(None), str, torch.dtype, torch.device, torch.layout, torch.memory_format))
+_LEAVES = _CONSTANTS | {torch.Tensor, FakeTensor}
+
+
+def _remembering(dispatch):
+    """FakeTensorMode.dispatch that remembers, for one trace, what operators return that depends on shapes alone. PyTorch's own cache asks
+    for ten times as much."""
+    from torch._subclasses.fake_tensor import FakeTensorMode, in_kernel_invocation_manager
+
+    known: dict = {}
+
+    def call(self, func, types, args=(), kwargs=None):
+        key = None
+        if self.cache_enabled and not self.cache_crosscheck_enabled and not self.propagate_real_tensors and _depends_on_shapes(func):
+            parts: list = [func, torch.is_inference_mode_enabled()]
+            if _add_key(parts, args, self) and (not kwargs or _add_key(parts, kwargs, self)):
+                key = tuple(parts)
+        if key is not None and (seen := known.get(key)) is not None:
+            shape, stride, dtype, device = seen
+            with in_kernel_invocation_manager(self):
+                made = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+            FakeTensorMode.cache_hits += 1
+            return FakeTensor(self, made, device)
+        result = dispatch(self, func, types, args, kwargs or {})
+        if key is not None and _is_fresh(result):
+            known[key] = result.shape, result.stride(), result.dtype, result.device
+        return result
+
+    return call
+
+
+def _is_static(value) -> bool:
+    plain = value.layout is torch.strided and not value._has_symbolic_sizes_strides and not value._is_zerotensor()
+    return plain and value.constant is None
+
+
+def _is_fresh(result) -> bool:
+    if type(result) is not FakeTensor or not _is_static(result):
+        return False
+    return not (result.requires_grad or result.is_conj() or result.is_neg() or result._is_view() or result.storage_offset())
+
+
+@functools.cache
+def _depends_on_shapes(func) -> bool:
+    """An operator of PyTorch's, of tensors, whose one result is a tensor of its own, of a shape that follows from its arguments'."""
+    if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
+        return False
+    tags = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view}
+    schema = func._schema
+    aliases = any(a.alias_info is not None for a in (*schema.arguments, *schema.returns))
+    one_tensor = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor"
+    one_tensor = one_tensor and bool(schema.arguments) and str(schema.arguments[0].type) in ("Tensor", "List[Tensor]")
+    lifts = "lift" in schema.name or schema.name == "aten::_unsafe_view"
+    return one_tensor and not aliases and not lifts and not tags & set(func.tags) and not _is_composite(func)
+
+
+def _add_key(parts: list, arguments, mode) -> bool:
+    """Appends what tells these arguments from others to `parts`; False: they are no plain tensors and numbers."""
+    form = type(arguments)
+    parts.append(form)
+    parts.append(len(arguments))
+    if form is dict:
+        parts.extend(arguments)
+        arguments = arguments.values()
+    for value in arguments:
+        form = type(value)
+        if form is FakeTensor:
+            if value.fake_mode is not mode or not _is_static(value):
+                return False
+            if value.is_conj() or value.is_neg() or value.requires_grad:
+                return False
+            parts += (form, value.shape, value.stride(), value.dtype, value.storage_offset(), value.device)
+        elif form is tuple or form is list:
+            if not _add_key(parts, value, mode):
+                return False
+        elif form in _CONSTANTS:
+            parts += (form, repr(value) if form is float else value)  # -0.0, nan
+        else:
+            return False
+    return True
+
+
+def _quick_shapes(decomposition, quick):
+    """What a mode of fake tensors asks for the results' shapes: quick(*arguments) where it knows them, else `decomposition`."""
+
+    @functools.wraps(decomposition)
+    def call(*args, **kwargs):
+        results = None if kwargs else quick(*args)
+        return decomposition(*args, **kwargs) if results is None else results
+
+    return call
+
+
+@functools.cache
+def _batch_norm_shapes() -> dict:
+    aten = torch.ops.aten
+
+    def quick(x, *channels) -> bool:
+        plain = all(t is None or t.dtype is torch.float32 and t.is_contiguous() and t.shape == x.shape[1:2] for t in channels)
+        return plain and x.dtype is torch.float32 and x.dim() >= 2 and x.is_contiguous() and x.device.type == "cpu" and x.numel() > 0
+
+    def forward(x, weight, bias, mean, variance, training, momentum, eps):
+        if training is not True or mean is None or variance is None or not quick(x, weight, bias, mean, variance):
+            return None
+        return x.new_empty(x.shape), *(x.new_empty(x.shape[1:2]) for _ in range(4))
+
+    def backward(gradient, x, weight, mean, variance, saved_mean, saved_invstd, training, eps, mask):
+        known = training is True and saved_mean is not None and saved_invstd is not None and gradient.shape == x.shape
+        if not known or not quick(gradient) or not quick(x, weight, saved_mean, saved_invstd):
+            return None
+        channels = x.shape[1:2]
+        return x.new_empty(x.shape), *(x.new_empty(channels) if wanted else None for wanted in mask[1:])
+
+    return {aten._native_batch_norm_legit_functional.default: forward, aten.native_batch_norm_backward.default: backward}
 
 
 def backward_at_once():

@@ -10,13 +10,13 @@ from typing import Any, Callable, Sequence
 from torch import fx
 
 from . import aliasing, decompositions, higher_order, objects, registry, training
-from ._torch_private import aot_compile, backward_at_once, frozen_inputs, lazy_graph_modules, metadata_of, traced_as
+from ._torch_private import aot_compile, backward_at_once, frozen_inputs, lazy_graph_modules, metadata_of, quick_trace, traced_as
 from .compiler import Compiled, compile_static, judge_fallback
 from .dynamic import compile_dynamic, symbolic_inputs
 from .first_call import Spent
 from .options import Options
 from .partition import partition
-from .pure_graphs import outputs_of_its_own
+from .pure_graphs import effects_of
 
 
 def tenon(
@@ -85,10 +85,11 @@ def training_backend(
             with spent.phase("partition"):
                 return partition(*args, own=own_cut, **kwargs)
 
-        instead = decompositions.ALONG_DIMS if symbolic_inputs(gm, "example_value") else dict.fromkeys(decompositions.WHOLE)
-        metadata = metadata_of(outputs_of_its_own(gm))
+        symbolic = symbolic_inputs(gm, "example_value")
+        instead = decompositions.ALONG_DIMS if symbolic else dict.fromkeys(decompositions.WHOLE)
+        metadata = metadata_of(effects_of(gm))
         at_once = backward_at_once() if own else contextlib.nullcontext()
-        with spent.phase("aot"), no_collections(), traced_as(instead), at_once, lazy_graph_modules(), metadata:
+        with spent.phase("aot"), no_collections(), traced_as(instead), at_once, lazy_graph_modules(), metadata, quick_trace(bool(symbolic)):
             stock = aot_compile(
                 gm,
                 example_inputs,

@@ -13,7 +13,7 @@ import functools
 
 import torch
 
-from ._torch_private import decompositions_for, linear_resampling, resampled_sizes
+from ._torch_private import decompositions_for, linear_resampling, resampled_sizes, without_casts
 
 _aten = torch.ops.aten
 
@@ -89,6 +89,14 @@ def _linear_vec(x, output_size, align_corners, scale_factors):
 ALONG_DIMS = {getattr(_aten, name).vec: _linear_vec for name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")}
 
 
+# Those of which PyTorch's are formulas between casts to a type to compute in and back: of float32 there is nothing to cast.
+_CASTING = frozenset(
+    getattr(_aten, f"{name}_backward").default
+    for name in ("elu", "gelu", "hardsigmoid", "hardswish", "leaky_relu", "sigmoid", "silu", "tanh", "threshold")
+) | {_aten.rsub.Scalar}
+
+
 @functools.cache
 def table() -> dict:
-    return decompositions_for(tuple(DECOMPOSITIONS))
+    found = decompositions_for(tuple(DECOMPOSITIONS))
+    return found | {op: without_casts(found[op]) for op in _CASTING & found.keys()}
