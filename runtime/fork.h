@@ -11,6 +11,9 @@ namespace tenon {
 // pools, caches, the thread pool) across the fork, so that the child finds them free, and forget
 // the workers it doesn't have. First they wait until no other thread is inside a ForkSection, at
 // most five seconds.
+//
+// These locks are std::mutex, which is a word of memory to a child. An absl::Mutex has a queue of those who wait; a child would wake
+// threads that it doesn't have, on stacks that it has given to others, or wait for one of them to wake its own.
 void InstallForkHandlers();
 
 // A stretch of work that a fork of another thread must not cut: it holds locks that no handler can

@@ -1,6 +1,6 @@
-// Tells ThreadSanitizer about absl::Mutex and libLLVM. Debian's libabsl_synchronization is not instrumented, so
-// without this every value guarded by a Mutex looks like a race. Defined in the test binary, these
-// functions come before the library's in symbol lookup; each calls the real one.
+// Tells ThreadSanitizer about absl::Mutex. Debian's libabsl_synchronization is not instrumented, so
+// without this every value guarded by a Mutex looks like a race. Defined in the test binary, or in a library that is preloaded, these
+// functions come before the library's in symbol lookup, libtenon.so's too; each calls the real one.
 
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
@@ -8,10 +8,12 @@
 #include <cstdio>
 #include <cstdlib>
 
+#pragma GCC visibility push(default)
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#pragma GCC visibility pop
 
 namespace absl {
 ABSL_NAMESPACE_BEGIN
@@ -125,9 +127,3 @@ void BlockingCounter::Wait() {
 
 ABSL_NAMESPACE_END
 }  // namespace absl
-
-// libLLVM is not instrumented either: the file system that every PassBuilder shares is made inside of it, under a guard that
-// ThreadSanitizer does not see, and let go by counting in a header.
-extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions() {
-  return "race:llvm::ThreadSafeRefCountedBase<llvm::vfs::FileSystem>\n";
-}

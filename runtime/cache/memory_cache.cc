@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 #include <new>
+#include <set>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/fork.h"
@@ -13,8 +13,8 @@ namespace tenon {
 namespace {
 
 struct Registry {
-  absl::Mutex mutex;
-  absl::flat_hash_set<MemoryCache*> caches;
+  std::mutex mutex;
+  std::set<MemoryCache*> caches;  // their locks are taken in one order at every fork
 };
 Registry& TheRegistry() {
   static Registry* registry = new Registry;
@@ -82,13 +82,13 @@ MemoryCache::MemoryCache(size_t capacity, int64_t max_bytes)
     : capacity_(std::max<size_t>(capacity, 1)), max_bytes_(max_bytes) {
   InstallForkHandlers();
   Registry& registry = TheRegistry();
-  absl::MutexLock lock(&registry.mutex);
+  const std::lock_guard lock(registry.mutex);
   registry.caches.insert(this);
 }
 
 MemoryCache::~MemoryCache() {
   Registry& registry = TheRegistry();
-  absl::MutexLock lock(&registry.mutex);
+  const std::lock_guard lock(registry.mutex);
   registry.caches.erase(this);
 }
 
@@ -96,7 +96,7 @@ absl::StatusOr<std::shared_ptr<Executable>> MemoryCache::GetOrCompile(const Cach
                                                                       const CompileFn& compile) {
   std::shared_ptr<Flight> flight;
   {
-    absl::MutexLock lock(&mutex_);
+    std::unique_lock lock(mutex_);
     while (true) {
       if (const auto found = index_.find(key.text()); found != index_.end()) {
         ++counters_.hits;
@@ -107,7 +107,7 @@ absl::StatusOr<std::shared_ptr<Executable>> MemoryCache::GetOrCompile(const Cach
       if (found == flights_.end()) break;
       ++counters_.waits;
       flight = found->second;
-      mutex_.Await(absl::Condition(&flight->done));
+      flight->landed.wait(lock, [&] { return flight->done; });
       if (!absl::IsCancelled(flight->result.status())) return flight->result;
     }
     ++counters_.misses;
@@ -126,15 +126,15 @@ absl::StatusOr<std::shared_ptr<Executable>> MemoryCache::GetOrCompile(const Cach
 }
 
 bool MemoryCache::AllKept(const std::vector<std::string>& keys) const {
-  return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) ABSL_NO_THREAD_SAFETY_ANALYSIS { return index_.contains(key); });
+  return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return index_.contains(key); });
 }
 
 void MemoryCache::AddAlias(const CacheKey& alias, const std::vector<CacheKey>& keys) {
   std::vector<std::string> texts;
   for (const CacheKey& key : keys) texts.push_back(key.text());
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (aliases_.size() >= 4 * capacity_) {
-    std::erase_if(aliases_, [&](const auto& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS { return !AllKept(entry.second); });
+    std::erase_if(aliases_, [&](const auto& entry) { return !AllKept(entry.second); });
     if (aliases_.size() >= 4 * capacity_) aliases_.clear();
   }
   aliases_[alias.text()] = std::move(texts);
@@ -142,7 +142,7 @@ void MemoryCache::AddAlias(const CacheKey& alias, const std::vector<CacheKey>& k
 
 std::vector<std::shared_ptr<Executable>> MemoryCache::FindAlias(const CacheKey& alias) {
   std::vector<std::shared_ptr<Executable>> found;
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   const auto keys = aliases_.find(alias.text());
   if (keys == aliases_.end()) return found;
   if (!AllKept(keys->second)) {
@@ -168,7 +168,7 @@ void MemoryCache::Land(const CacheKey& key, const std::shared_ptr<Flight>& fligh
     } catch (const std::bad_alloc&) {  // it is not kept
     }
   }
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   flights_.erase(key.text());
   if (!result.ok()) ++counters_.failures;
   if (!entry.empty()) {
@@ -187,6 +187,7 @@ void MemoryCache::Land(const CacheKey& key, const std::shared_ptr<Flight>& fligh
   }
   flight->result = std::move(result);
   flight->done = true;
+  flight->landed.notify_all();
 }
 
 std::string MemoryCache::DiffToNearest(const CacheKey& key) const {
@@ -200,20 +201,20 @@ std::string MemoryCache::DiffToNearest(const CacheKey& key) const {
 }
 
 MemoryCache::Counters MemoryCache::counters() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   Counters c = counters_;
   c.entries = static_cast<int64_t>(order_.size());
   return c;
 }
 
 std::string MemoryCache::last_miss() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return last_miss_;
 }
 
 void MemoryCache::Clear() {
   Order dropped;
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   dropped.swap(order_);
   index_.clear();
   aliases_.clear();
@@ -225,20 +226,20 @@ MemoryCache& MemoryCache::Global() {
   return *cache;
 }
 
-void MemoryCache::LockAll() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+void MemoryCache::LockAll() {
   Registry& registry = TheRegistry();
-  registry.mutex.Lock();
-  for (MemoryCache* cache : registry.caches) cache->mutex_.Lock();
+  registry.mutex.lock();
+  for (MemoryCache* cache : registry.caches) cache->mutex_.lock();
 }
 
-void MemoryCache::UnlockAll(bool in_child) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+void MemoryCache::UnlockAll(bool in_child) {
   Registry& registry = TheRegistry();
   for (MemoryCache* cache : registry.caches) {
     // The threads that were compiling exist in the parent only: nobody would ever finish these.
     if (in_child) cache->flights_.clear();
-    cache->mutex_.Unlock();
+    cache->mutex_.unlock();
   }
-  registry.mutex.Unlock();
+  registry.mutex.unlock();
 }
 
 }  // namespace tenon

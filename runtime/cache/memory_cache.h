@@ -9,10 +9,12 @@
 // interrupted it) is that thread's own: one of those who waited compiles.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -20,7 +22,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "runtime/execute/executable.h"
 
 namespace tenon {
@@ -85,25 +86,26 @@ class MemoryCache {
   };
   struct Flight {
     bool done = false;
+    std::condition_variable landed;  // a child's copy, which may have waiters, is never destroyed: the compiling thread's stack holds it
     absl::StatusOr<std::shared_ptr<Executable>> result = absl::UnknownError("not compiled");
   };
   using Order = std::list<Entry>;  // most recently used first
 
-  bool AllKept(const std::vector<std::string>& keys) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::string DiffToNearest(const CacheKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AllKept(const std::vector<std::string>& keys) const;  // with mutex_
+  std::string DiffToNearest(const CacheKey& key) const;  // with mutex_
   void Land(const CacheKey& key, const std::shared_ptr<Flight>& flight,
             absl::StatusOr<std::shared_ptr<Executable>> result) noexcept;
 
   const size_t capacity_;
   const int64_t max_bytes_;
-  mutable absl::Mutex mutex_;
-  Order order_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;  // held across a fork: runtime/fork.h. Guards what follows
+  Order order_;
   // The standard's maps, which outlive an allocation that fails: absl's tables write where they may not after that.
-  std::unordered_map<std::string_view, Order::iterator> index_ ABSL_GUARDED_BY(mutex_);  // of the entries' own texts
-  std::unordered_map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);
-  std::unordered_map<std::string, std::vector<std::string>> aliases_ ABSL_GUARDED_BY(mutex_);  // texts of keys; some may be gone
-  Counters counters_ ABSL_GUARDED_BY(mutex_);
-  std::string last_miss_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<std::string_view, Order::iterator> index_;  // of the entries' own texts
+  std::unordered_map<std::string, std::shared_ptr<Flight>> flights_;
+  std::unordered_map<std::string, std::vector<std::string>> aliases_;  // texts of keys; some may be gone
+  Counters counters_;
+  std::string last_miss_;
 };
 
 }  // namespace tenon

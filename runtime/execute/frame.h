@@ -4,10 +4,10 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "runtime/execute/bound_program.h"
 #include "runtime/execute/library_step.h"
 #include "runtime/execute/update_overlap.h"
@@ -154,7 +154,7 @@ class FramePool {
   const BoundProgram* bound_;
   std::atomic<Frame*> hot_{nullptr};  // the frame of the single-threaded case
   std::atomic<uint64_t> last_use_;
-  mutable absl::Mutex mutex_;
+  mutable std::mutex mutex_;  // held across a fork: runtime/fork.h
   std::vector<std::unique_ptr<Frame>> idle_;
 };
 

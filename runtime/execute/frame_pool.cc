@@ -1,7 +1,7 @@
 #include <new>
+#include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "runtime/clock.h"
 #include "runtime/execute/frame.h"
 
@@ -12,8 +12,8 @@ constexpr double kIdleSeconds = 5;
 
 // Never destroyed: executables may die after static destructors ran.
 struct Registry {
-  absl::Mutex mutex;
-  absl::flat_hash_set<FramePool*> pools;
+  std::mutex mutex;
+  std::set<FramePool*> pools;  // their locks are taken in one order at every fork
   std::atomic<uint64_t> next_trim{0};
 };
 Registry& TheRegistry() {
@@ -25,14 +25,14 @@ Registry& TheRegistry() {
 
 FramePool::FramePool(const BoundProgram* bound) : bound_(bound), last_use_(Ticks()) {
   Registry& registry = TheRegistry();
-  absl::MutexLock lock(&registry.mutex);
+  const std::lock_guard lock(registry.mutex);
   registry.pools.insert(this);
 }
 
 FramePool::~FramePool() {
   Registry& registry = TheRegistry();
   {
-    absl::MutexLock lock(&registry.mutex);
+    const std::lock_guard lock(registry.mutex);
     registry.pools.erase(this);
   }
   delete hot_.exchange(nullptr);
@@ -42,7 +42,7 @@ std::unique_ptr<Frame> FramePool::Take() {
   if (Frame* frame = hot_.exchange(nullptr, std::memory_order_acquire))
     return std::unique_ptr<Frame>(frame);
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
       std::unique_ptr<Frame> frame = std::move(idle_.back());
       idle_.pop_back();
@@ -60,7 +60,7 @@ void FramePool::Give(std::unique_ptr<Frame> frame) {
                                    std::memory_order_relaxed)) {
     frame.release();
   } else {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     try {
       idle_.push_back(std::move(frame));
     } catch (const std::bad_alloc&) {  // the next run makes another
@@ -70,7 +70,7 @@ void FramePool::Give(std::unique_ptr<Frame> frame) {
 }
 
 int64_t FramePool::idle_frames() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return static_cast<int64_t>(idle_.size()) +
          (hot_.load(std::memory_order_relaxed) != nullptr ? 1 : 0);
 }
@@ -78,7 +78,7 @@ int64_t FramePool::idle_frames() const {
 std::vector<std::unique_ptr<Frame>> FramePool::TakeIdle(uint64_t before) {
   std::vector<std::unique_ptr<Frame>> taken;
   if (last_use_.load(std::memory_order_relaxed) >= before) return taken;
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   taken.swap(idle_);
   taken.reserve(taken.size() + 1);
   if (Frame* frame = hot_.exchange(nullptr, std::memory_order_acquire)) taken.emplace_back(frame);
@@ -90,24 +90,23 @@ void FramePool::TrimIdle(double seconds) {
   const uint64_t before = seconds <= 0 ? UINT64_MAX : (now > age ? now - age : 0);
   std::vector<std::unique_ptr<Frame>> dead;
   Registry& registry = TheRegistry();
-  absl::MutexLock lock(
-      &registry.mutex);  // held to the end: a pool's program must outlive its frames
+  const std::lock_guard lock(registry.mutex);  // held to the end: a pool's program must outlive its frames
   for (FramePool* pool : registry.pools) {
     for (std::unique_ptr<Frame>& frame : pool->TakeIdle(before)) dead.push_back(std::move(frame));
   }
   dead.clear();
 }
 
-void FramePool::LockAll() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+void FramePool::LockAll() {
   Registry& registry = TheRegistry();
-  registry.mutex.Lock();
-  for (FramePool* pool : registry.pools) pool->mutex_.Lock();
+  registry.mutex.lock();
+  for (FramePool* pool : registry.pools) pool->mutex_.lock();
 }
 
-void FramePool::UnlockAll() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+void FramePool::UnlockAll() {
   Registry& registry = TheRegistry();
-  for (FramePool* pool : registry.pools) pool->mutex_.Unlock();
-  registry.mutex.Unlock();
+  for (FramePool* pool : registry.pools) pool->mutex_.unlock();
+  registry.mutex.unlock();
 }
 
 void FramePool::MaybeTrimOthers(uint64_t now) {

@@ -17,36 +17,9 @@
 #endif
 
 #include "runtime/tenon_c.h"
+#include "tests/seam/plain_host.h"
 
 namespace {
-
-const TenonHost* Host() {
-  static const auto* host = [] {
-    auto* h = new TenonHost{};
-    h->size = sizeof(TenonHost);
-    h->version = TENON_ABI_VERSION;
-    h->spaces = 1;
-    h->allocate = [](void*, size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64 + 64); };
-    h->deallocate = [](void*, void* memory, size_t) { std::free(memory); };
-    h->parallel_for = [](void*, int64_t begin, int64_t end, int64_t, void (*fn)(void*, int64_t, int64_t), void* arg) {
-      if (begin < end) fn(arg, begin, end);
-    };
-    h->num_threads = [](void*) { return 1; };
-    h->op_prepare = [](void*, const TenonOpSpec*, char** error) -> void* {
-      *error = strdup("there are no operators here");
-      return nullptr;
-    };
-    h->op_release = [](void*, void*) {};
-    h->cache_release = [](void*, void*) {};
-    h->log = [](void*, int, const char*) {};
-    h->interrupted = [](void*) { return 0; };
-    h->tracing = [](void*) { return 0; };
-    h->range_begin = [](void*, const char*) -> void* { return nullptr; };
-    h->range_end = [](void*, void*) {};
-    return h;
-  }();
-  return host;
-}
 
 // f32 elements between pages that may not be touched: against the one behind, or against the one before.
 class Guarded {
@@ -111,7 +84,7 @@ class Program {
     TenonGraph* graph = tenon_graph_parse(text, std::strlen(text), &error);
     if (graph != nullptr) {
       const TenonOption alone = {"cache", {.kind = 4, .i = 0}};
-      executable_ = tenon_compile(graph, &alone, 1, nullptr, 0, Host(), &error);
+      executable_ = tenon_compile(graph, &alone, 1, nullptr, 0, seam::PlainHost(), &error);
     }
     tenon_graph_release(graph);
     EXPECT_NE(executable_, nullptr) << Taken(error);
