@@ -31,7 +31,8 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   const BufferKey key = RootLeaf(out.root_index);
   const StridedView& view = views_.at(key);
   const Value& value = program().values[plan_.of.at(view.buffer)];
-  const bool given = value.kind == ValueKind::kSlot && value.space == out.space && view.buffer == key && LiesAs(view, out.sizes, out.strides);
+  const bool own = value.kind == ValueKind::kSlot && value.space == out.space && view.buffer == key;
+  const bool given = own && LiesAs(view, out.sizes, out.strides);
   const bool opaque = out.dtype == PrimitiveType::kOpaque;
   TENON_CHECK(given || !opaque, absl::StrCat("output ", k, " is opaque and in no slot"));
   if (given && (slots_given->insert(value.index).second || opaque)) {
@@ -101,7 +102,7 @@ absl::Status ProgramBuilder::EmitMutations() {
 absl::StatusOr<std::vector<Binding::Mutation>> ProgramBuilder::ReadersFirst() const {
   std::vector<Binding::Mutation> left = binding_.mutations, ordered;
   const auto read_by_another = [&](const Binding::Mutation& m) {
-    return absl::c_any_of(left, [&](const Binding::Mutation& other) { return InputReadBy(other) == m.input && !WritesItself(other); });
+    return absl::c_any_of(left, [&](const Binding::Mutation& o) { return InputReadBy(o) == m.input && !WritesItself(o); });
   };
   while (!left.empty()) {
     const auto next = absl::c_find_if_not(left, read_by_another);

@@ -114,7 +114,8 @@ ENTRY main {
 })";
   for (const std::string& isa : HostIsas()) {
     auto compile = [&](const std::string& symbols, const std::string& n) {
-      absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(absl::StrReplaceAll(text, {{"$SYMBOLS", symbols.c_str()}, {"$N", n.c_str()}}), {});
+      const std::string filled = absl::StrReplaceAll(text, {{"$SYMBOLS", symbols.c_str()}, {"$N", n.c_str()}});
+      absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(filled, {});
       TENON_CHECK(module.ok(), module.status().ToString());
       auto executable = LiteralExecutable::Compile(**module, {.isa = isa, .verify_passes = true});
       TENON_CHECK(executable.ok(), executable.status().ToString());
