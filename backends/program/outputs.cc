@@ -98,20 +98,30 @@ absl::Status ProgramBuilder::EmitMutations() {
   return absl::OkStatus();
 }
 
-// x, y = y + 1, x as write-backs: the source of one is the memory of another, which is written after it. Of x, y = y, x neither can be first.
+// x, y = y + 1, x as write-backs: the source of one is the memory of another, which is written after it. Of x, y = y, x neither can be
+// first.
 absl::StatusOr<std::vector<Binding::Mutation>> ProgramBuilder::ReadersFirst() const {
   std::vector<Binding::Mutation> left = binding_.mutations, ordered;
-  const auto read_by_another = [&](const Binding::Mutation& m) {
-    return absl::c_any_of(left, [&](const Binding::Mutation& o) { return InputReadBy(o) == m.input && !WritesItself(o); });
-  };
+  absl::flat_hash_map<int64_t, int64_t> readers;  // of an input, among those left
+  for (const Binding::Mutation& m : left) {
+    if (const auto input = InputReadBy(m); input && !WritesItself(m)) ++readers[*input];
+  }
   while (!left.empty()) {
-    const auto next = absl::c_find_if_not(left, read_by_another);
-    if (next == left.end()) {
+    const size_t before = left.size();
+    std::vector<Binding::Mutation> still_read;
+    for (const Binding::Mutation& m : left) {
+      if (readers[m.input] > 0) {
+        still_read.push_back(m);
+        continue;
+      }
+      ordered.push_back(m);
+      if (const auto input = InputReadBy(m); input && !WritesItself(m)) --readers[*input];
+    }
+    left = std::move(still_read);
+    if (left.size() == before) {
       return absl::UnimplementedError(
           absl::StrCat("the write-back of ", binding_.inputs[left[0].input].name, " reads an input that is written back too"));
     }
-    ordered.push_back(*next);
-    left.erase(next);
   }
   return ordered;
 }
