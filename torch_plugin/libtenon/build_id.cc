@@ -6,8 +6,10 @@
 
 namespace tenon {
 
-std::string BuildId() {
-  return absl::StrCat("tenon-", TENON_ABI_VERSION, "-", BuildIdOf(reinterpret_cast<const void*>(&BuildId)));
+const std::string& BuildId() {
+  static const auto* id =
+      new std::string(absl::StrCat("tenon-", TENON_ABI_VERSION, "-", BuildIdOf(reinterpret_cast<const void*>(&BuildId))));
+  return *id;
 }
 
 }  // namespace tenon

@@ -5,6 +5,6 @@
 
 namespace tenon {
 
-std::string BuildId();
+const std::string& BuildId();
 
 }  // namespace tenon

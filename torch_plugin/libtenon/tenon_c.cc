@@ -1,5 +1,6 @@
 // The C seam: every entry point catches everything.
 #include "absl/strings/str_cat.h"
+#include "backends/driver/compile.h"
 #include "backends/report/document.h"
 #include "hlo/json.h"
 #include "runtime/cache/memory_cache.h"
@@ -71,7 +72,11 @@ const std::vector<std::string> dtype_names = [] {
   (void)ParsePrimitiveType("");  // makes its table
   return all;
 }();
-const std::string build_id = BuildId();
+// Asked of the loader, whose lock another thread may hold at a fork: a child finds them known.
+const std::string build_id = [] {
+  (void)CompilerBuildId();
+  return BuildId();
+}();
 
 }  // namespace
 }  // namespace tenon
