@@ -116,6 +116,17 @@ def test_zero_dimensional_tensors_do_not_promote(backend):
     same_as_eager(lambda a, s: (a * s, a / 2, a // 2, a + True), ints, single, backend=backend)
 
 
+def test_logic_is_of_the_common_dtype(backend):
+    """In which 256 is 0, and so is what float32 has no number for."""
+    bytes_, floats = torch.tensor([[0], [2], [255]], dtype=torch.uint8), torch.randn(3)
+    logic = lambda a, b: (torch.logical_and(a, b), torch.logical_or(a, b), torch.logical_xor(a, b))  # noqa: E731
+    pairs = [(torch.tensor(number), bytes_) for number in (0, 1, 256, 257)]
+    for a, b in (*pairs, (floats, torch.tensor(1e-60, dtype=torch.float64)), (floats.half(), floats > 0)):
+        torch._dynamo.reset()
+        for found, wanted in zip(torch.compile(logic, backend=backend, dynamic=False)(a, b), logic(a, b), strict=True):
+            assert torch.equal(found, wanted), (a, b)
+
+
 def test_size_one_dimensions_with_odd_strides(backend):
     for size, stride in [((1, 4), (99, 1)), ((4, 1), (1, 7)), ((1, 1, 3), (0, 5, 2))]:
         x = torch.empty_strided(size, stride).uniform_(-1, 1)

@@ -116,6 +116,32 @@ def test_inputs_move_on_by_one(backend):
     same_as_eager(shift, torch.randn(7), torch.randn(7), torch.randn(7), torch.randn(7), backend=backend)
 
 
+@pytest.mark.by_aten(tier="any")
+def test_a_view_of_what_was_written_before_has_the_new_elements(tenon):
+    """As where a graph is run operator by operator; a copy made before has the old ones."""
+    from torch_tenon import _C
+
+    def text(maker):
+        return f"""graph "view" {{
+  %a = input f32[2,3]{{3,1}}
+  %b = input f32[3]{{1}}
+  %x = input f32[2,3]{{3,1}}
+  %v = aten.select.int(%a, 0, 0) -> f32[3]{{1}}
+  %w = {maker}(%v) -> f32[3]{{1}}
+  %c = aten.copy_.default(%a, %x, false) -> alias %a
+  %d = aten.copy_.default(%b, %w, false) -> alias %b
+  return (%d)
+}}
+"""
+
+    for maker, tier, new in (("aten.alias.default", "eager_program", True), ("aten.clone.default", "native", False)):
+        run = _C.compile(_C.Graph.parse(text(maker)), {}, [])
+        assert run.summary()[0] == tier, run.summary()
+        a, b, x = torch.zeros(2, 3), torch.full((3,), 7.0), torch.ones(2, 3)
+        run([a, b, x])
+        assert torch.equal(a, x) and torch.equal(b, torch.ones(3) if new else torch.zeros(3)), maker
+
+
 def test_an_update_of_nothing(backend):
     """What is written back is the input itself, since no element is taken; another input is written beside it."""
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/own_calls.h"
@@ -97,6 +98,8 @@ class Lowerer {
     return it == graph_.inputs.end() ? -1 : it - graph_.inputs.begin();
   }
 
+  ValueId MemoryOf(ValueId v);
+
   const Graph& graph_;
   const LowerOptions& options_;
   std::unique_ptr<Module> module_;
@@ -108,6 +111,7 @@ class Lowerer {
   std::vector<std::string> remarks_;
   std::vector<std::pair<int64_t, Instruction*>> mutations_;  // input number, its new value
   std::vector<ValueId> alias_of_;                            // by value: the mutated input it is, or -1
+  std::vector<const Node*> maker_;                           // by value, once something is mutated; nullptr: an input
   Instruction* last_effect_ = nullptr;                       // order of random steps
   OpContext::Shared shared_;
 };
@@ -256,6 +260,21 @@ absl::Status Lowerer::LowerNode(const Node& node) {
   return SetResults(node, FrameworkCall(node, row, std::string(results.status().message())));
 }
 
+// The value that owns the memory in which `v` lies, or may lie.
+ValueId Lowerer::MemoryOf(ValueId v) {
+  if (maker_.empty()) {
+    maker_.assign(graph_.values.size(), nullptr);
+    for (const Node& node : graph_.nodes) {
+      for (ValueId r : node.results) maker_[r] = &node;
+    }
+  }
+  for (const Node* node = maker_[v]; node != nullptr && !node->operands.empty(); node = maker_[v]) {
+    if (!node->mutates_first && RuleOf(node->op) != ResultRule::kView) break;
+    v = node->operands[0];
+  }
+  return v;
+}
+
 // copy_ into an input. Any other in-place operator makes the graph one for the eager program.
 absl::Status Lowerer::LowerMutation(const Node& node) {
   const ValueId target = node.operands[0];
@@ -268,7 +287,15 @@ absl::Status Lowerer::LowerMutation(const Node& node) {
   SetProvenance(node);
   const Meta& meta = graph_.meta(input);
   TENON_CHECK(node.args.size() >= 2 && node.args[1].is_tensor(), "copy_ needs a tensor");
-  Instruction* source = values_[node.operands[node.args[1].i]];
+  const ValueId from = node.operands[node.args[1].i];
+  // A view of what has been written before has its new elements in eager, and is a value of before here. AOTAutograd's graphs have none.
+  const ValueId memory = MemoryOf(from);
+  const bool view = from != memory && alias_of_[from] < 0;
+  if (view && absl::c_any_of(mutations_, [&](const auto& m) { return m.first == InputNumber(memory); })) {
+    return absl::UnimplementedError(absl::StrCat("the write-back of ", binding_.inputs[number].name,
+                                                 " reads a view of an input that was written back before"));
+  }
+  Instruction* source = values_[from];
   source = builder_.BroadcastTo(builder_.Convert(source, meta.dtype), meta.sizes);
   auto seen = std::find_if(mutations_.begin(), mutations_.end(), [&](const auto& m) { return m.first == number; });
   if (seen == mutations_.end()) {

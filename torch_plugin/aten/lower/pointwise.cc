@@ -168,9 +168,10 @@ Lowering Bitwise(OpContext& op, Opcode opcode) {
   return op.One(op.b.Binary(opcode, p.a, p.b));
 }
 
+// Of the operands in the common dtype, in which a large number of no dims may be 0.
 Lowering Logical(OpContext& op, Opcode opcode) {
-  auto operand = [&](int64_t i) { return op.b.BroadcastTo(ToPred(op, op.tensor(i)), op.result_dims()); };
-  return op.One(op.b.Binary(opcode, operand(0), operand(1)));
+  const Pair p = Same(op);
+  return op.One(op.b.Binary(opcode, ToPred(op, p.a), ToPred(op, p.b)));
 }
 
 // Left shifts by >= width give 0 in HLO; in ATen shifts by a negative count or by >= width give 0 (-1 for a right shift of a
