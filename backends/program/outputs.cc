@@ -83,7 +83,6 @@ absl::Status ProgramBuilder::EmitMutations() {
   for (const Binding::Mutation& m : mutations) {
     const Binding::Input& input = binding_.inputs[m.input];
     const BufferKey key = RootLeaf(m.root_index);
-    if (WritesItself(m)) continue;
     CopyStep copy;
     TENON_ASSIGN_OR_RETURN(copy.from, ViewOf(key));
     copy.to = copy.from;
@@ -98,16 +97,17 @@ absl::Status ProgramBuilder::EmitMutations() {
   return absl::OkStatus();
 }
 
-// x, y = y + 1, x as write-backs: the source of one is the memory of another, which is written after it. Of x, y = y, x neither can be
-// first.
+// What there is to write, in an order in which nothing is read after it is written. x, y = y + 1, x: the source of one is the memory of
+// another. Of x, y = y, x neither can be first.
 absl::StatusOr<std::vector<Binding::Mutation>> ProgramBuilder::ReadersFirst() const {
-  std::vector<Binding::Mutation> left = binding_.mutations, ordered;
+  std::vector<Binding::Mutation> left, ordered;
   absl::flat_hash_map<int64_t, int64_t> readers;  // of an input, among those left
-  for (const Binding::Mutation& m : left) {
-    if (const auto input = InputReadBy(m); input && !WritesItself(m)) ++readers[*input];
+  for (const Binding::Mutation& m : binding_.mutations) {
+    if (WritesItself(m)) continue;
+    left.push_back(m);
+    if (const auto input = InputReadBy(m)) ++readers[*input];
   }
   while (!left.empty()) {
-    const size_t before = left.size();
     std::vector<Binding::Mutation> still_read;
     for (const Binding::Mutation& m : left) {
       if (readers[m.input] > 0) {
@@ -115,13 +115,13 @@ absl::StatusOr<std::vector<Binding::Mutation>> ProgramBuilder::ReadersFirst() co
         continue;
       }
       ordered.push_back(m);
-      if (const auto input = InputReadBy(m); input && !WritesItself(m)) --readers[*input];
+      if (const auto input = InputReadBy(m)) --readers[*input];
     }
-    left = std::move(still_read);
-    if (left.size() == before) {
+    if (still_read.size() == left.size()) {
       return absl::UnimplementedError(
           absl::StrCat("the write-back of ", binding_.inputs[left[0].input].name, " reads an input that is written back too"));
     }
+    left = std::move(still_read);
   }
   return ordered;
 }

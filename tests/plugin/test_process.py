@@ -180,6 +180,7 @@ def test_a_handler_installed_during_compiles_stays(tenon, shim):
 # ---- forks ----------------------------------------------------------------------------------
 
 FORK = """
+from plugin.forks import code_of_child
 right(compiled(60), 60)  # all that torch imports and starts at first use
 done = threading.Event()
 count = [0]
@@ -195,25 +196,11 @@ while count[0] < 2 and all(thread.is_alive() for thread in threads):
     time.sleep(.01)
 for n in range(6):
     time.sleep(.013 * (n % 5))  # another place of the compile each time
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            executable = compiled(n)
-            assert tier(executable)[0] == "native", tier(executable)
-            right(executable, n)
-            code = 0
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    deadline = time.monotonic() + 60
-    while (status := os.waitpid(child, os.WNOHANG))[0] == 0:
-        if time.monotonic() > deadline:
-            os.kill(child, 9)
-        time.sleep(.01)
-    codes.append(os.waitstatus_to_exitcode(status[1]))
+    def work():
+        executable = compiled(n)
+        assert tier(executable)[0] == "native", tier(executable)
+        right(executable, n)
+    codes.append(code_of_child(work, 60))
 done.set()
 for thread in threads:
     thread.join()

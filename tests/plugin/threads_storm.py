@@ -17,6 +17,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # OpenMP's own threads are nothing that Thr
 
 import torch
 import torch_tenon
+from forks import code_of_child
 from torch_tenon import _C, dynamic
 
 THREADS = 8
@@ -246,25 +247,12 @@ class Storm:
 def fork(work, number):
     """A child runs what its parent's threads run, and compiles: below Dynamo, whose guards and whose compiles have locks that another
     thread may hold at a fork. (And PyTorch allows a child no backward.)"""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            assert work.direct(number), "what a child runs"
-            assert compiles_graph(1000 + number), "what a child compiles"
-            code = 0
-        except BaseException:
-            import traceback
 
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    deadline = time.monotonic() + 120
-    while (status := os.waitpid(child, os.WNOHANG))[0] == 0:
-        if time.monotonic() > deadline:
-            os.kill(child, 9)
-        time.sleep(0.01)
-    return os.waitstatus_to_exitcode(status[1])
+    def work_of_child():
+        assert work.direct(number), "what a child runs"
+        assert compiles_graph(1000 + number), "what a child compiles"
+
+    return code_of_child(work_of_child, 120)
 
 
 def main():

@@ -17,9 +17,12 @@
 #endif
 
 #include "runtime/tenon_c.h"
+#include "tests/seam/handles.h"
 #include "tests/seam/plain_host.h"
 
 namespace {
+
+using seam::Taken;
 
 // f32 elements between pages that may not be touched: against the one behind, or against the one before.
 class Guarded {
@@ -94,12 +97,6 @@ class Program {
     }
   }
   ~Program() { tenon_executable_release(executable_); }
-
-  static std::string Taken(char* error) {
-    const std::string text = error == nullptr ? "" : error;
-    tenon_string_free(error);
-    return text;
-  }
 
   // "": it ran, and `result` is written. Else the error, and `result` is as it was.
   std::string Run(const std::vector<Argument>& arguments, const Argument& result) {

@@ -20,9 +20,12 @@
 #include <vector>
 
 #include "runtime/tenon_c.h"
+#include "tests/seam/handles.h"
 #include "tests/seam/plain_host.h"
 
 namespace {
+
+using seam::ExecutablePtr, seam::GraphPtr, seam::Taken;
 
 constexpr int kThreads = 8, kForks = 3;
 constexpr int64_t kRows = 8, kIn = 16, kOut = 4, kMostRows = 64;
@@ -135,21 +138,6 @@ std::string Fresh(int64_t n) {
 }
 )";
 }
-
-std::string Taken(char* text) {
-  const std::string all = text == nullptr ? "" : text;
-  tenon_string_free(text);
-  return all;
-}
-
-struct GraphDeleter {
-  void operator()(TenonGraph* g) const { tenon_graph_release(g); }
-};
-using GraphPtr = std::unique_ptr<TenonGraph, GraphDeleter>;
-struct ExecutableDeleter {
-  void operator()(TenonExecutable* e) const { tenon_executable_release(e); }
-};
-using ExecutablePtr = std::unique_ptr<TenonExecutable, ExecutableDeleter>;
 
 GraphPtr Parsed(const std::string& text) {
   char* error = nullptr;
