@@ -1,5 +1,5 @@
-// Special functions of one operand, composed of elementwise ops. Every formula is one for f64, which f32 shares (half types
-// compute in f32). Sources: Cephes (coefficients in special_coefficients.h); lgamma by Lanczos' sum as Boost's and XLA's
+// Special functions of one operand, composed of elementwise ops. Every formula is one for f64, which f32 shares but for lgamma
+// (half types compute in f32). Sources: Cephes (coefficients in special_coefficients.h); lgamma by Lanczos' sum as Boost's and XLA's
 // chlo do; the rest names its own.
 #include <cmath>
 #include <limits>
@@ -150,26 +150,27 @@ V WideLogGamma(V x) {
   return Select(Both(x, Is(x, "LE", 0), Is(x, "EQ", Floor(x))), x.Number(INFINITY), result);
 }
 
-// In f32, x > 0. With lgamma(2 + t) = t P(t), |t + 1/4| <= 5/4, and the recurrence there are two factors that vanish at the roots,
-// so each is found to its last bits: P's argument is exact, and so is the logarithm's next to 1.
+// For f32, computed in f64: left of 0 a logarithm and lgamma(1 - x) cancel, and sums round in f32. x > 0: lgamma(2 + t) = t P(t),
+// |t + 1/4| <= 5/4, and the recurrence there; Stirling's series from 4.
 V NarrowPositiveLogGamma(V x) {
   V one = x.Number(1);
   Instruction *first = Is(x, "LT", 0.5), *second = Is(x, "LT", 1.5), *third = Is(x, "LT", 3), *near = Is(x, "LT", 4);
   V t = Select(first, x, Select(second, x - 1, Select(third, x - 2, x - 3)));
   V factor = Select(first, x * (x + 1), Select(second, x, Select(third, one, Select(near, x - 1, x))));
   V log = Log(factor), polynomial = t * Polynomial(t, kLogGamma);
-  V inverse = 1 / x;  // Stirling's series
+  V inverse = 1 / x;
   V series = inverse * Polynomial(inverse * inverse, kStirling);
   V far = (x - 0.5) * (log - 1) + (series + (0.5 * std::log(2 * kPi) - 0.5));
   return Select(near, Select(second, polynomial - log, polynomial + log), far);
 }
 
-V NarrowLogGamma(V x) {
+V NarrowLogGamma(V narrow) {
+  V x = narrow.As(PrimitiveType::kF64);
   Instruction* reflected = Is(x, "LT", 0);
   V positive = NarrowPositiveLogGamma(Select(reflected, 1 - x, x));
   V part = Abs(FromInteger(x)), sine = part * Polynomial(part * part, kSineOfPiOverPi);
   V result = Select(reflected, -Log(sine) - positive, positive);
-  return Select(Is(Abs(x), "EQ", INFINITY), x.Number(INFINITY), result);
+  return Select(Is(Abs(x), "EQ", INFINITY), x.Number(INFINITY), result).As(PrimitiveType::kF32);
 }
 
 V LogGamma(V x) {

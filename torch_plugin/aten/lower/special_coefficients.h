@@ -73,7 +73,7 @@ inline constexpr double kLogGamma[] = {
 };
 // The series of log(gamma(x)) - (x - 1/2) log(x) + x - log(2 pi) / 2 in 1/x^2, times x.
 inline constexpr double kStirling[] = {
-    -1. / 1680, 1. / 1260, -1. / 360, 1. / 12,
+    1. / 156, -691. / 360360, 1. / 1188, -1. / 1680, 1. / 1260, -1. / 360, 1. / 12,
 };
 // For f32: sin(pi x) / (pi x) in x^2, 0 <= x <= 1/2, to 3e-11.
 inline constexpr double kSineOfPiOverPi[] = {

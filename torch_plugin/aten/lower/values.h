@@ -12,6 +12,7 @@ struct V {
   Instruction* x;
   V Number(double n) const { return {op, op->Full(x, n)}; }
   V Unary(Opcode opcode) const { return {op, op->b.Unary(opcode, x)}; }
+  V As(PrimitiveType type) const { return {op, op->b.Convert(x, type)}; }
 };
 inline V Make(V a, V b, Opcode opcode) { return {a.op, a.op->b.Binary(opcode, a.x, b.x)}; }
 inline V operator+(V a, V b) { return Make(a, b, Opcode::kAdd); }
