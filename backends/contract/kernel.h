@@ -47,6 +47,12 @@ struct KernelInfo {
   int64_t bytes = 0, flops = 0;
 };
 
+// Kernels of one key may turn out to have the same code, though their sizes differ: they are compiled together.
+struct Likeness {
+  std::optional<uint64_t> key;  // none: it is like no other
+  int64_t operations = 1;       // how much there is to compile
+};
+
 // A kernel that is planned but not yet emitted: everything needed to hash it and for its target to emit it (Target::Emit).
 class PlannedKernel : public TargetPlan {
  public:
@@ -54,6 +60,7 @@ class PlannedKernel : public TargetPlan {
   // Structural: equal fingerprints => equal code (operand strides, plan, target included; literals' values, names and
   // metadata not). Two requests with equal fingerprints share one symbol.
   virtual const std::string& fingerprint() const = 0;
+  virtual Likeness likeness() const { return {}; }
 };
 
 // The strides of its operands and results, as the views have them.

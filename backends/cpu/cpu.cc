@@ -27,6 +27,7 @@ TargetFacts FactsOf(const CpuTarget& target) {
 
 absl::StatusOr<std::vector<uint8_t>> EmitForCpu(const EmitRequest& request, const CpuTarget& target) {
   KernelEmission emission{.module = [&](std::string name) { return ObjectRequest(target, std::move(name)); }};
+  emission.aliases = true;
   emission.emit = [](llvm::Module& module, const PlannedKernel& planned, const std::string& symbol) {
     const auto* kernel = dynamic_cast<const CpuPlannedKernel*>(&planned);
     TENON_CHECK(kernel != nullptr, absl::StrCat("kernel ", symbol, " is of another target"));

@@ -2,6 +2,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "hlo/cost.h"
 #include "hlo/text/text.h"
 
@@ -152,6 +153,13 @@ void Cut(const std::string& text, std::string_view end, Symbol&& symbol_of, Take
   }
 }
 
+// "@k1 = alias void (...), ptr @k0" -> k1, k0
+std::optional<std::pair<std::string, std::string>> Alias(std::string_view line) {
+  const size_t is = line.find(" = alias "), of = line.rfind('@');
+  if (line.substr(0, 1) != "@" || is == line.npos || of < is) return std::nullopt;
+  return std::pair(std::string(line.substr(1, is - 1)), std::string(line.substr(of + 1)));
+}
+
 // "define void @k0(" -> k0
 std::string_view DefinedFunction(std::string_view line) {
   if (line.substr(0, 7) != "define ") return {};
@@ -184,6 +192,9 @@ StageSink KernelCode::Sink() {
   return {.take =
               [this](const Stage& stage) {
                 if (stage.kind == StageKind::kOptimizedLlvm) {
+                  for (const absl::string_view line : absl::StrSplit(stage.text, '\n')) {
+                    if (auto alias = Alias({line.data(), line.size()})) same_.insert(*std::move(alias));
+                  }
                   Cut(stage.text, "}", DefinedFunction,
                       [&](const std::string& k, std::string t) { kernels_[k].llvm = std::move(t); });
                 } else {
@@ -200,7 +211,11 @@ StageSink KernelCode::Sink() {
 
 Json KernelCode::ToJson() const {
   Json json = Json::object();
-  for (const auto& [symbol, texts] : kernels_) json[symbol] = {{"llvm", texts.llvm}, {"assembly", texts.assembly}};
+  const auto add = [&](const std::string& symbol, const Texts& texts) {
+    json[symbol] = {{"llvm", texts.llvm}, {"assembly", texts.assembly}};
+  };
+  for (const auto& [symbol, texts] : kernels_) add(symbol, texts);
+  for (const auto& [symbol, other] : same_) add(symbol, kernels_.at(other));
   return json;
 }
 

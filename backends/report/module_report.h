@@ -29,6 +29,7 @@ class KernelCode {
     std::string llvm, assembly;
   };
   std::map<std::string, Texts> kernels_;
+  std::map<std::string, std::string> same_;  // kernels that have another's code
 };
 
 class ModuleReport {

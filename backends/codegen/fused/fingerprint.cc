@@ -43,4 +43,14 @@ void AppendFingerprint(const FusedKernel& f, ByteStream* out) {
   Append(f.results, out);
 }
 
+Likeness LikenessOf(const FusedKernel& f) {
+  size_t key = f.order.size();
+  for (const Instruction* op : f.order) {
+    const PrimitiveType type = op->shape().is_array() ? op->shape().element_type() : PrimitiveType::kTuple;
+    key = absl::HashOf(key, op->opcode(), type);
+    for (const Computation* c : op->called_computations()) key = absl::HashOf(key, c->root()->opcode());
+  }
+  return {key, static_cast<int64_t>(f.order.size())};
+}
+
 }  // namespace tenon

@@ -71,6 +71,8 @@ class ByteStream;
 // Everything about a fusion that its code depends on, but names, metadata and hoisted literals'
 // values.
 void AppendFingerprint(const FusedKernel& fused, ByteStream* out);
+// The key is of its operations, their types and what reducers end with, another one in each process.
+Likeness LikenessOf(const FusedKernel& fused);
 
 // The loop variables of a plan and what they say about indices of values of the fusion.
 struct Iteration {

@@ -4,7 +4,10 @@
 #include <atomic>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "backends/codegen/llvm/same_code.h"
+#include "llvm/IR/Module.h"
 
 namespace tenon {
 namespace {
@@ -17,6 +20,7 @@ class Shares {
     const size_t count = static_cast<size_t>(std::clamp(static_cast<int>(request_.kernels.size()) / 2, 1, request_.threads));
     texts_.resize(count);
     shares_.resize(count);
+    Distribute();
     std::vector<ModuleRequest> requests;
     for (size_t t = 0; t < count; ++t) requests.push_back(Request(t));
     auto modules = CompileModules(requests, [&] { cancelled_ = cancelled_ || (request_.cancelled && request_.cancelled()); });
@@ -42,7 +46,26 @@ class Shares {
     if (!text.empty() && Wants(kind)) request_.stages->take({kind, std::move(file), std::move(text)});
   }
 
-  // Share t, every count-th kernel. A fault is injected into the first share only: one thread is lost, not each.
+  // Each kernel to the share that has least to do, those that are alike to the same one, as long as that has not more than its part.
+  void Distribute() {
+    std::vector<Likeness> likeness;
+    int64_t all = 0;
+    for (const auto& kernel : request_.kernels) all += likeness.emplace_back(kernel->likeness()).operations;
+    std::vector<int64_t> load(shares_.size(), 0);
+    absl::flat_hash_map<uint64_t, size_t> share_of;
+    for (size_t k = 0; k < likeness.size(); ++k) {
+      size_t share = static_cast<size_t>(std::ranges::min_element(load) - load.begin());
+      if (likeness[k].key) {
+        size_t& last = share_of.try_emplace(*likeness[k].key, share).first->second;
+        if (load[last] * static_cast<int64_t>(load.size()) > all) last = share;
+        share = last;
+      }
+      load[share] += likeness[k].operations;
+      shares_[share].kernels.push_back(k);
+    }
+  }
+
+  // Share t. A fault is injected into the first share only: one thread is lost, not each.
   ModuleRequest Request(size_t t) {
     ModuleRequest request = emission_.module(absl::StrCat(std::string(request_.name), ".", t));
     request.cancelled = &cancelled_;
@@ -53,11 +76,12 @@ class Shares {
     if (Wants(StageKind::kOptimizedLlvm)) request.llvm_ir = &texts.ir;
     if (Wants(StageKind::kAssembly)) request.assembly = &texts.assembly;
     if (emission_.keep_bitcode) request.bitcode = &share.bitcode;
-    for (size_t k = t; k < request_.kernels.size(); k += shares_.size()) share.kernels.push_back(k);
     request.emit = [this, &share](llvm::Module& module) -> absl::Status {
+      SameCode same;
       for (const size_t k : share.kernels) {
         if (cancelled_) return absl::CancelledError("interrupted");
         TENON_RETURN_IF_ERROR(emission_.emit(module, *request_.kernels[k], request_.symbols[k]));
+        if (emission_.aliases) same.Emitted(module.getFunction(request_.symbols[k]));
       }
       return absl::OkStatus();
     };

@@ -23,6 +23,7 @@ struct KernelEmission {
   std::function<ModuleRequest(std::string name)> module;
   std::function<absl::Status(llvm::Module&, const PlannedKernel& kernel, const std::string& symbol)> emit;
   bool keep_bitcode = false;
+  bool aliases = false;  // the code may have several symbols for one kernel (SameCode)
 };
 
 // The request's stages get each share's texts, whatever comes of it.

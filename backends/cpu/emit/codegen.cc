@@ -54,6 +54,7 @@ class CpuKernel : public CpuPlannedKernel {
 
   const KernelInfo& info() const override { return info_; }
   const std::string& fingerprint() const override { return fingerprint_; }
+  Likeness likeness() const override { return LikenessOf(fused_); }
 
   absl::Status Emit(llvm::Module& module, const std::string& symbol) const override {
     llvm::LLVMContext& c = module.getContext();
