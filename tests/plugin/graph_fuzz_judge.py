@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 import re
 from typing import Any, Callable
@@ -58,13 +59,15 @@ def one_call(program: Program, compiled: Any, seed: int, symbols: dict[Any, int]
         del held
     found = compiled.executable(arguments)
     given = given or [None] * len(program.arguments)
-    what = _judge_outputs(program, found, wanted, wide, dict(zip([i.id for i in program.arguments], given)), compiled.tier != "native")
+    usual = functools.partial(_usual_errors, program, seed, symbols, shift)
+    into = dict(zip([i.id for i in program.arguments], given))
+    what = _judge_outputs(program, found, wanted, wide, into, compiled.tier != "native", usual)
     if what:
         return what
     for i, t, before in zip(program.arguments, given, versions):
         if t is None:
             continue
-        why = unlike(t, wanted[i.id], wide[i.id], grain_of(program, i.id))
+        why = unlike(t, wanted[i.id], wide[i.id], grain_of(program, i.id), usual=functools.partial(usual, i.id))
         if why:
             return f"input %{i.id} afterwards: {why}"
         if t._version != before:  # who calls counts writes
@@ -72,6 +75,16 @@ def one_call(program: Program, compiled: Any, seed: int, symbols: dict[Any, int]
     outputs = [t for t in found if isinstance(t, torch.Tensor) and not any(t is g for g in given)]
     kept += [(t, t.clone()) for t in outputs if t.numel() < 10_000]
     return ""
+
+
+def _usual_errors(program: Program, seed: int, symbols: dict[Any, int], shift: int, k: int) -> list[torch.Tensor]:
+    """Eager's errors of value k where inputs are a little different."""
+    errors = []
+    for beside in range(1, 10):
+        inputs = make_inputs(program, seed, symbols or None, shift, beside)
+        wide = run_by_aten(program, widened(inputs), True)[k]
+        errors.append(run_by_aten(program, inputs)[k] - wide)
+    return errors
 
 
 def grain_of(program: Program, k: int) -> Grain:
@@ -84,7 +97,8 @@ def grain_of(program: Program, k: int) -> Grain:
     return grains[k]
 
 
-def _judge_outputs(program: Program, found: list, wanted: dict, wide: dict, given: dict[int, torch.Tensor | None], by_aten: bool) -> str:
+def _judge_outputs(program: Program, found: list, wanted: dict, wide: dict, given: dict[int, torch.Tensor | None], by_aten: bool,
+                   usual: Callable[[int], list[torch.Tensor]]) -> str:
     if len(found) < len(program.outputs):
         return f"{len(found)} outputs, wanted {len(program.outputs)}"
     for place, k in enumerate(program.outputs):
@@ -93,7 +107,7 @@ def _judge_outputs(program: Program, found: list, wanted: dict, wide: dict, give
             if k is not None or t is not None:
                 return f"output {place} is {t}, wanted {'None' if k is None else 'a tensor'}"
             continue
-        why = unlike(t, wanted[k], wide[k], grain_of(program, k))
+        why = unlike(t, wanted[k], wide[k], grain_of(program, k), usual=functools.partial(usual, k))
         if why:
             return f"output {place} (%{k}): {why}"
         if k in given and given[k] is not None and t is not given[k]:
@@ -139,7 +153,10 @@ def _related(program: Program, a: int, b: int) -> bool:
     return a in root and b in root and root[a] == root[b]
 
 
-def unlike(found: torch.Tensor, wanted: torch.Tensor, wide: torch.Tensor, grain: Grain, check_strides: bool = True) -> str:
+def unlike(found: torch.Tensor, wanted: torch.Tensor, wide: torch.Tensor, grain: Grain, check_strides: bool = True,
+           usual: Callable[[], list[torch.Tensor]] | None = None) -> str:
+    """Eager's errors of few numbers, or of one number many times, are luck: those count too that it has for other inputs close to these
+    (`usual`)."""
     if not isinstance(found, torch.Tensor):
         return f"is {type(found).__name__}"
     if (found.dtype, found.shape) != (wanted.dtype, wanted.shape):
@@ -161,7 +178,20 @@ def unlike(found: torch.Tensor, wanted: torch.Tensor, wide: torch.Tensor, grain:
         rounding = torch.finfo(found.dtype).eps * reals[1].double().abs()
         reals[0] = torch.where((reals[0].double() - reals[1].double()).abs() <= rounding, reals[1], reals[0])
     report = compare(*([t] for t in reals), vacuous_ok=True, check_strides=False)
-    return "" if report.ok else f"{'; '.join(report.failures)[:300]}: {_shown_difference(found, wanted)}"
+    if report.ok or (usual and _as_exact_as_usual(reals[0], reals[2], usual())):
+        return ""
+    return f"{'; '.join(report.failures)[:300]}: {_shown_difference(found, wanted)}"
+
+
+def _as_exact_as_usual(found: torch.Tensor, wide: torch.Tensor, errors: list[torch.Tensor]) -> bool:
+    """By the rule, with most of these errors for eager's. More than rounding (another side of a comparison) is none of them."""
+    from torch_tenon.testing import compare
+
+    rounding = 1000 * torch.finfo(found.dtype).eps * max(1.0, float(wide.abs().max()))
+    errors = [torch.view_as_real(e) if e.is_complex() else e for e in errors]
+    small = [e for e in errors if e.shape == wide.shape and bool((e.abs() < rounding).all())]
+    eager = [(wide + e).to(found.dtype) for e in small]
+    return sum(compare([found], [e], [wide], vacuous_ok=True, check_strides=False).ok for e in eager) > len(errors) / 2
 
 
 def _where_eager_has_none(found: torch.Tensor, wanted: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:

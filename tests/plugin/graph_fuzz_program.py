@@ -93,12 +93,20 @@ def size_in(expression: Any, values: dict[Any, int]) -> int:
     return expression if isinstance(expression, int) else int(expression.xreplace(values))
 
 
-def make_inputs(program: Program, seed: int, values: dict[Any, int] | None = None, shift: int = 0) -> dict[int, torch.Tensor]:
-    """`values`: of the symbols. `shift`: elements by which whatever lies in an input's memory lies further on."""
+def make_inputs(
+    program: Program, seed: int, values: dict[Any, int] | None = None, shift: int = 0, beside: int = 0
+) -> dict[int, torch.Tensor]:
+    """`values`: of the symbols. `shift`: elements by which whatever lies in an input's memory lies further on. `beside`: 0, or which of
+    the inputs close to these."""
     values, made = program.hints if values is None else values, {}
     for i in program.inputs:
         fixed = i.kind in ("literal", "constant")
-        numbers = numbers_for(i, torch.Generator().manual_seed((program.number if fixed else seed) * 1000 + i.id), values)
+        generator = torch.Generator().manual_seed((program.number if fixed else seed) * 1000 + i.id)
+        numbers = numbers_for(i, generator, values)
+        if beside and not fixed and (numbers.is_floating_point() or numbers.is_complex()):
+            generator.manual_seed(generator.initial_seed() + beside)
+            near = 1 + torch.rand(numbers.shape, generator=generator, dtype=torch.float64) * torch.finfo(numbers.dtype).eps ** 0.5
+            numbers = (numbers * near).to(numbers.dtype)
         made[i.id] = lay(i, numbers, made, 0 if fixed else shift)
     return made
 

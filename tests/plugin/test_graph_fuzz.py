@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from plugin import graph_fuzz, shell_fuzz
+from plugin import graph_fuzz, graph_fuzz_judge, shell_fuzz
 from plugin.graph_fuzz_ops import OVERLOADS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -21,6 +21,14 @@ def test_the_table_is_large():
 def test_graphs(tenon):
     count, found = graph_fuzz.run(20261124, 250)
     assert count == 250 and not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("usual, right", [(5e-6, True), (1e-7, False), (1.0, False)], ids=["usual", "luck is usual", "another branch"])
+def test_eager_is_as_exact_as_beside(usual, right):
+    wide = torch.full((3,), 0.125, dtype=torch.float64)
+    found, wanted = (wide + 5e-6).float(), wide.float()
+    why = graph_fuzz_judge.unlike(found, wanted, wide, None, usual=lambda: [torch.full_like(wide, usual)] * 9)
+    assert bool(why) != right, why
 
 
 def test_graphs_with_symbols(tenon):
