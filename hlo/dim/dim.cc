@@ -331,6 +331,38 @@ Range ModRange(Range a, Range b) {
   return r;
 }
 
+Range Both(Range a, Range b) { return {std::max(a.lo, b.lo), std::min(a.hi, b.hi)}; }
+
+Range RangeOfPoly(const Poly& p) {
+  Range sum{p.constant, p.constant};
+  for (const Term& t : p.terms) {
+    Range product{t.coefficient, t.coefficient};
+    for (Dim atom : t.atoms) product = MulRange(product, RangeOf(atom));
+    sum = AddRange(sum, product);
+  }
+  return sum;
+}
+
+// k*n*floordiv(a,n) is k*a less k times what a division leaves, 0 to n-1: where the sum holds the other sign of a, more is known of it
+// so. 2*floordiv(s,2) is not above s, by which a window that fits is inside.
+Range RangeWithoutFloorDiv(const DimExpr& sum) {
+  Poly p;
+  p.constant = sum.addend;
+  Range rest{0, 0};
+  for (size_t i = 0; i < sum.operands.size(); ++i) {
+    const int64_t c = sum.coefficients[i];
+    const DimExpr& o = *sum.operands[i].expr();
+    const int64_t n = o.kind == DimExpr::Kind::kFloorDiv ? o.operands[1].constant_or(0) : 0;
+    if (n > 0 && c % n == 0) {
+      p = AddScaled(p, ToPoly(o.operands[0]), c / n);
+      rest = AddRange(rest, MulRange({-(c / n), -(c / n)}, {0, n - 1}));
+    } else {
+      p = AddScaled(p, Poly{{{AtomsOf(sum.operands[i]), 1}}, 0}, c);
+    }
+  }
+  return AddRange(RangeOfPoly(p), rest);
+}
+
 Range RangeOfExpr(const DimExpr& e) {
   auto operand = [&e](int i) { return RangeOf(e.operands[i]); };
   switch (e.kind) {
@@ -341,7 +373,9 @@ Range RangeOfExpr(const DimExpr& e) {
       for (size_t i = 0; i < e.operands.size(); ++i) {
         sum = AddRange(sum, MulRange({e.coefficients[i], e.coefficients[i]}, operand(i)));
       }
-      return sum;
+      const bool divides = std::any_of(e.operands.begin(), e.operands.end(),
+                                       [](Dim o) { return o.expr()->kind == DimExpr::Kind::kFloorDiv; });
+      return divides ? Both(sum, RangeWithoutFloorDiv(e)) : sum;
     }
     case DimExpr::Kind::kProduct: {
       Range product{1, 1};

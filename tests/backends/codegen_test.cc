@@ -304,6 +304,34 @@ ENTRY e {
   }
 }
 
+// Elements a few places apart are picked from the vectors that lie there in the tail and at borders, too, by the lanes that are live.
+TEST(SymbolicDims, PickedElementsAreNotGathered) {
+  const std::string reducers = "max { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] maximum(a, b) }\n"
+                               "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }\n";
+  const std::vector<std::string> entries = {
+      R"(x = f32[3,9,s0] parameter(0)
+  z = f32[] constant(-inf)
+  ROOT r = f32[3,5,floordiv(s0+1,2)] reduce-window(x, z), window={size=1x3x3 stride=1x2x2 pad=0_0x1_1x1_1}, to_apply=max)",
+      R"(x = f32[3,8,s0] parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[3,4,floordiv(s0+1,3)] reduce-window(x, z), window={size=1x2x2 stride=1x2x3}, to_apply=add)",
+      R"(x = u8[5,3*s0] parameter(0)
+  y = u8[5,s0] slice(x), slice={[0:5],[0:3*s0:3]}
+  ROOT r = f32[5,s0] convert(y))",
+  };
+  for (const std::string& entry : entries) {
+    SCOPED_TRACE(entry);
+    const std::string text = absl::StrCat("HloModule p\n", reducers, "ENTRY e {\n  ", entry, "\n}");
+    RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
+    absl::StatusOr<Built> built = Build({.text = text});
+    ASSERT_TRUE(built.ok()) << built.status();
+    if (!absl::c_linear_search(HostIsas(), "avx512")) continue;  // no masks of its own
+    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "avx512", .keep_text = true});
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    EXPECT_EQ(runner->assembly().find("gather"), std::string::npos) << runner->kernel().info().plan_text;
+  }
+}
+
 // What later passes need is kept in scratch for rows up to a few times the typical length; longer ones compute it again.
 TEST(SymbolicDims, RowsKeepValuesWhileTheyFit) {
   const std::string text = R"(HloModule p, symbols={s0:[0,1000]~100}

@@ -122,6 +122,13 @@ TEST_F(DimTest, BoundsFollowTheSymbols) {
   EXPECT_EQ(UpperBound(s), INT64_MAX);
   EXPECT_EQ(UpperBound(Mod(s, 5)), 4);
   EXPECT_EQ(LowerBound((s - t) * (s - t) * 0 + s), 0);
+  // Windows that fit into a size, and those of a size with padding.
+  EXPECT_EQ(LowerBound(s - 2 * FloorDiv(s, 2)), 0);
+  EXPECT_EQ(UpperBound(s - 2 * FloorDiv(s, 2)), 1);
+  EXPECT_EQ(Less(2 * (FloorDiv(s, 2) - 1) + 1, s), Ternary::kYes);
+  EXPECT_EQ(Less(2 * (FloorDiv(s + 1, 2) - 1), s), Ternary::kYes);
+  EXPECT_EQ(Less(2 * (FloorDiv(s + 1, 2) - 1) + 1, s), Ternary::kUnknown);
+  EXPECT_EQ(Less(6 * FloorDiv(s + t, 3), 2 * s + 2 * t + 1), Ternary::kYes);
 }
 
 TEST_F(DimTest, MinMaxKnowTheOrder) {

@@ -376,6 +376,9 @@ class KernelEmitter {
   Val SelectVal(const Val& condition, const Val& a, const Val& b);
   Val Condition(const Guard* guard);  // all of it, parents included
   Val EmitBound(const IndexBound& bound, const Guard* guard);
+  Val LanesWithin(const IndexBound& bound, int64_t stride, const Guard* guard);
+  // The guard's bounds that are the same for all lanes, and the others; null: none. Where an index is read from memory all are others.
+  std::pair<const Guard*, const Guard*> SplitByLanes(const Guard* guard);
   Val Binary(const Val& a, const Val& b,
              const std::function<llvm::Value*(llvm::IRBuilder<>&, llvm::Value*, llvm::Value*)>& f);
   Val ScalarIndexUncached(Index e, const Guard* guard);

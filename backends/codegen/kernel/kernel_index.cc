@@ -320,10 +320,41 @@ const Guard* KernelEmitter::Under(const Guard* guard, absl::Span<const IndexBoun
   return &guards_.back();
 }
 
+// The lanes of an index that steps by `stride` from lane to lane, by how far from lane 0 the bounds are: 32 bits for any index.
+Val KernelEmitter::LanesWithin(const IndexBound& bound, int64_t stride, const Guard* guard) {
+  const Val first = ScalarIndex(bound.index, guard);
+  llvm::Type* i32 = llvm::Type::getInt32Ty(context());
+  llvm::SmallVector<llvm::Constant*, 64> steps;
+  for (int64_t l = 0; l < mode_.lanes; ++l) steps.push_back(llvm::ConstantInt::get(i32, static_cast<uint64_t>(l * stride)));
+  Value *lanes = llvm::ConstantVector::get(steps), *size = EmitDim(bound.size);
+  const bool from_zero = bound.index->bounded && LowerBound(bound.index->low) >= 0;
+  Val r{.level = std::max(first.level, mode_.level)};
+  for (size_t c = 0; c < first.v.size(); ++c) {
+    llvm::IRBuilder<>& b = At(r.level);
+    auto near = [&](Value* v) {
+      v = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, v, I64(stride * (mode_.lanes - 1) + 1));
+      return b.CreateTrunc(b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, v, I64(0)), i32);
+    };
+    auto splat = [&](Value* v) { return b.CreateVectorSplat(static_cast<unsigned>(mode_.lanes), v); };
+    Value *x = first.v[c], *end = near(b.CreateSub(size, x)), *in = nullptr;
+    if (from_zero) {
+      in = b.CreateICmpULT(lanes, splat(end));
+    } else {
+      Value* begin = near(b.CreateSub(I64(0), x));
+      in = b.CreateICmpULT(b.CreateSub(lanes, splat(begin)), splat(b.CreateSub(end, begin)));
+    }
+    r.v.push_back(And(b, in, LaneMask(static_cast<int>(c))));  // dead lanes count as outside
+  }
+  return r;
+}
+
 Val KernelEmitter::EmitBound(const IndexBound& bound, const Guard* guard) {
   auto below = [](auto& b, Value* x, Value* y) { return b.CreateICmpULT(x, y); };
   if (!IsVectorIndex(bound.index))
     return Binary(ScalarIndex(bound.index, guard), Val{.v = {EmitDim(bound.size)}}, below);
+  const Access along = AccessAlong(bound.index, mode_.vector_var);
+  const int64_t stride = along.kind == Access::Kind::kGathered ? 0 : along.stride.constant_or(0);
+  if (stride > 0 && stride < INT32_MAX / mode_.lanes && !FitsI32(bound.index)) return LanesWithin(bound, stride, guard);
   Val e = VectorIndex(bound.index, guard);
   llvm::Type* element = e.v[0]->getType()->getScalarType();
   if (element->isIntegerTy(32) && bound.size.constant_or(INT64_MAX) >= (int64_t{1} << 31)) {
@@ -344,6 +375,17 @@ Val KernelEmitter::BoundsHold(absl::Span<const IndexBound> bounds, const Guard* 
     first = false;
   }
   return all;
+}
+
+std::pair<const Guard*, const Guard*> KernelEmitter::SplitByLanes(const Guard* guard) {
+  std::vector<IndexBound> same, by_lane;
+  for (const Guard* g = guard; g != nullptr; g = g->parent) {
+    for (const IndexBound& bound : g->bounds) {
+      if (ReadsMemory(bound.index)) return {nullptr, guard};  // under its guard alone
+      (IsVectorIndex(bound.index) ? by_lane : same).push_back(bound);
+    }
+  }
+  return {same.empty() ? nullptr : Under(nullptr, same), by_lane.empty() ? nullptr : Under(nullptr, by_lane)};
 }
 
 Val KernelEmitter::Condition(const Guard* guard) {

@@ -72,13 +72,23 @@ Value* LoadVector(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, Value* p
 
 constexpr int kWholeStride = 4;  // up to it, all that lies between the elements is loaded, too
 
-// `lanes` elements from `pointer` on, `stride` apart, of the vectors that lie there; the last one ends with the last element.
-Value* LoadStrided(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, int stride, Value* pointer) {
+// `lanes` elements from `pointer` on, `stride` apart, of the vectors that lie there; the last one ends with the last element. With a mask
+// the elements of live lanes alone are touched.
+Value* LoadStrided(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, int stride, Value* pointer, Value* mask) {
   llvm::Type* type = WithLanes(element, static_cast<unsigned>(lanes));
   Value* v = nullptr;
   for (int k = 0; k < stride; ++k) {
     const int start = k + 1 < stride ? k * lanes : stride * (lanes - 1) + 1 - lanes;
-    Value* part = b.CreateAlignedLoad(type, b.CreateConstGEP1_64(element, pointer, static_cast<uint64_t>(start)), AlignOf(element));
+    Value* from = b.CreateConstGEP1_64(element, pointer, static_cast<uint64_t>(start));
+    Value* part = nullptr;
+    if (mask == nullptr) {
+      part = b.CreateAlignedLoad(type, from, AlignOf(element));
+    } else {
+      llvm::SmallVector<int, 32> live;
+      for (int l = 0; l < lanes; ++l) live.push_back((start + l) % stride == 0 ? (start + l) / stride : lanes);
+      Value* wanted = b.CreateShuffleVector(mask, llvm::Constant::getNullValue(mask->getType()), live);
+      part = b.CreateMaskedLoad(type, from, AlignOf(element), wanted, llvm::Constant::getNullValue(type));
+    }
     llvm::SmallVector<int, 32> pick;  // what earlier parts have not given
     for (int l = 0; l < lanes; ++l) {
       const int at = l * stride;
@@ -271,16 +281,29 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
     }
     return r;
   }
-  if (specs_.reads_between && !masked && access.kind == Access::Kind::kStrided && access.stride.is_constant() && !IsComplexType(element) &&
-      access.stride.constant() >= 2 && access.stride.constant() <= std::min(kWholeStride, mode_.lanes)) {
+  if (specs_.reads_between && (!masked || specs_.vector_bytes == 64) && access.kind == Access::Kind::kStrided &&
+      access.stride.is_constant() && !IsComplexType(element) && access.stride.constant() >= 2 &&
+      access.stride.constant() <= std::min(kWholeStride, mode_.lanes)) {
+    // What is the same for all lanes chooses the address, so that neighbours of other rows share their lanes' masks.
+    const auto [same, lanes] = guard != nullptr ? SplitByLanes(guard) : std::pair<const Guard*, const Guard*>();
+    std::optional<Val> chosen = same != nullptr ? std::optional(Condition(same)) : std::nullopt;
+    std::optional<Val> live = lanes != nullptr ? std::optional(Condition(lanes)) : std::nullopt;
+    if (live && !live->is_vector()) std::swap(chosen, live);
     Val p = ElementPointer(base, base_level, element, offset, guard);
+    size_t copies = p.v.size();
+    for (const std::optional<Val>& v : {chosen, live}) {
+      if (!v) continue;
+      p.level = std::max(p.level, v->level);
+      copies = std::max(copies, v->v.size());
+    }
     r.level = std::max(r.level, p.level);
-    for (size_t c = 0; c < std::max(p.v.size(), condition ? condition->v.size() : 1); ++c) {
-      Value* dummy = condition ? Dummy() : nullptr;
+    for (size_t c = 0; c < copies; ++c) {
+      Value* dummy = chosen ? Dummy() : nullptr;
       llvm::IRBuilder<>& b = At(r.level);
+      Value* mask = And(b, live ? live->at(c) : nullptr, LaneMask(static_cast<int>(c)));
       Value* first = p.at(c);
-      if (dummy != nullptr) first = b.CreateSelect(condition->at(c), first, dummy);
-      r.v.push_back(LoadStrided(b, element, mode_.lanes, static_cast<int>(access.stride.constant()), first));
+      if (dummy != nullptr) first = b.CreateSelect(chosen->at(c), first, dummy);
+      r.v.push_back(LoadStrided(b, element, mode_.lanes, static_cast<int>(access.stride.constant()), first, mask));
     }
     return r;
   }
