@@ -25,7 +25,8 @@ std::string UniqueName(absl::flat_hash_map<std::string, int64_t>& names, std::st
 
 }  // namespace
 
-Module::Module(std::string name) : name_(std::move(name)), dims_(std::make_shared<DimTable>()) {}
+Module::Module(std::string name) : Module(std::move(name), std::make_shared<DimTable>()) {}
+Module::Module(std::string name, std::shared_ptr<DimTable> dims) : name_(std::move(name)), dims_(std::move(dims)) {}
 Module::~Module() = default;
 
 Computation* Module::AddComputation(std::string name) {

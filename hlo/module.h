@@ -24,6 +24,7 @@ struct InputOutputAlias {
 class Module {
  public:
   explicit Module(std::string name = "module");
+  Module(std::string name, std::shared_ptr<DimTable> dims);  // of the symbols of another one
   ~Module();
   Module(const Module&) = delete;
 

@@ -16,30 +16,6 @@ void Collect(Dim d, std::map<std::string, Dim>* symbols) {
   for (Dim operand : e->operands) Collect(operand, symbols);
 }
 
-Dim Put(Dim d, const Sizes& sizes) {
-  if (d.is_constant()) return d;
-  const DimExpr& e = *d.expr();
-  const auto operand = [&](size_t i) { return Put(e.operands[i], sizes); };
-  Dim made = e.kind == DimExpr::Kind::kProduct ? 1 : e.addend;
-  switch (e.kind) {
-    case DimExpr::Kind::kSymbol: {
-      const auto it = sizes.find(e.symbol);
-      return it == sizes.end() ? d : Dim(it->second);
-    }
-    case DimExpr::Kind::kSum:
-      for (size_t i = 0; i < e.operands.size(); ++i) made += operand(i) * Dim(e.coefficients[i]);
-      return made;
-    case DimExpr::Kind::kProduct:
-      for (size_t i = 0; i < e.operands.size(); ++i) made *= operand(i);
-      return made;
-    case DimExpr::Kind::kFloorDiv: return FloorDiv(operand(0), operand(1));
-    case DimExpr::Kind::kMod: return Mod(operand(0), operand(1));
-    case DimExpr::Kind::kMin: return Min(operand(0), operand(1));
-    case DimExpr::Kind::kMax: return Max(operand(0), operand(1));
-  }
-  return d;
-}
-
 // Calls f(Dim&) for every dim of the shape.
 template <typename F>
 void EachDim(Shape& shape, F&& f) {
@@ -136,6 +112,30 @@ std::vector<Dim> SymbolsOf(const Module& module) {
   return all;
 }
 
+Dim WithSizes(Dim d, const Sizes& sizes) {
+  if (d.is_constant()) return d;
+  const DimExpr& e = *d.expr();
+  const auto operand = [&](size_t i) { return WithSizes(e.operands[i], sizes); };
+  Dim made = e.kind == DimExpr::Kind::kProduct ? 1 : e.addend;
+  switch (e.kind) {
+    case DimExpr::Kind::kSymbol: {
+      const auto it = sizes.find(e.symbol);
+      return it == sizes.end() ? d : Dim(it->second);
+    }
+    case DimExpr::Kind::kSum:
+      for (size_t i = 0; i < e.operands.size(); ++i) made += operand(i) * Dim(e.coefficients[i]);
+      return made;
+    case DimExpr::Kind::kProduct:
+      for (size_t i = 0; i < e.operands.size(); ++i) made *= operand(i);
+      return made;
+    case DimExpr::Kind::kFloorDiv: return FloorDiv(operand(0), operand(1));
+    case DimExpr::Kind::kMod: return Mod(operand(0), operand(1));
+    case DimExpr::Kind::kMin: return Min(operand(0), operand(1));
+    case DimExpr::Kind::kMax: return Max(operand(0), operand(1));
+  }
+  return d;
+}
+
 absl::StatusOr<int64_t> SizeOf(Dim d, const Sizes& sizes) {
   return Evaluate(d, [&](std::string_view name) -> absl::StatusOr<int64_t> {
     const auto it = sizes.find(std::string(name));
@@ -164,7 +164,7 @@ absl::StatusOr<Sizes> SizesOfArguments(const Module& module, absl::Span<const Li
 }
 
 void PutSizes(Module& module, const Sizes& sizes) {
-  const auto put = [&](Dim& d) { d = Put(d, sizes); };
+  const auto put = [&](Dim& d) { d = WithSizes(d, sizes); };
   EachDim(module, put);
   if (!module.entry_layout.has_value()) return;
   for (Shape& shape : module.entry_layout->first) EachDim(shape, put);

@@ -32,6 +32,9 @@ absl::StatusOr<int64_t> SizeOf(Dim d, const Sizes& sizes);
 // another number, type or rank, a symbol that no dim is, a size that isn't what its dim comes to, one outside of its symbol's range.
 absl::StatusOr<Sizes> SizesOfArguments(const Module& module, absl::Span<const Literal> arguments);
 
+// The expression with numbers for some symbols.
+Dim WithSizes(Dim d, const Sizes& sizes);
+
 // Puts numbers for some symbols, in the expressions that hold them too. What the module then is, the verifier says.
 void PutSizes(Module& module, const Sizes& sizes);
 

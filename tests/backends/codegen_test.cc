@@ -180,7 +180,7 @@ void RunSymbolic(const std::string& text, const std::function<std::string(int64_
     absl::StatusOr<KernelRunner> runner = KernelRunner::Make(symbolic->request, {.isa = isa});
     ASSERT_TRUE(runner.ok()) << runner.status();
     ASSERT_EQ(runner->kernel().info().size_args.size(), 1u);
-    for (int64_t n : {0, 1, 7, 1000}) {
+    for (int64_t n : {0, 1, 3, 7, 1000}) {
       HloCase c{.text = with_size(n)};
       absl::StatusOr<Built> fixed = Build(c);
       ASSERT_TRUE(fixed.ok()) << fixed.status();
@@ -302,6 +302,30 @@ ENTRY e {
       EXPECT_NE(plan.find(c.plan), std::string::npos) << isa << ": " << plan;
     }
   }
+}
+
+// Pixels of usually three colours: code for three, which goes along the pixels, and code for any other number.
+TEST(SymbolicDims, ColoursHaveTheCodeOfTheirUsualNumber) {
+  const std::string text = R"(HloModule p, symbols={s0:[0,1000]~3}
+ENTRY e {
+  x = u8[30,50,s0] parameter(0)
+  m = f32[s0] parameter(1)
+  y = f32[30,50,s0] convert(x)
+  b = f32[30,50,s0] broadcast(m), dimensions={2}
+  ROOT r = f32[30,50,s0] subtract(y, b)
+})";
+  const std::string bare = text.substr(text.find('\n'));
+  RunSymbolic(text, [&](int64_t n) { return "HloModule p" + WithSize(bare, n); }, ToleranceRule::Exact());
+  auto has_two = [](const std::string& module) {
+    absl::StatusOr<Built> built = Build({.text = module});
+    EXPECT_TRUE(built.ok()) << built.status();
+    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "sse4", .keep_text = true});
+    EXPECT_TRUE(runner.ok()) << runner.status();
+    return absl::StrContains(runner->assembly(), ".usual:");
+  };
+  EXPECT_TRUE(has_two(text));
+  EXPECT_FALSE(has_two("HloModule p, symbols={s0:[0,1000]~30}" + bare));
+  EXPECT_FALSE(has_two("HloModule p" + WithSize(bare, 3)));
 }
 
 // Elements a few places apart are picked from the vectors that lie there in the tail and at borders, too, by the lanes that are live.

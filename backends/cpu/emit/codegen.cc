@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/fused/generate.h"
 #include "backends/codegen/plan/check_plan.h"
 #include "backends/contract/digest.h"
 #include "backends/cpu/emit/kernels.h"
 #include "backends/cpu/plan/make_plan.h"
+#include "backends/cpu/plan/usual_size.h"
 #include "backends/cpu/plan/work.h"
 #include "hlo/byte_stream.h"
 #include "hlo/check.h"
@@ -26,9 +28,10 @@ bool IsEmpty(const FusedKernel& f) {
 
 class CpuKernel : public CpuPlannedKernel {
  public:
-  CpuKernel(FusedKernel fused, KernelPlan plan, const CpuTarget& target, bool excess_precision)
+  CpuKernel(FusedKernel fused, KernelPlan plan, std::optional<UsualSize> usual, const CpuTarget& target, bool excess_precision)
       : fused_(std::move(fused)),
         plan_(std::move(plan)),
+        usual_(std::move(usual)),
         target_(target),
         excess_precision_(excess_precision) {
     const WorkEstimate work = EstimateWork(fused_, plan_, target_);
@@ -44,10 +47,12 @@ class CpuKernel : public CpuPlannedKernel {
     info_.estimated_ns = work.nanoseconds;
     info_.bytes = work.bytes;
     info_.flops = work.flops;
+    if (usual_) TakeUsual();
     ByteStream key(Digest);
     key.Text(target.Key());
     key.Bool(excess_precision);
     key.Text(info_.plan_text);
+    if (usual_) key.Text(absl::StrCat(usual_->symbol.ToString(), "=", usual_->size, ": ", ToString(usual_->plan)));
     AppendFingerprint(fused_, &key);
     fingerprint_ = HexDigest(key.bytes());
   }
@@ -57,54 +62,90 @@ class CpuKernel : public CpuPlannedKernel {
   Likeness likeness() const override { return LikenessOf(fused_); }
 
   absl::Status Emit(llvm::Module& module, const std::string& symbol) const override {
+    llvm::Function* kernel = NewFunction(module, symbol);
+    if (!usual_) return EmitFunction(kernel, fused_, plan_);
+    llvm::Function *usual = NewFunction(module, symbol + ".usual"), *others = NewFunction(module, symbol + ".others");
+    llvm::IRBuilder<> b(llvm::BasicBlock::Create(module.getContext(), "entry", kernel));
+    const auto at = static_cast<uint64_t>(absl::c_find(fused_.size_args, usual_->symbol) - fused_.size_args.begin());
+    llvm::Value* size = b.CreateLoad(b.getInt64Ty(), b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), kernel->getArg(1), at));
+    llvm::Value* callee = b.CreateSelect(b.CreateICmpEQ(size, b.getInt64(static_cast<uint64_t>(usual_->size))), usual, others);
+    llvm::SmallVector<llvm::Value*, 5> args;
+    for (llvm::Argument& a : kernel->args()) args.push_back(&a);
+    b.CreateCall(kernel->getFunctionType(), callee, args);
+    b.CreateRetVoid();
+    for (llvm::Function* f : {usual, others}) f->setLinkage(llvm::Function::InternalLinkage);
+    TENON_RETURN_IF_ERROR(EmitFunction(usual, usual_->fused, usual_->plan));
+    return EmitFunction(others, fused_, plan_);
+  }
+
+ private:
+  // What the launch is in calls of the usual size.
+  void TakeUsual() {
+    const WorkEstimate work = EstimateWork(usual_->fused, usual_->plan, target_);
+    const Dim is = usual_->Is();
+    info_.end += is * (work.units - info_.end);
+    info_.grain = Max(1, info_.grain + is * (work.grain - info_.grain));
+    info_.scratch_bytes = std::max(info_.scratch_bytes, usual_->plan.scratch_bytes);
+    const std::vector<LaunchPlan::Pair> may_overwrite = OverwritesOf(usual_->fused, usual_->plan);
+    std::erase_if(info_.may_overwrite, [&](const LaunchPlan::Pair& p) { return !absl::c_linear_search(may_overwrite, p); });
+    info_.estimated_ns = work.nanoseconds;
+    info_.bytes = work.bytes;
+    info_.flops = work.flops;
+  }
+
+  llvm::Function* NewFunction(llvm::Module& module, const std::string& name) const {
     llvm::LLVMContext& c = module.getContext();
     llvm::Type *ptr = llvm::PointerType::getUnqual(c), *i64 = llvm::Type::getInt64Ty(c);
     auto* type =
         llvm::FunctionType::get(llvm::Type::getVoidTy(c), {ptr, ptr, i64, i64, ptr}, false);
     llvm::Function* f =
-        llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module);
+        llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
     f->addFnAttr(llvm::Attribute::NoUnwind);
     // Without these, LLVM's tuning of x86-64-v4 takes 512-bit vectors apart.
     f->addFnAttr("prefer-vector-width", absl::StrCat(8 * target_.vector_bytes));
     f->addFnAttr("min-legal-vector-width", absl::StrCat(8 * target_.vector_bytes));
+    return f;
+  }
+
+  absl::Status EmitFunction(llvm::Function* f, const FusedKernel& fused, const KernelPlan& plan) const {
     const EmitOptions types{.has_f16c = target_.has_f16c,
                             .excess_precision = excess_precision_,
                             .divides_as_doubles = target_.vector_bytes == 64};
-    KernelEmitter e(fused_, {target_.vector_bytes, types, target_.has_fma}, f, [f](llvm::IRBuilder<>&) {
+    KernelEmitter e(fused, {target_.vector_bytes, types, target_.has_fma}, f, [f](llvm::IRBuilder<>&) {
       return KernelEntry{f->getArg(0), f->getArg(1), f->getArg(2), f->getArg(3), f->getArg(4)};
     });
-    if (!IsEmpty(fused_)) EmitBody(e);
+    if (!IsEmpty(fused)) EmitBody(e, plan);
     return e.Finish();
   }
 
- private:
-  void EmitBody(KernelEmitter& e) const {
-    switch (plan_.kind) {
+  static void EmitBody(KernelEmitter& e, const KernelPlan& plan) {
+    switch (plan.kind) {
       case PlanKind::kLoop:
-        return EmitLoopKernel(e, plan_);
+        return EmitLoopKernel(e, plan);
       case PlanKind::kContraction:
-        return EmitContractionKernel(e, plan_);
+        return EmitContractionKernel(e, plan);
       case PlanKind::kAttention:  // refused by CheckPlan
         return;
       case PlanKind::kRow:
-        return EmitRowKernel(e, plan_);
+        return EmitRowKernel(e, plan);
       case PlanKind::kColumn:
-        return EmitColumnKernel(e, plan_);
+        return EmitColumnKernel(e, plan);
       case PlanKind::kTranspose:
-        return EmitTransposeKernel(e, plan_);
+        return EmitTransposeKernel(e, plan);
       case PlanKind::kScatter:
-        return EmitScatterKernel(e, plan_);
+        return EmitScatterKernel(e, plan);
       case PlanKind::kSelectAndScatter:
-        return EmitSelectAndScatterKernel(e, plan_);
+        return EmitSelectAndScatterKernel(e, plan);
       case PlanKind::kSort:
-        return EmitSortKernel(e, plan_);
+        return EmitSortKernel(e, plan);
       case PlanKind::kScan:
-        return EmitScanKernel(e, plan_);
+        return EmitScanKernel(e, plan);
     }
   }
 
   FusedKernel fused_;
-  KernelPlan plan_;
+  KernelPlan plan_;  // for all sizes
+  std::optional<UsualSize> usual_;
   CpuTarget target_;
   bool excess_precision_;
   KernelInfo info_;
@@ -124,13 +165,15 @@ absl::StatusOr<std::unique_ptr<CpuPlannedKernel>> PlanCpuKernelWith(
   }
   TENON_ASSIGN_OR_RETURN(FusedKernel fused, AnalyzeFusion(request));
   KernelPlan plan;
+  std::optional<UsualSize> usual;
   if (given) {
     TENON_RETURN_IF_ERROR(CheckPlan(fused, *given));
     plan = *given;
   } else {
     TENON_ASSIGN_OR_RETURN(plan, MakePlan(fused, target));
+    usual = PlanUsualSize(request, fused, plan, target);
   }
-  return std::make_unique<CpuKernel>(std::move(fused), std::move(plan), target, excess_precision);
+  return std::make_unique<CpuKernel>(std::move(fused), std::move(plan), std::move(usual), target, excess_precision);
 }
 
 absl::StatusOr<std::unique_ptr<CpuPlannedKernel>> PlanCpuKernel(const KernelRequest& request,
