@@ -328,6 +328,30 @@ ENTRY e {
   EXPECT_FALSE(has_two("HloModule p" + WithSize(bare, 3)));
 }
 
+// What a second pass reads of rows that are large, typically: the next row is asked for, as if the sizes were numbers.
+TEST(SymbolicDims, LargeRowsAreAskedForAhead) {
+  auto prefetches = [](int64_t typical) {
+    const std::string text = absl::StrCat("HloModule p, symbols={s0:[0,inf]~", typical, R"(}
+max { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] maximum(a, b) }
+ENTRY e {
+  x = f32[4096,s0] parameter(0)
+  z = f32[] constant(-inf)
+  m = f32[4096] reduce(x, z), dimensions={1}, to_apply=max
+  b = f32[4096,s0] broadcast(m), dimensions={0}
+  ROOT r = f32[4096,s0] subtract(x, b)
+})");
+    absl::StatusOr<Built> built = Build({.text = text});
+    EXPECT_TRUE(built.ok()) << built.status();
+    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "sse4", .keep_text = true});
+    EXPECT_TRUE(runner.ok()) << runner.status();
+    return absl::StrContains(runner->assembly(), "prefetch");
+  };
+  EXPECT_TRUE(prefetches(1024));
+  EXPECT_FALSE(prefetches(16));
+}
+
 // Elements a few places apart are picked from the vectors that lie there in the tail and at borders, too, by the lanes that are live.
 TEST(SymbolicDims, PickedElementsAreNotGathered) {
   const std::string reducers = "max { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] maximum(a, b) }\n"

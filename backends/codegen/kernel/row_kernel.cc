@@ -114,7 +114,7 @@ class RowKernel {
     if (!e_.specs().prefetches || first_reduced_ == 0 || IsCut(first_reduced_ - 1)) return;
     for (const Instruction* op : f_.order) {
       if (op->opcode() != Opcode::kGather || op->operand(0)->opcode() != Opcode::kParameter) continue;
-      const bool large = op->operand(0)->shape().byte_size().constant_or(0) >= kCachedBytes;
+      const bool large = Typical(op->operand(0)->shape().byte_size()) >= kCachedBytes;
       if (large && f_.RoleOf(op->shape()) == Role::kFull) tables_.push_back(op);
     }
     if (!tables_.empty()) next_ = e_.space().Var(plan_.loops[first_reduced_ - 1].extent);
