@@ -132,3 +132,15 @@ def test_training_with_derived_sizes(graphs_ran_natively):
         Halves()(y).square().sum().backward()
         torch.testing.assert_close(x.grad, y.grad)
     assert [r.kind for r in graphs_ran_natively] == ["forward", "backward"] and all(r.sizes.startswith("all ") for r in graphs_ran_natively)
+
+
+def test_a_float_that_changes_is_an_input(graphs_ran_natively):
+    """Where Dynamo is told not to make constants of floats (SymFloat): one graph of the first, one of all others."""
+    f = lambda x, scale: (x * scale).sin() + x / (scale + 1)
+    with torch._dynamo.config.patch(specialize_float=False):
+        torch._dynamo.reset()
+        compiled = torch.compile(f, backend="tenon", fullgraph=True)
+        for scale in (0.5, 0.75, 1.9, 2.5, 10.0):
+            torch.testing.assert_close(compiled(*ROWS[0], scale), f(*ROWS[0], scale))
+    assert len(graphs_ran_natively) == 2
+    assert all(record.tier == "native" and not record.framework_steps() for record in graphs_ran_natively)
