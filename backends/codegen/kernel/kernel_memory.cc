@@ -5,6 +5,8 @@
 #include "backends/codegen/kernel/kernel_emitter.h"
 #include "backends/codegen/plan/kernel_plan.h"
 #include "hlo/check.h"
+#include "llvm/Analysis/VectorUtils.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Module.h"
 
 namespace tenon {
@@ -55,9 +57,32 @@ llvm::SmallVector<int, 32> Interleaved(int lanes) {
   return pick;
 }
 
+// `v`, a masked load that is shuffled next, so that LLVM doesn't see through. Where the shuffle's lanes are selected under the same mask
+// LLVM 22 makes one instruction of both, which reads dead elements and takes the mask for that of the shuffled lanes (X86InstrInfo's
+// folding knows nothing of shuffles; AVX-512 alone has such instructions). No code.
+Value* BeforeShuffle(llvm::IRBuilder<>& b, Value* v) {
+  constexpr unsigned kRegister = 512;
+  llvm::Type *type = v->getType(), *i64 = b.getInt64Ty();
+  const unsigned bits = type->getPrimitiveSizeInBits().getFixedValue();
+  auto hidden = [&](Value* x) {
+    llvm::Type* t = x->getType();
+    return b.CreateCall(llvm::InlineAsm::get(llvm::FunctionType::get(t, {t}, false), "", "=v,0", /*hasSideEffects=*/false), {x});
+  };
+  if (bits < 128) {
+    Value* wide = b.CreateZExt(b.CreateBitCast(v, b.getIntNTy(bits)), b.getInt128Ty());
+    wide = b.CreateBitCast(hidden(b.CreateBitCast(wide, WithLanes(i64, 2))), b.getInt128Ty());
+    return b.CreateBitCast(b.CreateTrunc(wide, b.getIntNTy(bits)), type);
+  }
+  const unsigned words = bits / 64, each = std::min(words, kRegister / 64);
+  v = b.CreateBitCast(v, WithLanes(i64, words));
+  llvm::SmallVector<Value*, 4> parts;
+  for (unsigned from = 0; from < words; from += each) parts.push_back(hidden(b.CreateExtractVector(WithLanes(i64, each), v, from)));
+  return b.CreateBitCast(llvm::concatenateVectors(b, parts), type);
+}
+
 // `lanes` elements side by side from `pointer`, the dead ones of `mask` zero.
 Value* LoadVector(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, Value* pointer, llvm::Align align, Value* mask,
-                  bool reversed) {
+                  bool reversed, bool avx512) {
   const bool complex = IsComplexType(element);
   llvm::Type* part = complex ? element->getStructElementType(0) : element;
   llvm::Type* type = WithLanes(part, static_cast<unsigned>(complex ? 2 * lanes : lanes));
@@ -65,6 +90,7 @@ Value* LoadVector(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, Value* p
   Value* v = mask == nullptr ? static_cast<Value*>(b.CreateAlignedLoad(type, pointer, align))
                              : b.CreateMaskedLoad(type, pointer, align, mask,
                                                   llvm::Constant::getNullValue(type));
+  if (avx512 && mask != nullptr && (complex || reversed)) v = BeforeShuffle(b, v);
   if (!complex) return reversed ? b.CreateVectorReverse(v) : v;
   return MakeComplex(b, b.CreateShuffleVector(v, EveryOther(lanes, 0, reversed)),
                      b.CreateShuffleVector(v, EveryOther(lanes, 1, reversed)));
@@ -73,7 +99,7 @@ Value* LoadVector(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, Value* p
 constexpr int kWholeStride = 4;  // up to it, all that lies between the elements is loaded, too
 
 // `lanes` elements from `pointer` on, `stride` apart, of the vectors that lie there; the last one ends with the last element. With a mask
-// the elements of live lanes alone are touched.
+// the elements of live lanes alone are touched (AVX-512's).
 Value* LoadStrided(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, int stride, Value* pointer, Value* mask) {
   llvm::Type* type = WithLanes(element, static_cast<unsigned>(lanes));
   Value* v = nullptr;
@@ -87,7 +113,7 @@ Value* LoadStrided(llvm::IRBuilder<>& b, llvm::Type* element, int lanes, int str
       llvm::SmallVector<int, 32> live;
       for (int l = 0; l < lanes; ++l) live.push_back((start + l) % stride == 0 ? (start + l) / stride : lanes);
       Value* wanted = b.CreateShuffleVector(mask, llvm::Constant::getNullValue(mask->getType()), live);
-      part = b.CreateMaskedLoad(type, from, AlignOf(element), wanted, llvm::Constant::getNullValue(type));
+      part = BeforeShuffle(b, b.CreateMaskedLoad(type, from, AlignOf(element), wanted, llvm::Constant::getNullValue(type)));
     }
     llvm::SmallVector<int, 32> pick;  // what earlier parts have not given
     for (int l = 0; l < lanes; ++l) {
@@ -277,7 +303,8 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
         if (mask != nullptr) mask = b.CreateVectorReverse(mask);
       }
       if (dummy != nullptr) first = b.CreateSelect(condition->at(c), first, dummy);
-      r.v.push_back(LoadVector(b, element, mode_.lanes, first, reversed ? align : AlignOfVectors(base, element, offset), mask, reversed));
+      r.v.push_back(LoadVector(b, element, mode_.lanes, first, reversed ? align : AlignOfVectors(base, element, offset), mask, reversed,
+                               specs_.vector_bytes == 64));
     }
     return r;
   }
