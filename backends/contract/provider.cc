@@ -49,8 +49,10 @@ const Instruction* BiasAddedTo(const Instruction& contraction, const Instruction
 // A product of two vectors: one reduction, which threads share; libraries take it for a matrix of one element.
 bool IsOneSum(const Instruction& dot, int64_t short_sum) {
   const PrimitiveType type = dot.shape().element_type();
+  Dim terms = 1;
+  for (int64_t d : dot.int_list(Attr::kLhsContractingDims)) terms *= dot.operand(0)->shape().dim(d);
   return (type == PrimitiveType::kF32 || type == PrimitiveType::kF64) && OfOneType(dot) && KnownOne(dot.shape().num_elements()) &&
-         TermsOf(dot).value_or(0) >= short_sum;
+         Typical(terms) >= short_sum;
 }
 
 // The product of operand `side`'s dims that are neither summed nor batches.

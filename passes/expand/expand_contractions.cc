@@ -129,19 +129,18 @@ class Expansion {
     if (type(0) != type_ || type(1) != type_ || !NamedProvider(*op_).empty()) return nullptr;
     const Ints batch[2] = {op_->int_list(Attr::kLhsBatchDims), op_->int_list(Attr::kRhsBatchDims)};
     const Ints summed[2] = {op_->int_list(Attr::kLhsContractingDims), op_->int_list(Attr::kRhsContractingDims)};
-    if (!shape(0).is_static() || !shape(1).is_static() || summed[0].size() != 1) return nullptr;
-    if (batch[1] != Range(static_cast<int64_t>(batch[1].size()))) return nullptr;
-    const int64_t terms = shape(1).constant_dim(summed[1][0]);
-    int64_t rows = shape(0).num_elements_constant() / std::max<int64_t>(terms, 1);
-    for (int64_t d : batch[1]) rows /= std::max<int64_t>(shape(1).constant_dim(d), 1);
-    if (rows != 1 || terms < kShort || shape(1).num_elements_constant() == 0) return nullptr;
+    if (summed[0].size() != 1 || batch[1] != Range(static_cast<int64_t>(batch[1].size()))) return nullptr;
+    if (Typical(shape(1).dim(summed[1][0])) < kShort || KnownEqual(shape(1).num_elements(), 0)) return nullptr;
     if (!KnownEqual(ViewByLayout(op_->operand(1)).strides[summed[1][0]], 1)) return nullptr;
     // The row without its dims of one, its dims as they lie among the matrix's.
     std::vector<Dim> kept;
     Ints places;
     for (int64_t d = 0; d < shape(0).rank(); ++d) {
       const auto at = absl::c_find(batch[0], d);
-      if (at == batch[0].end() && d != summed[0][0]) continue;
+      if (at == batch[0].end() && d != summed[0][0]) {
+        if (!KnownOne(shape(0).dim(d))) return nullptr;
+        continue;
+      }
       kept.push_back(shape(0).dim(d));
       places.push_back(at == batch[0].end() ? summed[1][0] : batch[1][static_cast<size_t>(at - batch[0].begin())]);
     }

@@ -365,3 +365,10 @@ def test_dilated_positions_of_maxima(graphs_ran_natively):
         for got, want in zip(compiled(x), pool(x)):
             assert torch.equal(got, want)
     assert [r.sizes.startswith("all ") for r in records] == [True]
+
+
+def test_a_product_of_vectors_is_a_sum_of_ours(graphs_ran_natively):
+    """The library adds up a matrix of one element in turn: 1e-5 off for a thousand equal numbers."""
+    record = _check(lambda x: x.log1p().dot(x.log1p()), graphs_ran_natively, *((torch.ones(n),) for n in (1000, 20, 5000)),
+                    rtol=1e-6, atol=0)[0]  # fmt: skip
+    assert not record.framework_steps()
