@@ -18,6 +18,9 @@ Per model and backend, the median of a few fresh processes:
 `--training` shows the first training call, forward and backward: CPU seconds of the process by phase (torch_tenon/first_call.py), the
 median of `--repeat` fresh processes. `--show FILE` prints such a table of what the tests of the models have left in
 build/first_calls.json, or `--json FILE` of an earlier run.
+
+`--training --before build/release/python` compares with another build, older ones too: CPU seconds, one thread, of the first training call
+less a warm one, and of Dynamo's call of the backend, which is AOTAutograd and all that is tenon's; processes of both take turns.
 """
 
 import argparse
@@ -135,6 +138,42 @@ def training(models: list[str], repeat: int, options: str) -> list[dict]:
     return rows
 
 
+def backend_child(name: str, _options: str) -> dict:
+    """Runs in the fresh process; needs nothing of torch_tenon but its backend."""
+    environment.find_packages()
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1234)
+    build, loss = training_cases()[name]
+    model, args = build()
+    inner, inside = torch._dynamo.lookup_backend("tenon"), []
+
+    def backend(graph_module, example_inputs):
+        began = time.process_time()
+        compiled = inner(graph_module, example_inputs)
+        inside.append(time.process_time() - began)
+        return compiled
+
+    compiled, calls = torch.compile(model.train(), backend=backend, dynamic=False), []
+    for _ in range(2):
+        began = time.process_time()
+        loss(compiled(*args)).backward()
+        calls.append(time.process_time() - began)
+    return {"call": calls[0] - calls[1], "backend": sum(inside)}
+
+
+def compare(before: str, models: list[str], repeat: int) -> None:
+    print("| model | call | | backend | | ratio of each pair |\n|---|---|---|---|---|---|")
+    now = os.environ.get("PYTHONPATH", "")
+    for model in models or training_cases_names():
+        pairs = [[fresh(model, "{}", "--backend-child", path) for path in (before, now)] for _ in range(repeat)]
+        middle = {(what, side): statistics.median(pair[side][what] for pair in pairs) for what in ("call", "backend") for side in (0, 1)}
+        ratios = sorted(new["backend"] / old["backend"] for old, new in pairs)
+        cells = [f"{middle[what, 0]:.2f} → {middle[what, 1]:.2f} | {middle[what, 1] / middle[what, 0]:.2f}" for what in ("call", "backend")]
+        print(f"| {model} | {' | '.join(cells)} | {', '.join(f'{r:.3f}' for r in ratios)} |", flush=True)
+
+
 def training_cases_names() -> list[str]:
     environment.find_packages()
     return list(training_cases())
@@ -151,13 +190,15 @@ def phase_table(rows: list[dict], head: bool = True) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def fresh(model: str, backend: str, child: str = "--child") -> dict:
+def fresh(model: str, backend: str, child: str = "--child", path: str | None = None) -> dict:
     with tempfile.TemporaryDirectory() as empty:
         env = os.environ | {
             "TORCHINDUCTOR_CACHE_DIR": empty,
             "TENON_CACHE_DIR": empty,
             "OMP_NUM_THREADS": "2",
         }
+        if path is not None:
+            env["PYTHONPATH"] = path
         command = [sys.executable, __file__, child, model, backend]
         done = subprocess.run(command, env=env, capture_output=True, text=True)
     if done.returncode != 0:
@@ -195,6 +236,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--training-child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--backend-child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--before", help="of --training: another build's folder of Python packages")
     parser.add_argument("--models", help="default: transformer4l,resnet18; of --training all")
     parser.add_argument("--backends", default="tenon,inductor,aot_eager")
     parser.add_argument("--repeat", type=int, default=3)
@@ -210,8 +253,14 @@ def main() -> int:
     if options.training_child:
         print(json.dumps(training_child(*options.training_child)))
         return 0
+    if options.backend_child:
+        print(json.dumps(backend_child(*options.backend_child)))
+        return 0
     if options.show:
         print(phase_table(json.loads(options.show.read_text(encoding="utf-8"))))
+        return 0
+    if options.training and options.before:
+        compare(options.before, options.models.split(",") if options.models else [], options.repeat)
         return 0
     if options.training:
         rows = training(options.models.split(",") if options.models else [], options.repeat, options.options)

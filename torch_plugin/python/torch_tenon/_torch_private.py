@@ -529,15 +529,21 @@ _LEAVES = _CONSTANTS | {torch.Tensor, FakeTensor}
 
 
 def _remembering(dispatch):
-    """FakeTensorMode.dispatch that remembers, for one trace, what operators return that depends on shapes alone. PyTorch's own cache asks
-    for ten times as much."""
+    """FakeTensorMode.dispatch that remembers, for one trace, what operators return that depends on shapes alone, and detaches at once.
+    PyTorch's own cache asks for ten times as much."""
     from torch._subclasses.fake_tensor import FakeTensorMode, in_kernel_invocation_manager
 
     known: dict = {}
+    detach = torch.ops.aten.detach.default
 
     def call(self, func, types, args=(), kwargs=None):
         key = None
-        if self.cache_enabled and not self.cache_crosscheck_enabled and not self.propagate_real_tensors and _depends_on_shapes(func):
+        quick = self.cache_enabled and not self.cache_crosscheck_enabled and not self.propagate_real_tensors
+        if quick and func is detach and type(args[0]) is FakeTensor and args[0].fake_mode is self and _is_static(args[0]):
+            with in_kernel_invocation_manager(self):
+                made = func(args[0])
+            return FakeTensor(self, made, args[0].fake_device)
+        if quick and _depends_on_shapes(func):
             parts: list = [func, torch.is_inference_mode_enabled()]
             if _add_key(parts, args, self) and (not kwargs or _add_key(parts, kwargs, self)):
                 key = tuple(parts)
