@@ -117,16 +117,23 @@ def training_child(name: str, options: str) -> dict:
     from torch_tenon import first_call
 
     torch.set_num_threads(2)
+    seconds = two_calls(name, backend="tenon", options=json.loads(options))
+    return first_call.remaining(*seconds, torch_tenon.stats()["graphs"])
+
+
+def two_calls(name: str, **how) -> list[float]:
+    """CPU seconds of the process in the first and in a warm training call."""
+    import torch
+
     torch.manual_seed(1234)
     build, loss = training_cases()[name]
     model, args = build()
-    compiled = torch.compile(model.train(), backend="tenon", dynamic=False, options=json.loads(options))
-    seconds = []
+    compiled, seconds = torch.compile(model.train(), dynamic=False, **how), []
     for _ in range(2):
         began = time.process_time()
         loss(compiled(*args)).backward()
         seconds.append(time.process_time() - began)
-    return first_call.remaining(*seconds, torch_tenon.stats()["graphs"])
+    return seconds
 
 
 def training(models: list[str], repeat: int, options: str) -> list[dict]:
@@ -144,9 +151,6 @@ def backend_child(name: str, _options: str) -> dict:
     import torch
 
     torch.set_num_threads(1)
-    torch.manual_seed(1234)
-    build, loss = training_cases()[name]
-    model, args = build()
     inner, inside = torch._dynamo.lookup_backend("tenon"), []
 
     def backend(graph_module, example_inputs):
@@ -155,12 +159,8 @@ def backend_child(name: str, _options: str) -> dict:
         inside.append(time.process_time() - began)
         return compiled
 
-    compiled, calls = torch.compile(model.train(), backend=backend, dynamic=False), []
-    for _ in range(2):
-        began = time.process_time()
-        loss(compiled(*args)).backward()
-        calls.append(time.process_time() - began)
-    return {"call": calls[0] - calls[1], "backend": sum(inside)}
+    first, warm = two_calls(name, backend=backend)
+    return {"call": first - warm, "backend": sum(inside)}
 
 
 def compare(before: str, models: list[str], repeat: int) -> None:

@@ -578,6 +578,11 @@ def _not_tail(t) -> bool:
     return is_float(t) and bool(t.numel() == 0 or (t > -2).any())
 
 
+def _of_number_sizes(draw):
+    """None of a value whose size may be another in a call."""
+    return lambda m: d if (d := draw(m)) and not any(m.is_symbolic(d[0], k) for k in range(d[0].tensor.dim())) else None
+
+
 _row("sin.default cos.default tanh.default sigmoid.default atan.default erf.default expm1.default asinh.default sinc.default "
      "deg2rad.default", one(is_real))
 _row("gelu.default", one(_not_tail))
@@ -630,11 +635,6 @@ _row("sum.default", one(), sums)
 _row("sum.dim_IntList", one(anything, dims_of, flag), sums)
 _row("mean.default", one(is_float))
 _row("mean.dim", one(is_float, dims_of, flag))
-def _of_number_sizes(draw):
-    """None of a value whose size may be another in a call."""
-    return lambda m: d if (d := draw(m)) and not any(m.is_symbolic(d[0], k) for k in range(d[0].tensor.dim())) else None
-
-
 _few = lambda t: t.numel() <= 100  # more would overflow in one order and not in another
 _row("prod.default", _of_number_sizes(one(both(is_number, _few))))
 _row("prod.dim_int", _of_number_sizes(one(both(is_number, has_dims, _few), dim_of, flag)))
