@@ -25,6 +25,7 @@ REFUSALS = (
     Refusal(r"aten\.(_upsample_bilinear2d_aa|upsample_bilinear2d|upsample_bicubic2d)\.default",
             "interpolation of integers: ATen's own fixed-point weights", "its rounding is its own"),
     Refusal(r"aten\.convolution\.default", "library", "transposed in groups, and of integers: ATen's own call"),
+    Refusal(r"aten\.soft_margin_loss(_backward)?\.default", "soft_margin_loss of f16", "ATen rounds each step, and its powers overflow"),
     Refusal(r"aten\.as_strided_scatter\.default", "as_strided_scatter into a tensor with gaps",
             "eager writes between the tensor's elements, where HLO's value has none"),
     Refusal(r"aten\.as_strided\.default", "as_strided starts before its base",

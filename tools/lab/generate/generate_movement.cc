@@ -122,8 +122,9 @@ bool Copy(Scope& s, Opcode opcode) {
 bool DynamicReshape(Scope& s, Opcode opcode) {
   const Value x = s.Any();
   const std::vector<Dim> dims = Refactored(s.random(), x.dims());
+  if (std::any_of(dims.begin(), dims.end(), [](const Dim& d) { return !d.is_constant(); })) return false;  // a size of it is an s32's value
   std::vector<Instruction*> operands = {x.op};
-  for (Dim d : dims) operands.push_back(s.b().ScalarConstantInt(PrimitiveType::kS32, d.constant()));
+  for (const Dim& d : dims) operands.push_back(s.b().ScalarConstantInt(PrimitiveType::kS32, d.constant()));
   if (dims.empty()) return false;
   return Keep(s, s.Try(opcode, operands, {}, Shape(x.type(), dims)), x);
 }

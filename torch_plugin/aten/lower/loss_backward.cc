@@ -7,13 +7,18 @@
 namespace tenon::aten {
 namespace {
 
+// Argument 0, of each element's loss.
+V GradientOf(OpContext& op, int64_t reduction) {
+  Dim elements = 1;
+  for (Dim d : op.result_dims()) elements *= d;
+  V grad = In(op, 0);
+  return reduction == 1 ? grad * V{&op, InverseCountLike(op, grad.x, elements)} : grad;
+}
+
 // (grad_output, self, target, reduction, limit). `slope` is the derivative in x = self - target where |x| is below the limit (and of
 // a NaN), `outside` its size beyond.
 Lowering Bent(OpContext& op, const std::function<V(V x)>& slope, double outside) {
-  Dim elements = 1;
-  for (Dim d : op.result_dims()) elements *= d;
-  V x = In(op, 1) - In(op, 2), grad = In(op, 0);
-  if (op.integer(3) == 1) grad = grad * V{&op, InverseCountLike(op, grad.x, elements)};  // of a mean
+  V x = In(op, 1) - In(op, 2), grad = GradientOf(op, op.integer(3));
   const double limit = op.number(4);
   V beyond = grad * outside;
   return Done(Select(Is(x, "LE", -limit), -beyond, Select(Is(x, "GE", limit), beyond, slope(x) * grad)));
@@ -30,6 +35,22 @@ Lowering LowerSmoothL1LossBackward(OpContext& op) {
 // huber_loss_backward(grad_output, self, target, reduction, delta)
 Lowering LowerHuberLossBackward(OpContext& op) {
   return Bent(op, [](V x) { return x; }, op.number(4));
+}
+
+
+// binary_cross_entropy_backward(grad_output, self, target, weight?, reduction)
+Lowering LowerBinaryCrossEntropyBackward(OpContext& op) {
+  V x = In(op, 1), target = In(op, 2);
+  V slope = (x - target) / Max((1.0 - x) * x, x.Number(1e-12));
+  V grad = GradientOf(op, op.integer(4)) * slope;
+  return Done(op.is_none(3) ? grad : grad * In(op, 3));
+}
+
+// soft_margin_loss_backward(grad_output, self, target, reduction): NaN where the power overflows, as ATen's
+Lowering LowerSoftMarginLossBackward(OpContext& op) {
+  if (op.result_type() == PrimitiveType::kF16) return NotLowered("soft_margin_loss of f16");
+  V target = In(op, 2), power = Exp(-target * In(op, 1));
+  return Done(GradientOf(op, op.integer(3)) * (-target * power / (power + 1)));
 }
 
 }  // namespace tenon::aten

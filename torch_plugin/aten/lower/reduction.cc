@@ -6,6 +6,7 @@
 
 #include "torch_plugin/aten/lower/indexing.h"
 #include "torch_plugin/aten/lower/reduce.h"
+#include "torch_plugin/aten/lower/values.h"
 
 namespace tenon::aten {
 
@@ -336,6 +337,31 @@ Instruction* LossDistance(OpContext& op) { return op.b.Unary(Opcode::kAbs, LossD
 Lowering LowerMseLoss(OpContext& op) {
   Instruction* d = LossDifference(op);
   return ReducedLoss(op, op.b.Binary(Opcode::kMultiply, d, d), op.integer(2));
+}
+
+// binary_cross_entropy(self, target, weight?, reduction): -weight (target log(self) + (1 - target) log(1 - self)), logs at least -100.
+Lowering LowerBinaryCrossEntropy(OpContext& op) {
+  const PrimitiveType math = OpMath(op.Common({0, 1}));
+  V x = {&op, op.b.Convert(op.tensor(0), math)}, target = {&op, op.b.Convert(op.tensor(1), math)};
+  if (!Shape::SameDims(x.x->shape(), target.x->shape())) return NotLowered("binary_cross_entropy: self and target of other sizes");
+  for (const auto& [v, name] : {std::pair(x, "input"), std::pair(target, "target")}) {
+    if (IsEmpty(v.x)) continue;
+    Instruction* inside = op.b.Binary(Opcode::kAnd, Is(v, "GE", 0), Is(v, "LE", 1));
+    op.Check(op.b.Unary(Opcode::kNot, inside), "RuntimeError", absl::StrCat("all elements of ", name, " should be between 0 and 1"));
+  }
+  const V least = x.Number(-100);
+  V loss = (target - 1) * Max(Log1p(-x), least) - target * Max(Log(x), least);
+  if (!op.is_none(2)) loss = loss * V{&op, op.b.BroadcastTo(op.b.Convert(op.tensor(2), math), loss.x->shape().dims())};
+  return ReducedLoss(op, loss.x, op.integer(3));
+}
+
+// soft_margin_loss(self, target, reduction): log(1 + exp(-self target)). ATen rounds each step, and powers of f16 overflow soon.
+Lowering LowerSoftMarginLoss(OpContext& op) {
+  if (op.result_type() == PrimitiveType::kF16) return NotLowered("soft_margin_loss of f16");
+  const PrimitiveType math = OpMath(op.Common({0, 1}));
+  V x = {&op, op.b.Convert(op.tensor(0), math)}, target = {&op, op.b.Convert(op.tensor(1), math)};
+  if (!Shape::SameDims(x.x->shape(), target.x->shape())) return NotLowered("soft_margin_loss: self and target of other sizes");
+  return ReducedLoss(op, Log1p(Exp(-x * target)).x, op.integer(2));
 }
 
 // smooth_l1_loss(self, target, reduction, beta): z*z/2/beta below beta, z - beta/2 above, z = |self - target|.

@@ -75,7 +75,8 @@ Lowering LowerUnfold(OpContext& op) {
   return Values{parts.size() == 1 ? parts[0] : op.b.Concatenate(parts, Rank(x))};
 }
 
-// unfold_backward(grad, input_sizes, dim, size, step): each element sums the windows over it, in ascending order.
+// unfold_backward(grad, input_sizes, dim, size, step): each element sums the windows over it, in ascending order. ATen's kernel repeats a
+// gradient of one element along the other dims, and istft() asks that of it.
 Lowering LowerUnfoldBackward(OpContext& op) {
   Builder& b = op.b;
   Instruction* grad = b.Convert(op.tensor(0), OpMath(op.result_type()));
@@ -84,15 +85,23 @@ Lowering LowerUnfoldBackward(OpContext& op) {
   if (rank == 0) return op.One(b.Reshape(grad, {}));
   const int64_t axis = op.axis(2, rank);
   if (IsEmpty(grad)) return op.One(b.Full(op.result_type(), op.result_dims(), 0));
-  const int64_t windows = grad->shape().constant_dim(axis);
+  const int64_t windows = grad->shape().constant_dim(axis), extent = op.result_dims()[axis].constant();
+  std::vector<Dim> all = op.result_dims();
+  all[axis] = windows;
+  all.emplace_back(size);
+  for (int64_t d = 0; d <= rank; ++d) {
+    const bool fits = d < Rank(grad) && (KnownOne(grad->shape().dim(d)) || KnownEqual(grad->shape().dim(d), all[d]));
+    if (!fits || (windows - 1) * step + size > extent) return NotLowered("unfold: a gradient of other windows");
+  }
+  grad = b.BroadcastTo(grad, all);
   Taps taps{.in = windows * size};
-  taps.rows.resize(op.result_dims()[axis].constant());
+  taps.rows.resize(extent);
   for (int64_t w = 0; w < windows; ++w) {
     for (int64_t k = 0; k < size; ++k) taps.rows[w * step + k].emplace_back(w * size + k, 1);
   }
-  std::vector<Dim> dims = op.result_dims();
-  dims[axis] = windows * size;
-  return op.One(ApplyTaps(op, b.Reshape(MoveDim(op, grad, rank, axis + 1), dims), axis, taps));
+  all.pop_back();
+  all[axis] = windows * size;
+  return op.One(ApplyTaps(op, b.Reshape(MoveDim(op, grad, rank, axis + 1), all), axis, taps));
 }
 
 // im2col(self [N, C, H, W], kernel_size, dilation, padding, stride) -> [N, C kh kw, oh ow]; N may be missing.

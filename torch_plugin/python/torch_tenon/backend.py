@@ -86,7 +86,7 @@ def training_backend(
                 return partition(*args, own=own_cut, **kwargs)
 
         symbolic = symbolic_inputs(gm, "example_value")
-        instead = decompositions.ALONG_DIMS if symbolic else dict.fromkeys(decompositions.WHOLE)
+        instead = decompositions.MENDED | (decompositions.ALONG_DIMS if symbolic else dict.fromkeys(decompositions.WHOLE))
         metadata = metadata_of(effects_of(gm))
         at_once = backward_at_once() if own else contextlib.nullcontext()
         with spent.phase("aot"), no_collections(), traced_as(instead), at_once, lazy_graph_modules(), metadata, quick_trace(bool(symbolic)):

@@ -39,6 +39,40 @@ DECOMPOSITIONS: dict[torch._ops.OpOverload, str] = {
     _aten.addcdiv.default: "pointwise",
     _aten.lerp.Scalar: "pointwise",
     _aten.rsub.Scalar: "a subtraction",
+    _aten.binary_cross_entropy_with_logits.default: "pointwise, log_sigmoid, a mean",
+    _aten._prelu_kernel_backward.default: "pointwise",
+    _aten.glu_backward.default: "pointwise, in halves",
+    _aten.logit_backward.default: "pointwise",
+    _aten.special_xlog1py.default: "pointwise",
+    _aten.special_xlog1py.other_scalar: "pointwise",
+    _aten.special_xlog1py.self_scalar: "pointwise",
+    _aten.ldexp.Tensor: "a multiplication by a power",
+    _aten.addr.default: "an outer product and a sum",
+    _aten.dist.default: "a norm of a difference",
+    _aten.linalg_cross.default: "products of rolled factors",
+    _aten.nansum.default: "a sum of what is selected",
+    _aten.count_nonzero.default: "a sum of comparisons",
+    _aten.count_nonzero.dim_IntList: "a sum of comparisons",
+    _aten.isin.Tensor_Tensor: "comparisons, or a sort",
+    _aten.isin.Tensor_Scalar: "a comparison",
+    _aten.isin.Scalar_Tensor: "comparisons",
+    _aten.channel_shuffle.default: "a transpose",
+    _aten.rot90.default: "reversals and transposes",
+    _aten.block_diag.default: "a concatenation",
+    _aten.linspace.Tensor_Tensor: "pointwise, of an iota",
+    _aten.linspace.Tensor_Scalar: "pointwise, of an iota",
+    _aten.linspace.Scalar_Tensor: "pointwise, of an iota",
+    _aten.as_strided_copy.default: "a view, copied",
+    _aten.diagonal_copy.default: "a view, copied",
+    _aten.expand_copy.default: "a view, copied",
+    _aten.narrow_copy.default: "a view, copied",
+    _aten.permute_copy.default: "a view, copied",
+    _aten.squeeze_copy.default: "a view, copied",
+    _aten.t_copy.default: "a view, copied",
+    _aten.transpose_copy.int: "a view, copied",
+    _aten.unfold_copy.default: "a view, copied",
+    _aten.unsqueeze_copy.default: "a view, copied",
+    _aten.view_copy.default: "a view, copied",
 }
 
 # What tracing would take apart into gathers of every tap, though there are lowerings along one dim after the other. Graphs with symbols
@@ -87,6 +121,27 @@ def _linear_vec(x, output_size, align_corners, scale_factors):
 
 # Overloads that functional.interpolate calls -> what tracing makes of them in graphs with symbols: gathers along one dim at a time.
 ALONG_DIMS = {getattr(_aten, name).vec: _linear_vec for name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")}
+
+
+
+def _multilabel_margin(x, target, reduction: int):
+    """multilabel_margin_loss_forward: for each label before the first -1, the hinges of all classes that are none. PyTorch's own, 2.13's
+    too, counts the places behind the -1 as labels of class 0."""
+    rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
+    torch._check(x.dim() <= 2 and rows.shape[1] != 0, lambda: f"Expected non-empty vector or matrix, but got: {list(x.shape)}")
+    torch._check(target.shape == x.shape, lambda: f"inconsistent target size: {list(target.shape)} for input of size: {list(x.shape)}")
+    classes = torch.arange(rows.shape[1], device=target.device)
+    is_label = (labels == -1).cumsum(-1) == 0
+    is_target = (torch.where(is_label, labels, -1).unsqueeze(-1) == classes).any(1)
+    of_label = rows.gather(1, torch.where(is_label, labels, 0)).unsqueeze(-1)
+    hinges = (1.0 - of_label + rows.unsqueeze(1)).clamp_min(0) / rows.shape[1]
+    losses = torch.where(is_label.unsqueeze(-1) & ~is_target.unsqueeze(1), hinges, 0).sum((1, 2))
+    loss = {0: losses.reshape(x.shape[:-1]), 1: losses.mean(), 2: losses.sum()}[reduction]
+    return loss, is_target.to(x.dtype).reshape(target.shape)
+
+
+# Overloads that PyTorch takes apart into something else than what its kernel computes.
+MENDED = {_aten.multilabel_margin_loss_forward.default: _multilabel_margin}
 
 
 # Those of which PyTorch's are formulas between casts to a type to compute in and back: of float32 there is nothing to cast.
