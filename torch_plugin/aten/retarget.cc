@@ -15,6 +15,7 @@ constexpr FactoryRow kFactories[] = {
     {"aten.arange.start", 4},         {"aten.arange.start_step", 5},      {"aten.eye.default", 3},         {"aten.eye.m", 4},
     {"aten.linspace.default", 5},     {"aten.rand.default", 3},           {"aten.randn.default", 3},       {"aten.randint.default", 4},
     {"aten.randint.low", 5},          {"aten.randperm.default", 3},       {"aten.normal.float_float", 6},
+    {"aten._efficientzerotensor.default", 3},
 };
 
 // Overloads of the CPU that are another operator on the device.

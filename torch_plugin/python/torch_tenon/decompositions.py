@@ -72,7 +72,6 @@ DECOMPOSITIONS: dict[torch._ops.OpOverload, str] = {
     _aten.transpose_copy.int: "a view, copied",
     _aten.unfold_copy.default: "a view, copied",
     _aten.unsqueeze_copy.default: "a view, copied",
-    _aten.view_copy.default: "a view, copied",
 }
 
 # What tracing would take apart into gathers of every tap, though there are lowerings along one dim after the other. Graphs with symbols
