@@ -106,7 +106,21 @@ def _label_margins():
         yield Sample.of(F.multilabel_margin_loss, _leaf(5), rows[1], reduction=reduction)
 
 
-BY_HAND = {"embedding_bag": _bags, "weight_norm": _norms, "fold": _folds, "label_margins": _label_margins}
+def _certainties():
+    """Probabilities of 0 and 1, of which the logarithm ends at -100 and the slope at 1e12."""
+    sure, target = torch.tensor([0.0, 1.0, 0.0, 1.0, 0.3]), torch.tensor([0.0, 0.0, 1.0, 1.0, 0.5])
+    for weight in (None, torch.rand(5), torch.rand(1)):
+        for reduction in ("none", "mean", "sum"):
+            yield Sample.of(F.binary_cross_entropy, sure.clone().requires_grad_(), target, weight, reduction=reduction)
+
+
+BY_HAND = {
+    "embedding_bag": _bags, "weight_norm": _norms, "fold": _folds, "label_margins": _label_margins, "certainties": _certainties,
+}  # fmt: skip
+
+
+def _name(info) -> str:
+    return " ".join([info.name, info.variant_test_name]).strip()
 
 
 def _rows():
@@ -117,7 +131,7 @@ def _rows():
     for dtype, names in ((torch.float32, FLOATS), (torch.complex64, COMPLEX)):
         found = [info for info in op_db if info.name in names]
         assert {info.name for info in found} == set(names), "no OpInfo has this name"
-        rows |= {" ".join([i.name, i.variant_test_name]).strip(): lambda i=i, d=dtype: _samples_of(i, d) for i in found}
+        rows |= {_name(i): lambda i=i, d=dtype: _samples_of(i, d) for i in found}
     return rows
 
 
@@ -195,7 +209,7 @@ UNJUDGED = {
 def _others() -> list[str]:
     from torch.testing._internal.common_methods_invocations import op_db
 
-    names = {" ".join([i.name, i.variant_test_name]).strip() for i in op_db if i.name not in UNJUDGED}
+    names = {_name(i) for i in op_db if i.name not in UNJUDGED}
     return sorted(name for name in names - ROWS.keys() if not name.startswith("jiterator"))  # of GPUs
 
 
@@ -206,7 +220,7 @@ def test_every_other_operator(row):
     """Whatever runs it, torch.compile with tenon gives what eager gives: PyTorch's decompositions are judged, too."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    info = next(i for i in op_db if " ".join([i.name, i.variant_test_name]).strip() == row)
+    info = next(i for i in op_db if _name(i) == row)
     dtype = torch.float32 if torch.float32 in info.dtypes else torch.int64
     if dtype not in info.dtypes:
         pytest.skip(f"{row}: neither f32 nor s64")

@@ -37,7 +37,6 @@ Lowering LowerHuberLossBackward(OpContext& op) {
   return Bent(op, [](V x) { return x; }, op.number(4));
 }
 
-
 // binary_cross_entropy_backward(grad_output, self, target, weight?, reduction)
 Lowering LowerBinaryCrossEntropyBackward(OpContext& op) {
   V x = In(op, 1), target = In(op, 2);

@@ -89,10 +89,9 @@ Lowering LowerUnfoldBackward(OpContext& op) {
   std::vector<Dim> all = op.result_dims();
   all[axis] = windows;
   all.emplace_back(size);
-  for (int64_t d = 0; d <= rank; ++d) {
-    const bool fits = d < Rank(grad) && (KnownOne(grad->shape().dim(d)) || KnownEqual(grad->shape().dim(d), all[d]));
-    if (!fits || (windows - 1) * step + size > extent) return NotLowered("unfold: a gradient of other windows");
-  }
+  bool fits = Rank(grad) == rank + 1 && (windows - 1) * step + size <= extent;
+  for (int64_t d = 0; fits && d <= rank; ++d) fits = KnownOne(grad->shape().dim(d)) || KnownEqual(grad->shape().dim(d), all[d]);
+  if (!fits) return NotLowered("unfold: a gradient of other windows");
   grad = b.BroadcastTo(grad, all);
   Taps taps{.in = windows * size};
   taps.rows.resize(extent);

@@ -122,7 +122,6 @@ def _linear_vec(x, output_size, align_corners, scale_factors):
 ALONG_DIMS = {getattr(_aten, name).vec: _linear_vec for name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")}
 
 
-
 def _multilabel_margin(x, target, reduction: int):
     """multilabel_margin_loss_forward: for each label before the first -1, the hinges of all classes that are none. PyTorch's own, 2.13's
     too, counts the places behind the -1 as labels of class 0."""
