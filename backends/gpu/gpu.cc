@@ -97,7 +97,7 @@ class Gpu : public Target {
       return ModuleRequest{.target = {"nvptx64-nvidia-cuda", options_.model.name, options_.model.ptx, /*jit=*/false, InitializeNvptx},
                            .name = std::move(name),
                            .as_text = true,
-                           .no_code = options_.bitcode};
+                           .no_code = options_.bitcode && !options_.ptx_besides};
     };
     emission.emit = [this](llvm::Module& module, const PlannedKernel& planned, const std::string& symbol) {
       TENON_RETURN_IF_ERROR(KernelOf(planned, symbol).Emit(module, symbol));

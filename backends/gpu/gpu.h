@@ -23,6 +23,7 @@ struct GpuOptions {
   std::string name = kTargetName;  // TargetFacts::name: whose loader takes the code
   CodeLoader* loader = nullptr;    // null: code is made and never loaded; a program of it is refused when it is bound
   bool bitcode = false;            // the image has LLVM bitcode instead of PTX: for a loader without a GPU
+  bool ptx_besides = false;        // with `bitcode`: PTX is made, too, and left; what NVPTX cannot select is an error as on a GPU
   // cuBLASLt and cuDNN take contractions, and the framework's operators work on its memory: a program as PyTorch would have it on a GPU.
   // Nothing runs such a program yet (Program::Validate refuses it).
   bool libraries = false;

@@ -29,7 +29,8 @@ def test_a_rehearsal(tmp_path):
     results, page = _results(tmp_path)
     checks = results["checks"]
     assert results["rehearsal"] and checks["right"] >= 25 and checks["wrong"] == [] and checks["not_run"] == 0
-    timed = ["copy by a kernel", "layer norm", "softmax", "sums of rows", "sums of columns", "sum of all", "transpose", "scan of rows"]
+    timed = ["matrix product", "attention", "copy by a kernel", "layer norm", "softmax", "sums of rows", "sums of columns", "sum of all",
+             "transpose", "scan of rows"]  # fmt: skip
     assert [t["name"] for t in results["times"]] == [name for name in timed for _ in ("f32", "bf16")]
     assert all(t["error"] == "" and t["launches"] >= 1 and t["us"] > 0 for t in results["times"])
     assert page.startswith("## Rehearsal: emulated GPU") and "no figure here is a GPU's" in page
@@ -43,10 +44,13 @@ def test_what_fails_is_told(tmp_path):
     refused = _run(*runner, f"--libcuda={FAKE}")  # PTX, which the fake doesn't take
     assert refused.returncode == 1 and "CUDA_ERROR_INVALID_PTX" in refused.stdout
     assert "* wrong: " in _results(tmp_path)[1]
-    # From its tenth launch on every kernel fails: what was right before stays right, all later ones are wrong, none hangs.
-    lost = _run(*runner, *REHEARSAL, TENON_FAKE_CUDA_FAIL="kernel:700:9")
+    # From a process' tenth launch on every kernel fails, and the GPU with it: what was right before stays right, the next process has
+    # the next check, none hangs.
+    lost = _run(*runner, *REHEARSAL, "--jobs=1", TENON_FAKE_CUDA_FAIL="kernel:700:9")
     checks = _results(tmp_path)[0]["checks"]
-    assert lost.returncode == 1 and checks["right"] > 0 and "CUDA_ERROR_ILLEGAL_ADDRESS" in lost.stdout
+    assert lost.returncode == 1 and checks["right"] >= 2 and "CUDA_ERROR_ILLEGAL_ADDRESS" in lost.stdout
+    assert len(checks["wrong"]) >= 2 and checks["not_run"] == 0, "each process loses one check"
+    assert checks["right"] > len(checks["wrong"]), "and a new one goes on"
     late = _run(*runner, *REHEARSAL, "--seconds=1", "--every=1")
     assert late.returncode == 1 and _results(tmp_path)[0]["checks"]["not_run"] > 0
     assert _run(*runner, "--evry=3").returncode == 2
@@ -60,6 +64,9 @@ def test_the_package(tmp_path):
     assert package.stat().st_size < 60 << 20
     assert _run("tar", "--zstd", "-xf", package, cwd=tmp_path).returncode == 0
     done = _run(tmp_path / "gpu-runner" / "run.sh", *REHEARSAL, "--every=16", "--megabytes=4", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    fuzz = [tmp_path / "gpu-runner" / "fuzz.sh", "--target=gpu-rehearsed", "--modules=20"]
+    done = _run(*fuzz, cwd=tmp_path, LD_LIBRARY_PATH=str(FAKE.parent))
     assert done.returncode == 0, done.stdout + done.stderr
     assert _results(tmp_path)[0]["checks"]["wrong"] == []
     small = _run(ROOT / "tools" / "dev" / "pack_gpu_runner.sh", package, BUILD=str(BUILD), LIMIT_MB="1")

@@ -27,7 +27,7 @@ SLASH = (".cc", ".h", ".def", ".js", ".c")
 FOREIGN = ("ATen/", "aten/src/", "c10/", "torch/", "llvm/", "absl/", "xla/", "gtest/", "gmock/", "cuda.h")
 XLAS = {"replica_group.h", "hlo_instructions.cc", "hlo_opcode.h", "UpSample.h"}
 # Made by a build or a run, or a name that a user would give.
-MADE = ("build/", "./interesting.sh", "./run.sh", "run.sh", "results.md")
+MADE = ("build/", "./interesting.sh", "./run.sh", "run.sh", "./fuzz.sh", "fuzz.sh", "results.md")
 
 
 def comments(text: str, name: str):

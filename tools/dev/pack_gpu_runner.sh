@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Packs tools/gpu-runner for a machine that has nothing but a driver: one tar.zst with the stripped binary, LLVM inside, the few libraries
-# that it needs (the C library and its loader too: the machine's may be older), the test modules, and run.sh.
+# Packs tools/gpu-runner and hlo-fuzz for a machine that has nothing but a driver: one tar.zst with the stripped binaries, LLVM inside, the
+# few libraries that they need (the C library and its loader too: the machine's may be older), the test modules, run.sh and fuzz.sh.
 #
 #   tools/dev/pack_gpu_runner.sh [OUT.tar.zst]        default build/gpu-runner.tar.zst
-#   on the machine:  tar --zstd -xf gpu-runner.tar.zst; cd gpu-runner; ./run.sh
+#   on the machine:  tar --zstd -xf gpu-runner.tar.zst; cd gpu-runner; ./run.sh; ./fuzz.sh --seconds=60
 #
 # BUILD: the build folder (default build/release). LIMIT_MB: no more than so many may come out (default 60).
 set -euo pipefail
@@ -12,13 +12,13 @@ build=${BUILD:-build/release}
 out=${1:-build/gpu-runner.tar.zst}
 limit=$((${LIMIT_MB:-60} << 20))
 
-cmake --build "$build" --target gpu-runner-packed
+cmake --build "$build" --target gpu-runner-packed hlo-fuzz-packed
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 root=$stage/gpu-runner
 mkdir -p "$root/lib" "$root/tests/backends/control" "$root/tests/regress"
 
-strip -o "$root/gpu-runner" "$build/bin/gpu-runner-packed"
+for tool in gpu-runner hlo-fuzz; do strip -o "$root/$tool" "$build/bin/$tool-packed"; done
 ldd "$build/bin/gpu-runner-packed" | awk '$2 == "=>" {print $3} $1 ~ /^\// {print $1}' | while read -r library; do
   cp -L "$library" "$root/lib/"
 done
@@ -30,16 +30,22 @@ cp tests/backends/*.hlo "$root/tests/backends/"
 cp tests/backends/control/*.hlo "$root/tests/backends/control/"
 cp tests/regress/*.hlo "$root/tests/regress/"
 git rev-parse HEAD > "$root/commit" 2>/dev/null || true
-cat > "$root/run.sh" <<'RUN'
+# NAME COMMENT TOOL FLAGS: a script that starts the tool; what it is given goes behind the flags.
+script() {
+  cat > "$root/$1" <<RUN
 #!/bin/sh
-# Runs all checks and times, in 9 minutes at most; flags go to gpu-runner (--help shows them). results.md and results.json are written here.
-here=$(cd "$(dirname "$0")" && pwd)
+# $2
+here=\$(cd "\$(dirname "\$0")" && pwd)
 drivers=/usr/lib64:/usr/lib/x86_64-linux-gnu:/usr/local/nvidia/lib64:/usr/lib/wsl/lib
-exec "$here/lib/ld-linux-x86-64.so.2" --library-path "$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:$drivers" \
-  "$here/gpu-runner" "--tests=$here/tests" "$@"
+exec "\$here/lib/ld-linux-x86-64.so.2" --library-path "\$here/lib\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}:\$drivers" \\
+  "\$here/$3" $4 "\$@"
 RUN
-chmod +x "$root/run.sh"
-
+  chmod +x "$root/$1"
+}
+script run.sh 'Runs all checks and times, in 9 minutes at most; --help shows more flags. results.md and results.json are written here.' \
+  gpu-runner '"--tests=$here/tests"'
+script fuzz.sh 'Random modules on the GPU against the evaluator; --help shows more flags. What fails is kept under found/.' \
+  hlo-fuzz '--target=gpu "--save=$here/found"'
 mkdir -p "$(dirname "$out")"
 tar -C "$stage" -cf - gpu-runner | zstd -q -10 -T0 -f -o "$out"
 bytes=$(stat -c %s "$out")

@@ -3,14 +3,20 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "hlo/text/text.h"
 #include "tests/backends/hlo_cases.h"
 #include "tools/lab/case_files.h"
 #include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/gpu/attention_text.h"
+#include "tools/lab/gpu/devices.h"
 #include "tools/lab/gpu/kernel_kinds.h"
 #include "tools/lab/regress.h"
+#include "tools/lab/workers.h"
 
 namespace tenon::runner {
 namespace {
@@ -38,6 +44,17 @@ Check OfKind(const gpu::KernelKind& kind, const std::string& type, int64_t rows,
     return lab::Case{std::move(module), std::move(arguments)};
   };
   return {absl::StrCat(kind.name, "/", type, "[", rows, ",", columns, "]"), true, make};
+}
+
+Check OfAttention(const gpu::AttentionSizes& sizes, uint64_t seed) {
+  const auto make = [sizes, seed]() -> absl::StatusOr<lab::Case> {
+    TENON_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, ParseModule(gpu::AttentionText(sizes)));
+    std::vector<Literal> arguments = gpu::AttentionInputs(*module, seed);
+    return lab::Case{std::move(module), std::move(arguments)};
+  };
+  return {absl::StrCat("attention of masks/", sizes.type, "[", sizes.batch, ",", sizes.queries, ",", sizes.keys, ",", sizes.terms, ",",
+                       sizes.columns, "] mask ", static_cast<int>(sizes.mask), sizes.turned ? " turned" : ""),
+          true, make};
 }
 
 std::vector<Check> AllChecks(const std::string& tests) {
@@ -69,6 +86,16 @@ std::vector<Check> AllChecks(const std::string& tests) {
       if (gpu::TakesType(kind, type)) checks.push_back(OfKind(kind, type, 33, 70, ++seed));
     }
   }
+  for (const char* type : {"f32", "f16", "bf16"}) {
+    for (int mask = 0; mask <= static_cast<int>(gpu::AttentionMask::kShiftGuarded); ++mask) {
+      gpu::AttentionSizes sizes{.type = type, .queries = 33, .keys = 70, .terms = 24, .columns = 40};
+      sizes.mask = static_cast<gpu::AttentionMask>(mask);
+      checks.push_back(OfAttention(sizes, ++seed));
+      checks.push_back(OfAttention({.type = type, .batch = 3, .queries = 130, .keys = 257, .mask = sizes.mask}, ++seed));
+    }
+    checks.push_back(OfAttention({.type = type, .queries = 37, .keys = 41, .terms = 33, .columns = 31, .turned = true}, ++seed));
+    checks.push_back(OfAttention({.type = type, .queries = 40, .keys = 48, .terms = 128, .columns = 128, .turned = true}, ++seed));
+  }
   return checks;
 }
 
@@ -89,28 +116,39 @@ Checks RunChecks(const CheckOptions& options) {
   Checks all;
   const std::vector<Check> checks = AllChecks(options.tests);
   const int64_t count = (static_cast<int64_t>(checks.size()) + options.every - 1) / options.every;
-  for (int64_t n = 0; n < count; ++n) {
-    const Check& check = checks[static_cast<size_t>(n * options.every)];
-    if (options.time_is_up()) {
-      all.not_run = count - n;
-      break;
-    }
-    const lab::Verdict v = Judged(check, options.device);
-    const CheckResult result{check.name, v.outcome, v.text};
-    if (v.outcome == lab::Outcome::kSame) {
-      ++all.right;
-    } else if (v.outcome == lab::Outcome::kRefused || v.outcome == lab::Outcome::kEvaluatorError) {
-      ++all.refused;
-      all.refusals.push_back(result);
-    } else {
-      all.wrong.push_back(result);
-      options.tell(absl::StrCat("WRONG ", check.name, ": ", std::string(lab::OutcomeName(v.outcome)), ": ", v.text));
-    }
-    if ((n + 1) % 50 == 0 || n + 1 == count) {
-      options.tell(absl::StrFormat("checks: %d of %d, %d right, %d wrong, %d refused", n + 1, count, all.right, all.wrong.size(),
-                                   all.refused));
-    }
-  }
+  const auto check = [&](int64_t n) -> const Check& { return checks[static_cast<size_t>(n * options.every)]; };
+  const auto wrong = [&](const CheckResult& result) {
+    options.tell(absl::StrCat("WRONG ", result.name, ": ", std::string(lab::OutcomeName(result.outcome)), ": ", result.text));
+    all.wrong.push_back(result);
+  };
+  lab::WorkersOptions workers{.jobs = options.jobs, .count = count, .seconds = options.seconds, .seconds_per_number = 120,
+                              .worn_out = gpu::GpuIsLost};
+  const int64_t finished = lab::RunWorkers(
+      workers,
+      [&](int64_t n) {
+        const lab::Verdict v = Judged(check(n), options.device);
+        return absl::StrCat(static_cast<int>(v.outcome), " ", absl::CEscape(v.text));
+      },
+      [&](int64_t n, const std::string& line) {
+        const std::pair<std::string, std::string> answer = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+        CheckResult result{check(n).name, lab::Outcome::kRunError, "no answer"};
+        if (int outcome = 0; absl::SimpleAtoi(answer.first, &outcome)) result.outcome = static_cast<lab::Outcome>(outcome);
+        absl::CUnescape(answer.second, &result.text);
+        if (result.outcome == lab::Outcome::kSame) {
+          ++all.right;
+        } else if (result.outcome == lab::Outcome::kRefused || result.outcome == lab::Outcome::kEvaluatorError) {
+          ++all.refused;
+          all.refusals.push_back(result);
+        } else {
+          wrong(result);
+        }
+      },
+      [&](int64_t n, const std::string& how) { wrong({check(n).name, lab::Outcome::kRunError, how}); },
+      [&] {
+        options.tell(absl::StrFormat("checks: %d of %d, %d right, %d wrong, %d refused", all.right + all.refused +
+                                     static_cast<int64_t>(all.wrong.size()), count, all.right, all.wrong.size(), all.refused));
+      });
+  all.not_run = count - finished;
   return all;
 }
 

@@ -14,7 +14,8 @@ struct CheckOptions {
   std::string device;  // FindDevice's name
   std::string tests;   // the folder tests/ of the sources, or what was packed of it
   int every = 1;       // one of so many
-  std::function<bool()> time_is_up = [] { return false; };
+  int jobs = 1;        // processes. One whose GPU a kernel has taken (an illegal address) is followed by another
+  double seconds = 0;  // no check is begun after it; 0: no limit
   std::function<void(const std::string&)> tell = [](const std::string&) {};  // progress
 };
 
@@ -30,7 +31,8 @@ struct Checks {
   std::vector<CheckResult> refusals, wrong;
 };
 
-// The modules of tests/backends and tests/regress, each kind of kernel (tools/lab/gpu/kernel_kinds.h) at its edges and in every type.
+// The modules of tests/backends and tests/regress, each kind of kernel (tools/lab/gpu/kernel_kinds.h) at its edges and in every type,
+// attention with each mask. In processes that are forked here: the caller must not have used the GPU yet.
 Checks RunChecks(const CheckOptions& options);
 
 }  // namespace tenon::runner

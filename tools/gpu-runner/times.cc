@@ -18,6 +18,7 @@
 #include "runtime/execute/executable.h"
 #include "runtime/host/plain_host.h"
 #include "runtime/program/binding.h"
+#include "tools/lab/gpu/attention_text.h"
 #include "tools/lab/gpu/devices.h"
 
 namespace tenon::runner {
@@ -69,6 +70,29 @@ constexpr Timed kTimed[] = {
   s = (f32[ROWS,COLUMNS], f32[ROWS]) scan(f, z), dimensions={1}, num_carries=1, to_apply=step
   g = f32[ROWS,COLUMNS] get-tuple-element(s), index=0 ROOT r = TYPE[ROWS,COLUMNS] convert(g) })"},
 };
+
+// What arithmetic bounds.
+struct Computed {
+  const char* name;
+  std::vector<int64_t> dims;
+  double flops;
+  std::string text;  // TYPE
+};
+Computed Product(int64_t rows, int64_t terms, int64_t columns) {
+  const std::string text = absl::StrCat(R"(HloModule m
+ENTRY e { a = TYPE[)", rows, ",", terms, "] parameter(0) b = TYPE[", terms, ",", columns, "] parameter(1) ROOT r = TYPE[", rows, ",",
+                                        columns, "] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0} }");
+  return {"matrix product", {rows, terms, columns}, 2.0 * static_cast<double>(rows) * static_cast<double>(terms * columns), text};
+}
+Computed Attention(int64_t batch, int64_t queries, int64_t head) {
+  const std::string text =
+      gpu::AttentionText({.type = "TYPE", .batch = batch, .queries = queries, .keys = queries, .terms = head, .columns = head});
+  return {"attention", {batch, queries, head}, 4.0 * static_cast<double>(batch * queries) * static_cast<double>(queries * head), text};
+}
+std::vector<Computed> AllComputed(bool rehearsal) {
+  if (rehearsal) return {Product(64, 64, 64), Attention(1, 32, 16)};
+  return {Product(512, 1024, 1024), Product(4096, 4096, 4096), Product(16, 4096, 4096), Attention(64, 1024, 64), Attention(16, 4096, 128)};
+}
 
 // Arrays in the device's memory, and a program on them.
 class Runs {
@@ -184,13 +208,16 @@ absl::StatusOr<double> CopyTime(int64_t bytes, const TimeOptions& options) {
   return us;
 }
 
-absl::Status Time(const Timed& timed, const TimeOptions& options, int64_t bytes, Timing* timing) {
+std::string TextOf(const Timed& timed, const TimeOptions& options, int64_t bytes, Timing* timing) {
   const int64_t columns = options.rehearsal ? timed.columns / 64 : timed.columns;
   const int64_t width = timing->type == "f32" ? 4 : 2, rows = std::max<int64_t>(bytes / width / columns, 1);
   timing->dims = {rows, columns};
-  const std::string text = absl::StrReplaceAll(absl::StrCat(kRegions, timed.text), {{"TYPE", timing->type},
-                                                                                  {"ROWS", absl::StrCat(rows)},
-                                                                                  {"COLUMNS", absl::StrCat(columns)}});
+  return absl::StrReplaceAll(absl::StrCat(kRegions, timed.text), {{"TYPE", timing->type},
+                                                                 {"ROWS", absl::StrCat(rows)},
+                                                                 {"COLUMNS", absl::StrCat(columns)}});
+}
+
+absl::Status Time(const std::string& text, const TimeOptions& options, Timing* timing) {
   TENON_ASSIGN_OR_RETURN(CudaDevice* const device, gpu::TheCudaDevice());
   TENON_ASSIGN_OR_RETURN(const std::unique_ptr<Runs> runs, Runs::Make(text, options));
   timing->bytes = runs->bytes();
@@ -201,29 +228,45 @@ absl::Status Time(const Timed& timed, const TimeOptions& options, int64_t bytes,
   return absl::OkStatus();
 }
 
+void Tell(const Timing& t, const TimeOptions& options) {
+  std::string told = t.error.empty() ? "ran" : t.error;
+  if (t.error.empty() && !options.rehearsal) {
+    told = t.flops > 0 ? absl::StrFormat("%.1f us, %.1f TFLOP/s", t.us, t.tflop_per_s())
+                       : absl::StrFormat("%.1f us, %.0f GB/s, %.0f %% of a copy", t.us, t.gb_per_s(), 100 * t.to_copy());
+  }
+  options.tell(absl::StrCat(t.name, " ", t.type, "[", absl::StrJoin(t.dims, ","), "]: ", told));
+}
+
 }  // namespace
 
 std::vector<Timing> RunTimes(const TimeOptions& options) {
   std::vector<Timing> timings;
+  const auto time = [&](const std::string& text, Timing t) {
+    absl::Status status;
+    try {
+      status = Time(text, options, &t);
+    } catch (const InternalError& e) {
+      status = absl::InternalError(e.what());
+    }
+    t.error = status.ok() ? "" : std::string(status.message());
+    Tell(t, options);
+    timings.push_back(std::move(t));
+  };
+  for (const Computed& computed : AllComputed(options.rehearsal)) {
+    for (const char* type : {"f32", "bf16"}) {
+      if (options.time_is_up()) return timings;
+      time(absl::StrReplaceAll(computed.text, {{"TYPE", type}}),
+           {.name = computed.name, .type = type, .dims = computed.dims, .flops = computed.flops});
+    }
+  }
   for (const int64_t megabytes : options.megabytes) {
     const int64_t bytes = megabytes << (options.rehearsal ? 10 : 20);
     for (const Timed& timed : kTimed) {
       for (const char* type : {"f32", "bf16"}) {
         if (options.time_is_up()) return timings;
         Timing t{.name = timed.name, .type = type};
-        absl::Status status;
-        try {
-          status = Time(timed, options, bytes, &t);
-        } catch (const InternalError& e) {
-          status = absl::InternalError(e.what());
-        }
-        t.error = status.ok() ? "" : std::string(status.message());
-        std::string told = t.error.empty() ? "ran" : t.error;
-        if (t.error.empty() && !options.rehearsal) {
-          told = absl::StrFormat("%.1f us, %.0f GB/s, %.0f %% of a copy", t.us, t.gb_per_s(), 100 * t.to_copy());
-        }
-        options.tell(absl::StrCat(t.name, " ", t.type, "[", absl::StrJoin(t.dims, ","), "]: ", told));
-        timings.push_back(std::move(t));
+        const std::string text = TextOf(timed, options, bytes, &t);
+        time(text, std::move(t));
       }
     }
   }

@@ -22,6 +22,8 @@ struct TimeOptions {
 struct Timing {
   std::string name, type;
   std::vector<int64_t> dims;
+  double flops = 0;      // multiplications and additions of a run; 0: memory bounds it
+  double tflop_per_s() const { return us > 0 ? flops / us / 1e6 : 0; }
   int64_t bytes = 0;     // operands and results, once each
   int64_t launches = 0;  // a run's
   double us = 0;         // a run, by events; the median
@@ -31,7 +33,8 @@ struct Timing {
   std::string error;     // it could not be timed
 };
 
-// Layer norm, softmax, sums of rows, of columns and of all, a transpose, a scan along rows, a copy by a kernel of ours; f32 and bf16.
+// Layer norm, softmax, sums of rows, of columns and of all, a transpose, a scan along rows, a copy by a kernel of ours; matrix products
+// and attention by kernels of ours. f32 and bf16.
 std::vector<Timing> RunTimes(const TimeOptions& options);
 
 }  // namespace tenon::runner

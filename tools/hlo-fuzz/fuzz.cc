@@ -115,7 +115,10 @@ std::vector<RunOptions> ConfigurationsOf(const FuzzOptions& options, int64_t k) 
     const int64_t at = random.Below(static_cast<int64_t>(all.size()));
     chosen.push_back(all[at]);
     if (random.Below(3) == 0) chosen.back().provider = "generated";
-    if (options.run.target == gpu::kEmulatedName && random.Below(2) == 0) chosen.back().target += ":sm_80,sms=1,threads_per_sm=8";
+    if (options.run.target == gpu::kEmulatedName) {
+      const bool small = random.Below(2) == 0, ptx = random.Below(2) == 0;
+      absl::StrAppend(&chosen.back().target, small ? ":sm_80,sms=1,threads_per_sm=8" : ":sm_90", ptx ? ",ptx" : "");
+    }
     // Frozen values are of the very sizes (docs/architecture/sizes.md).
     if (random.Below(3) == 0) chosen.back().frozen = options.generator.symbols ? 0 : random.Next();
     chosen.back().excess_precision = options.excess_precision[turn++ % options.excess_precision.size()];

@@ -16,8 +16,9 @@
 #include "tools/hlo-fuzz/fuzz.h"
 #include "tools/hlo-fuzz/plants.h"
 #include "tools/hlo-fuzz/report.h"
-#include "tools/hlo-fuzz/workers.h"
+#include "tools/lab/workers.h"
 #include "tools/lab/generate/random_sizes.h"
+#include "tools/lab/gpu/devices.h"
 #include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/judge/plant.h"
 
@@ -107,7 +108,9 @@ bool SetFlag(const std::string& name, const std::string& value, Flags* f) {
   if (name == "--target") {
     // A GPU is looked for by the workers: none can be used behind a fork.
     const std::string_view kind = std::string_view(value).substr(0, value.find(':'));
-    return f->fuzz.run.target = value, kind == "gpu" || kind == "gpu-rehearsed" || gpu::MakeEmulatedGpu(value).ok();
+    const bool driver = kind == "gpu" || kind == "gpu-rehearsed";
+    if (driver) f->workers.worn_out = gpu::GpuIsLost;
+    return f->fuzz.run.target = value, driver || gpu::MakeEmulatedGpu(value).ok();
   }
   if (name == "--isa") return f->fuzz.isas = List(value), !f->fuzz.isas.empty();
   if (name == "--excess-precision") return Switches(value, &f->fuzz.excess_precision);

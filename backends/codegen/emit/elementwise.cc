@@ -133,6 +133,7 @@ Value* Shift(const Emission& e, Opcode opcode) {
 }
 
 Value* MulHi(const Emission& e) {
+  if (e.bits() == 1) return e.Int(0);  // of 0, 1 or -1; and NVPTX has no selection for what LLVM would make of it
   llvm::Type* wide =
       WithLanesOf(e.x()->getType(), e.b.getIntNTy(static_cast<unsigned>(2 * e.bits())));
   auto widen = [&](Value* v) {

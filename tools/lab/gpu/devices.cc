@@ -22,4 +22,9 @@ absl::StatusOr<LabDevice> FindDevice(std::string_view name) {
   return device;
 }
 
+bool GpuIsLost() {
+  const absl::StatusOr<CudaDevice*> device = TheCudaDevice();
+  return device.ok() && !(*device)->Synchronize((*device)->stream()).ok();
+}
+
 }  // namespace tenon::gpu

@@ -22,4 +22,7 @@ struct LabDevice {
 // InvalidArgument: there is none of that name. Unavailable: this machine hasn't got it.
 absl::StatusOr<LabDevice> FindDevice(std::string_view name);
 
+// Whether this process used this machine's GPU and can do so no more: after a kernel's illegal address every call of the driver fails.
+bool GpuIsLost();
+
 }  // namespace tenon::gpu

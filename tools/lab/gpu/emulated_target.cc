@@ -140,8 +140,10 @@ absl::StatusOr<std::shared_ptr<const Target>> MakeEmulatedGpu(std::string_view n
     model = name.substr(1);
   else if (!name.empty())
     return absl::InvalidArgumentError(absl::StrCat("wanted gpu-emulated:MODEL, got \"", kEmulatedName, std::string(name), "\""));
+  const bool ptx = model.ends_with(",ptx");
+  if (ptx) model.remove_suffix(4);
   TENON_ASSIGN_OR_RETURN(GpuModel found, FindGpuModel(model));
-  return MakeGpu({.model = std::move(found), .name = kEmulatedName, .loader = loader, .bitcode = true,
+  return MakeGpu({.model = std::move(found), .name = kEmulatedName, .loader = loader, .bitcode = true, .ptx_besides = ptx,
                   .sabotage = std::move(sabotage)});
 }
 

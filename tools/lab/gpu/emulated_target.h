@@ -21,7 +21,8 @@ namespace tenon::gpu {
 
 inline constexpr char kEmulatedName[] = "gpu-emulated";
 
-// "gpu-emulated" (sm_90), or "gpu-emulated:MODEL", MODEL as FindGpuModel takes it. InvalidArgument: it is neither.
+// "gpu-emulated" (sm_90), or "gpu-emulated:MODEL", MODEL as FindGpuModel takes it; ",ptx" behind it: PTX is made,
+// too (GpuOptions::ptx_besides). InvalidArgument: it is neither.
 // `sabotage`: GpuOptions', of planted bugs.
 absl::StatusOr<std::shared_ptr<const Target>> MakeEmulatedGpu(std::string_view name,
                                                               std::function<void(llvm::Function&)> sabotage = nullptr);

@@ -13,6 +13,8 @@ struct WorkersOptions {
   double seconds = 0;             // 0: no limit. New numbers aren't begun after it
   double seconds_per_number = 60; // a worker that needs longer is killed
   const bool* stop = nullptr;     // once true, no new numbers are begun
+  // Asked in the worker behind each number; true ends it, and another takes its place (a GPU that a failed kernel took from its process).
+  std::function<bool()> worn_out = [] { return false; };
 };
 
 // Runs work(k) in a worker for each k; what it returns (one line) is given to on_line(k, line) here. on_death(k, how) for a k whose

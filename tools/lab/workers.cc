@@ -1,4 +1,4 @@
-#include "tools/hlo-fuzz/workers.h"
+#include "tools/lab/workers.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -38,13 +38,17 @@ void WriteAll(int fd, const char* data, size_t size) {
   }
 }
 
-[[noreturn]] void Serve(int in, int out, const std::function<std::string(int64_t)>& work) {
+// Of a worker that ends because it is worn out.
+constexpr int kWornOut = 98;
+
+[[noreturn]] void Serve(int in, int out, const WorkersOptions& options, const std::function<std::string(int64_t)>& work) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (;;) {
     int64_t k;
     if (read(in, &k, sizeof k) != sizeof k) _exit(0);
     const std::string line = work(k) + "\n";
     WriteAll(out, line.data(), line.size());
+    if (options.worn_out()) _exit(kWornOut);
   }
 }
 
@@ -97,7 +101,7 @@ class Pool {
         if (other.to >= 0) close(other.to), close(other.from);
       }
       close(to[1]), close(from[0]);
-      Serve(to[0], from[1], work_);
+      Serve(to[0], from[1], options_, work_);
     }
     close(to[0]), close(from[1]);
     w->to = to[1], w->from = from[0];
@@ -109,7 +113,11 @@ class Pool {
     if (options_.count >= 0 && next_ >= options_.count) return;
     if (options_.stop != nullptr && *options_.stop) return;
     if (options_.seconds > 0 && Since(began_) > options_.seconds) return;
-    w->working_on = next_++;
+    Give(w, next_++);
+  }
+
+  void Give(Worker* w, int64_t k) {
+    w->working_on = k;
     w->since = Clock::now();
     WriteAll(w->to, reinterpret_cast<const char*>(&w->working_on), sizeof w->working_on);
   }
@@ -148,11 +156,13 @@ class Pool {
     close(w->to), close(w->from);
     w->to = w->from = -1;
     const int64_t k = w->working_on;
-    if (k >= 0) {
+    const bool worn_out = WIFEXITED(status) && WEXITSTATUS(status) == kWornOut;
+    if (k >= 0 && !worn_out) {
       ++finished_;
       on_death_(k, how);
     }
     Start(w);
+    if (k >= 0 && worn_out) return Give(w, k);  // it has not read the number
     Feed(w);
   }
 
