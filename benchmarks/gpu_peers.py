@@ -1,6 +1,6 @@
 """What PyTorch takes on a GPU for the rows of gpu-runner's results.json: eager and Inductor, beside tenon's kernels.
 
-    python benchmarks/gpu_peers.py RESULTS/results.json [--seconds N] [--out FILE.md]
+    python benchmarks/gpu_peers.py RESULTS/results.json [--seconds N] [--out PAGE]
 
 Times are medians by CUDA events, in microseconds, of runs that follow each other on one stream; arrays are random numbers. A row that
 PyTorch has no operator for is left out and named. Ratios are tenon's time to the better of the two: below 1, tenon is faster. Needs only
@@ -98,7 +98,8 @@ def main():
         torch._dynamo.reset()
         inductor = median_us(torch.compile(function, dynamic=False), arguments)
         array = f"{row['type']}{row['dims']}".replace(" ", "")
-        lines.append(f"| {row['name']} | {array} | {row['us']:.1f} | {eager:.1f} | {inductor:.1f} | {row['us'] / min(eager, inductor):.2f} |")
+        ratio = row["us"] / min(eager, inductor)
+        lines.append(f"| {row['name']} | {array} | {row['us']:.1f} | {eager:.1f} | {inductor:.1f} | {ratio:.2f} |")
         print(lines[-1], flush=True)
     if options.out:
         options.out.write_text("\n".join(lines) + "\n")

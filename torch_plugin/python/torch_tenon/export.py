@@ -104,6 +104,7 @@ class _Exporter:
         self.absolute = counts_from_storage(gm)
         self.exact = False  # tensors are arguments with the strides that the operator must get them in
         self.resolved = True  # a value with a conjugate or negative bit is written as what is read through it
+        self.has_floats = False  # some number so far is a SymFloat that stays one
         self.floats: set[tuple[fx.Node, str]] = set()  # SymFloats that are values of the graph
         self.tokens: set[fx.Node] = set()  # of ordered effects: the graph's order is order enough
 
@@ -145,6 +146,7 @@ class _Exporter:
 
     def _placeholder(self, node: fx.Node) -> None:
         value = node.meta.get("val", None)
+        self._see_number(value)
         if any(is_with_effects(user) for user in node.users):
             self.tokens.add(node)  # AOTAutograd passes None for it
             value = None
@@ -165,31 +167,34 @@ class _Exporter:
             self.graph.constant(node.name, value)
 
     def _call_function(self, node: fx.Node) -> None:
-        if node.target is operator.getitem and (place := _place(node)) in self.names:
-            self.names[node, None] = self.names[place]
+        target = node.target
+        if target is operator.getitem:
+            if (place := _place(node)) in self.names:
+                self.names[node, None] = self.names[place]
+            elif is_with_effects(node.args[0]) and node.args[1] == 0:
+                self.tokens.add(node)
             return
-        if node.target is operator.getitem and is_with_effects(node.args[0]) and node.args[1] == 0:
-            self.tokens.add(node)
-            return
-        if is_with_effects(node) and isinstance(node.args[1], torch._ops.OpOverload):
-            return self._with_effects(node)
-        if _is_size_arithmetic(node):
-            return
-        if is_auto_functionalized(node):
-            try:
+        if not isinstance(value := node.meta.get("val", None), torch.Tensor):
+            self._see_number(value)
+            if _is_size_arithmetic(node):
+                return
+        try:
+            if isinstance(target, torch._ops.OpOverload):
+                return self._aten(node)
+            if is_with_effects(node) and isinstance(node.args[1], torch._ops.OpOverload):
+                return self._with_effects(node)
+            if is_auto_functionalized(node):
                 return self._writing(node)
-            except _NotAnArgument:
-                pass
+        except _NotAnArgument:
+            pass
         if is_random_call(node):
             _find_value(node)
             if _on_cpu(node.meta["val"]):
                 return self._random(node)
-        if isinstance(node.target, torch._ops.OpOverload):
-            try:
-                return self._aten(node)
-            except _NotAnArgument:
-                pass
         self._python(node)
+
+    def _see_number(self, value: Any) -> None:
+        self.has_floats = self.has_floats or (self.values is None and isinstance(value, torch.SymFloat))
 
     def _call_module(self, node: fx.Node) -> None:
         raise NotExpressible(f"the graph calls the module {node.target}; wanted ATen operators")
@@ -248,18 +253,22 @@ class _Exporter:
     # Calls.
 
     def _aten(self, node: fx.Node) -> None:
-        schema = node.target._schema
-        if _is_foreign(node.target) and _returns_alias(schema):
+        overload = _overload(node.target)
+        if overload.returns_foreign_alias:
             raise _NotAnArgument("what returns an operand's memory is called from Python")
-        args = self._with_floats(node, _whole_arguments(node.target, node.args, node.kwargs))
-        if node.target is torch.ops.aten._to_copy.default and isinstance(args[0], (bool, int, float)):
+        args = overload.whole_arguments(node.args, node.kwargs)
+        if self.has_floats:
+            args = self._with_floats(node, args)
+        if overload.takes_a_number and isinstance(args[0], (bool, int, float)):
             args[0] = self._literal(node, args[0])
-        alias = _mutated_first(node, schema)
+        if not overload.is_mutable:
+            return self._call(node, node.target, args, *self._results(node))
+        alias = overload.mutates_first and isinstance(node.args[0] if node.args else None, fx.Node)
         names, metas = ([node.name], []) if alias else self._results(node)
         self._call(node, node.target, args, names, metas, alias)
         if alias:
             self.names[node, None] = node.name
-        if schema.is_mutable and not alias and not self.out.needs_eager:
+        elif not self.out.needs_eager:
             self.out.needs_eager = f"{node.target} changes its arguments"
 
     def _literal(self, node: fx.Node, number: bool | int | float) -> _C.Value:
@@ -274,7 +283,7 @@ class _Exporter:
 
     def _with_floats(self, node: fx.Node, args: list[Any]) -> list[Any]:
         """The arguments with a tensor of one element for each number that is a SymFloat."""
-        if self.values is not None or not any(_is_symbolic_float(arg) for arg in args):
+        if not any(_is_symbolic_float(arg) for arg in args):
             return args
         value = node.meta.get("val", None)
         single = isinstance(value, torch.Tensor) and value.dtype == torch.float32
@@ -310,7 +319,7 @@ class _Exporter:
 
     def _with_effects(self, node: fx.Node) -> None:
         _, target, *args = node.args
-        args = _whole_arguments(target, args, node.kwargs)
+        args = _overload(target).whole_arguments(args, node.kwargs)
         values = node.meta["val"][1:]
         for index in range(len(values)):
             self.names[node, index + 1] = f"{node.name}.{index + 1}"
@@ -336,7 +345,7 @@ class _Exporter:
         else:
             self._call(node, "tenon.swap_rng_state", [node.args[0]], [state], [_State()])
         results = self._results(node, node.meta["val"][1] if saves else node.meta["val"], (1,) if saves else ())
-        self._call(node, op, _whole_arguments(op, args, node.kwargs), *results)
+        self._call(node, op, _overload(op).whole_arguments(args, node.kwargs), *results)
         if not saves:
             self._call(node, "tenon.swap_rng_state", [_C.Value(state)], [f"{node.name}.after"], [_State()])
 
@@ -354,7 +363,7 @@ class _Exporter:
         if len(seen) != len(bases):
             raise _NotAnArgument("a base that nothing is a view of")
         writes = [self._operand(base) for base in bases]
-        self._call(node, target, _whole_arguments(target, (), arguments), *self._results(node), writes=writes)
+        self._call(node, target, _overload(target).whole_arguments((), arguments), *self._results(node), writes=writes)
 
     def _windows(self, window: Any, bases: list[fx.Node], seen: set[int]) -> Any:
         if window is None or isinstance(window, list):
@@ -399,9 +408,9 @@ class _Exporter:
         """One node of the graph. op: an overload, or a name; args: see _arg; metas: see _meta; alias: the result is the first tensor,
         changed; writes: names of the values that it changes."""
         # Operators of other libraries get tensors in the very strides that they were traced with.
-        self.exact = isinstance(op, torch._ops.OpOverload) and _is_foreign(op)
-        name = op if isinstance(op, str) else _target_name(op)
-        self.graph.node(name, args, names, metas, alias, *_provenance(node), writes)
+        overload = None if isinstance(op, str) else _overload(op)
+        self.exact = overload is not None and overload.is_foreign
+        self.graph.node(overload.name if overload else op, args, names, metas, alias, *_provenance(node), writes)
 
     def _results(self, node: fx.Node, value: Any = None, within: tuple[int, ...] = ()) -> tuple[Sequence[str], Sequence[Any]]:
         """Names of the results, and what is known of each. `value`: of what the node returns, what stands at `within`."""
@@ -436,6 +445,8 @@ class _Exporter:
 
     def _node_arg(self, node: fx.Node) -> Any:
         value = node.meta.get("val", None)
+        if not self.exact and isinstance(value, torch.Tensor) and (name := self.names.get((node, None))):
+            return _C.Value(name)
         if isinstance(value, _NUMBERS):
             return self._number(value)
         if isinstance(value, (list, tuple)):
@@ -522,7 +533,12 @@ class _Exporter:
 
 def counts_from_storage(gm: fx.GraphModule) -> bool:
     """An operator counts from the start of a storage, so inputs' offsets are part of the graph's meaning."""
-    return any("as_strided" in str(n.target) or "storage_offset" in str(n.target) for n in gm.graph.nodes)
+    return any(_counts_from_storage(n.target) for n in gm.graph.nodes if n.op == "call_function")
+
+
+@functools.lru_cache(maxsize=4096)
+def _counts_from_storage(target: Any) -> bool:
+    return "as_strided" in str(target) or "storage_offset" in str(target)
 
 
 def _leaves(value: Any, place: tuple[int, ...] = ()):
@@ -669,37 +685,36 @@ def _scalar(dtype: torch.dtype) -> torch.Tensor:
 _NO_DEFAULT = object()
 
 
+class _Overload:
+    """What is known of an operator whatever it is called with."""
+
+    def __init__(self, target: torch._ops.OpOverload):
+        schema = target._schema
+        self.name = str(target)
+        self.parameters = [(a.name, a.default_value if a.has_default_value() else _NO_DEFAULT) for a in schema.arguments]
+        self.is_foreign = target.namespace not in ("aten", "prims")  # of another library than PyTorch's own
+        self.is_mutable = schema.is_mutable
+        self.returns_foreign_alias = (
+            self.is_foreign and not self.is_mutable and any(r.alias_info is not None for r in schema.returns)
+        )
+        written = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        # copy_ and its like: changes its first argument and returns it.
+        self.mutates_first = self.is_mutable and written == [schema.arguments[0].name] and len(schema.returns) == 1
+        self.takes_a_number = target is torch.ops.aten._to_copy.default
+
+    def whole_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        arguments = list(args)
+        for name, default in self.parameters[len(arguments) :]:
+            value = kwargs.get(name, default)
+            if value is _NO_DEFAULT:
+                raise NotExpressible(f"{self.name}: argument {name} is missing")
+            arguments.append(value)
+        return arguments
+
+
 @functools.lru_cache(maxsize=4096)
-def _parameters(target: torch._ops.OpOverload) -> list[tuple[str, Any]]:
-    """Name and default value of each."""
-    return [(a.name, a.default_value if a.has_default_value() else _NO_DEFAULT) for a in target._schema.arguments]
-
-
-def _whole_arguments(target: torch._ops.OpOverload, args: Any, kwargs: dict[str, Any]) -> list[Any]:
-    arguments = list(args)
-    for name, default in _parameters(target)[len(arguments) :]:
-        value = kwargs.get(name, default)
-        if value is _NO_DEFAULT:
-            raise NotExpressible(f"{target}: argument {name} is missing")
-        arguments.append(value)
-    return arguments
-
-
-def _is_foreign(target: torch._ops.OpOverload) -> bool:
-    """An operator of another library than PyTorch's own."""
-    return target.namespace not in ("aten", "prims")
-
-
-def _returns_alias(schema) -> bool:
-    return any(r.alias_info is not None for r in schema.returns) and not schema.is_mutable
-
-
-def _mutated_first(node: fx.Node, schema) -> bool:
-    """copy_ and its like: changes its first argument and returns it."""
-    if not schema.is_mutable or not isinstance(node.args[0] if node.args else None, fx.Node):
-        return False
-    written = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    return written == [schema.arguments[0].name] and len(schema.returns) == 1
+def _overload(target: torch._ops.OpOverload) -> _Overload:
+    return _Overload(target)
 
 
 def _closure(gm: fx.GraphModule, node: fx.Node, exporter: _Exporter) -> tuple[Callable, list[fx.Node], list[torch.SymInt]]:
