@@ -106,6 +106,14 @@ def _label_margins():
         yield Sample.of(F.multilabel_margin_loss, _leaf(5), rows[1], reduction=reduction)
 
 
+def _affine_grids():
+    """Planes and volumes, sizes of 1 among them: PyTorch's own backward cannot be traced."""
+    for size in ((2, 3, 4, 5), (3, 2, 1, 7), (1, 1, 1, 1), (2, 3, 4, 5, 6)):
+        for align in (False, True):
+            spatial = len(size) - 2
+            yield Sample.of(F.affine_grid, _leaf(size[0], spatial, spatial + 1), size, align_corners=align)
+
+
 def _certainties():
     """Probabilities of 0 and 1, of which the logarithm ends at -100 and the slope at 1e12."""
     sure, target = torch.tensor([0.0, 1.0, 0.0, 1.0, 0.3]), torch.tensor([0.0, 0.0, 1.0, 1.0, 0.5])
@@ -116,6 +124,7 @@ def _certainties():
 
 BY_HAND = {
     "embedding_bag": _bags, "weight_norm": _norms, "fold": _folds, "label_margins": _label_margins, "certainties": _certainties,
+    "affine_grids": _affine_grids,
 }  # fmt: skip
 
 

@@ -205,23 +205,24 @@ def linear_resampling(x, output_size, align_corners, scale_factors):
 
 @contextlib.contextmanager
 def traced_as(instead: dict):
-    """Inside, tracing takes these overloads apart by these functions, or leaves them whole (None): PyTorch has registered decompositions
-    of them as their Python kernels for autograd, ahead of any table. What they are without them are the C++ kernels and their meta
-    functions. Not thread-safe by itself: Dynamo calls backends under a lock of its own."""
-    overloads = tuple(instead)
-    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
-    taken = [(op, key, op.py_kernels.pop(key)) for op in overloads for key in keys if key in op.py_kernels]
+    """Inside, tracing takes these overloads apart by these functions, or leaves them whole (None), before autograd sees them: ahead of any
+    table, as PyTorch does where it has registered a decomposition as an overload's Python kernel for autograd. What they are without
+    them are the C++ kernels and their meta functions. Not thread-safe by itself: Dynamo calls backends under a lock of its own."""
+    autograd, composite = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd
+    found = [(op, key, op.py_kernels.pop(key, None)) for op in instead for key in (autograd, composite)]
     try:
-        for op, key, _ in taken:
-            if instead[op] is not None:
+        for op, key, kernel in found:
+            if instead[op] is not None and (kernel is not None or key == autograd):
                 op.py_kernels[key] = instead[op]
-        for op in overloads:
+        for op in instead:
             op._dispatch_cache.clear()
         yield
     finally:
-        for op, key, kernel in taken:
-            op.py_kernels[key] = kernel
-        for op in overloads:
+        for op, key, kernel in found:
+            op.py_kernels.pop(key, None)
+            if kernel is not None:
+                op.py_kernels[key] = kernel
+        for op in instead:
             op._dispatch_cache.clear()
 
 

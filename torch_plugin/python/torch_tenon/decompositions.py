@@ -138,8 +138,33 @@ def _multilabel_margin(x, target, reduction: int):
     return loss, is_target.to(x.dtype).reshape(target.shape)
 
 
-# Overloads that PyTorch takes apart into something else than what its kernel computes.
-MENDED = {_aten.multilabel_margin_loss_forward.default: _multilabel_margin}
+def _affine_grid(theta, size, align_corners: bool):
+    """affine_grid_generator: theta [N, k, k + 1] times the coordinates of every point, the innermost first, and 1. PyTorch's has a
+    backward that cannot be traced (it writes to a fake tensor's memory), 2.13's decomposition fails for sizes of 1."""
+    spatial = list(size[2:])
+    wide = theta.float() if theta.dtype in (torch.bfloat16, torch.float16) else theta
+
+    def of_points(values: torch.Tensor, dim: int) -> torch.Tensor:
+        """Coordinates along a dim, among the result's dims."""
+        return values.view(*[1] * (dim + 1), -1, *[1] * (len(spatial) - dim))
+
+    columns = wide.view(-1, *[1] * len(spatial), len(spatial), len(spatial) + 1).unbind(-1)
+    grid = None
+    for column, dim in zip(columns, reversed(range(len(spatial)))):
+        steps = spatial[dim]
+        at = torch.linspace(-1, 1, steps, dtype=wide.dtype, device=wide.device) if steps > 1 else wide.new_zeros(steps)
+        if steps > 1 and not align_corners:
+            at = at * (steps - 1) / steps
+        grid = column * of_points(at, dim) if grid is None else torch.addcmul(grid, column, of_points(at, dim))
+    grid = grid + columns[-1]
+    return grid.to(theta.dtype)
+
+
+# Overloads that PyTorch takes apart into something else than what its kernel computes, or whose own backward it cannot trace.
+MENDED = {
+    _aten.multilabel_margin_loss_forward.default: _multilabel_margin,
+    _aten.affine_grid_generator.default: _affine_grid,
+}
 
 
 # Those of which PyTorch's are formulas between casts to a type to compute in and back: of float32 there is nothing to cast.
@@ -151,5 +176,5 @@ _CASTING = frozenset(
 
 @functools.cache
 def table() -> dict:
-    found = decompositions_for(tuple(DECOMPOSITIONS))
+    found = decompositions_for(tuple(DECOMPOSITIONS)) | MENDED
     return found | {op: without_casts(found[op]) for op in _CASTING & found.keys()}
