@@ -5,7 +5,7 @@
 
 // The versions that the node is built for: those it is tested with. Others have AOTAutograd's wrapper.
 #ifndef TENON_AUTOGRAD_NODE
-#define TENON_AUTOGRAD_NODE (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 13)
+#define TENON_AUTOGRAD_NODE (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11 && TORCH_VERSION_MINOR <= 15)
 #endif
 
 #if TENON_AUTOGRAD_NODE

@@ -1,4 +1,4 @@
-"""Every use of PyTorch's private Python API, and nothing else. Checked against torch 2.11 - 2.13.
+"""Every use of PyTorch's private Python API, and nothing else. Checked against torch 2.13 and 2.15.
 
 Whatever is only nice to have (log registration) is absent rather than an error on another version.
 """
@@ -60,8 +60,6 @@ __all__ = [
     "without_casts",
     "written_arguments",
 ]
-
-TESTED_VERSIONS = ((2, 11), (2, 13))  # first and last, inclusive
 
 
 def plain_tensor_types() -> tuple[type, ...]:
@@ -413,7 +411,7 @@ def _like(value):
 
 
 # The versions of PyTorch whose functions quick_trace() replaces; tests/plugin/test_quick_trace.py compares what they trace.
-_QUICK_VERSIONS = ((2, 13),)
+_QUICK_VERSIONS = ((2, 13), (2, 15))
 
 
 def quick_trace(symbolic: bool):
