@@ -110,6 +110,14 @@ TEST(GpuLaunches, OfLongRowsAreSeveral) {
   ExpectRight(LongScan(), 71);
 }
 
+TEST(GpuLaunches, MakeMoreOfScansInTheirKernels) {
+  for (const char* kind : {"sums_narrowed", "differences_along"}) {
+    const auto program = Compiled(KindText(FindKernelKind(kind), "bf16", 300, 1000));
+    ASSERT_TRUE(program.ok()) << program.status();
+    EXPECT_EQ(program->regions[0].steps.size(), 1u) << PlansOf(*program);
+  }
+}
+
 // Merges of one kernel, by runs of different length.
 TEST(GpuLaunches, ShareKernels) {
   const auto sort = Compiled(KindText(FindKernelKind("sorted"), "f32", 1, 20000));
@@ -153,6 +161,37 @@ TEST(GpuLaunches, AnyComparatorMakesAPermutation) {
   std::vector<int32_t> places(got->front().data<int32_t>().begin(), got->front().data<int32_t>().end());
   std::sort(places.begin(), places.end());
   for (size_t i = 0; i < places.size(); ++i) ASSERT_EQ(places[i], static_cast<int32_t>(i));
+}
+
+// Squares of narrow types are of vectors where all rows are whole ones, and wider: whole squares, some that are not, and batches.
+TEST(GpuTransposes, OfNarrowTypesAreWide) {
+  constexpr char kOneSm[] = "sm_80,sms=1,threads_per_sm=8";
+  const KernelKind& kind = FindKernelKind("transposed");
+  uint64_t seed = 300;
+  constexpr std::pair<const char*, int> kTypes[] = {{"bf16", 2}, {"f16", 2}, {"s8", 4}, {"u4", 4}, {"f8e5m2", 4}};
+  for (const auto& [type, lanes] : kTypes) {
+    for (const auto& [rows, columns] : {std::pair(256, 128), std::pair(132, 36), std::pair(16, 516), std::pair(68, 260)}) {
+      const std::string text = KindText(kind, type, rows, columns);
+      const std::string plans = PlansFor(**ParseModule(text), absl::StrCat("gpu-emulated:", kOneSm));
+      EXPECT_THAT(plans, HasSubstr(absl::StrCat("lanes=", lanes, " "))) << type;
+      ExpectRight(text, ++seed);
+    }
+    ExpectRight(KindText(kind, type, 66, 70), ++seed);  // bytes in pairs
+    ExpectRight(KindText(kind, type, 67, 132), ++seed);
+    const std::string batch = R"(
+  x = TYPE[3,COLUMNS,5,ROWS] parameter(0)
+  y = TYPE[ROWS] parameter(1)
+  t = TYPE[3,5,ROWS,COLUMNS] transpose(x), dimensions={0,2,3,1}
+  yb = TYPE[3,5,ROWS,COLUMNS] broadcast(y), dimensions={2}
+  d = TYPE[3,5,ROWS,COLUMNS] subtract(t, yb)
+  ROOT r = (TYPE[3,5,ROWS,COLUMNS]{3,2,1,0}, f32[3,5,ROWS,COLUMNS]{3,2,1,0}) tuple(d, w)
+)";
+    const std::string wide = absl::StrReplaceAll(batch, {{"  ROOT", "  w = f32[3,5,ROWS,COLUMNS] convert(t)\n  ROOT"}});
+    ExpectRight(KindText({"", wide.c_str(), ""}, type, 64, 36), ++seed);
+    const std::string alone = absl::StrReplaceAll(batch, {{"(TYPE[3,5,ROWS,COLUMNS]{3,2,1,0}, f32[3,5,ROWS,COLUMNS]{3,2,1,0}) tuple(d, w)",
+                                                           "TYPE[3,5,ROWS,COLUMNS]{3,2,1,0} negate(d)"}});
+    ExpectRight(KindText({"", alone.c_str(), ""}, type, 64, 36), ++seed);
+  }
 }
 
 // Tiles that blocks compute: every way that operands may lie, with a batch, several summed dims, and something done with the sums.

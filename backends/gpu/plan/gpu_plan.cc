@@ -21,6 +21,7 @@ namespace tenon::gpu {
 namespace {
 
 constexpr int kVectorBytes = 16;  // the widest access of a thread
+constexpr int64_t kTileBytes = 4;  // of a thread's accesses of a transpose
 constexpr int kThreads = 256;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxColumnTeam = 16;
@@ -28,11 +29,13 @@ constexpr int kHeavyBody = 100;       // instructions an element, above which a 
 constexpr int64_t kWarpRow = 8;       // vectors of a row for each thread of a warp, above which a block shares it
 constexpr int64_t kBlockVectors = 4;  // vectors for each thread of a block
 constexpr int64_t kMaxSortPiece = 2048, kSortElements = 8;  // of a block, of a thread
-constexpr int64_t kScanElements = 4, kMaxScanElements = 8;  // of a thread
+constexpr int64_t kLeastScanElements = 2, kMaxScanElements = 8;  // of a thread
+constexpr int kScanRounds = 4;        // pieces of a row that are read at once
 constexpr int64_t kShortScan = 16;    // elements of a row, below which a thread has it
 constexpr int64_t kLongScan = 8;      // pieces of a row, above which blocks share it where rows are few
 constexpr int kSlice = 16, kMmaSlice = 32;  // terms
 
+bool IsWhole(Dim extent, int64_t lanes) { return lanes == 1 || (extent.is_constant() && extent.constant() % lanes == 0); }
 int64_t PowerBelow(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
 int64_t PowerAbove(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
 
@@ -218,15 +221,35 @@ class GpuPlanner : public NestPlanner {
     int64_t rows = 1;
     for (int i = 0; i < gpu_.loops.split; ++i) rows *= std::max<int64_t>(Typical(gpu_.loops.loops[static_cast<size_t>(i)].extent), 1);
     if (!fastest && rows >= Busy() / 8) return {};
-    gpu_.team = static_cast<int>(std::min<int64_t>(PowerAbove((n + kScanElements - 1) / kScanElements), kThreads));
+    const int64_t elements = std::clamp<int64_t>(kVectorBytes / WidestInMemory(), kLeastScanElements, kMaxScanElements);
+    const int64_t shares = (n + elements - 1) / elements;  // 16 bytes of the widest type
+    int64_t team = std::min<int64_t>(PowerAbove(shares), shares > kWarp * kWarpRow ? kThreads : kWarp);
+    while (team < kThreads && team < shares && rows * team < Busy()) team *= 2;
+    gpu_.team = static_cast<int>(team);
     gpu_.threads = gpu_.team > kWarp ? gpu_.team : kThreads / 2;
-    gpu_.piece = gpu_.team * kScanElements;
-    if (n < kLongScan * gpu_.piece || rows * gpu_.team >= Busy()) return {gpu_};
+    gpu_.piece = gpu_.team * elements;
+    if (n < kLongScan * gpu_.piece || rows * gpu_.team >= Busy()) {
+      const int64_t rounds = (n + gpu_.piece - 1) / gpu_.piece;
+      gpu_.loops.unroll = OnScalars(f_) || BodyCost() > kHeavyBody ? 1 : kScanRounds;
+      while (rounds % gpu_.loops.unroll != 0) --gpu_.loops.unroll;
+      return {gpu_};
+    }
     std::vector<GpuPlan> plans(3, gpu_);
     plans[0].pass = GpuPass::kTotals;
     plans[1].pass = GpuPass::kCarries;
     plans[2].pass = GpuPass::kCarried;
     return plans;
+  }
+
+  // Bytes of an element of operands and results of the full shape.
+  int64_t WidestInMemory() const {
+    int64_t bytes = 1;
+    auto see = [&](const Shape& shape) {
+      if (shape.is_array() && f_.RoleOf(shape) == Role::kFull) bytes = std::max<int64_t>(bytes, ByteWidth(shape.element_type()));
+    };
+    for (const Instruction* p : f_.computation->parameters()) see(p->shape());
+    for (size_t r = 0; r < f_.roots.size(); ++r) see(RootShape(f_, r));
+    return bytes;
   }
 
   // Some operand lies across the result: squares of both.
@@ -248,9 +271,14 @@ class GpuPlanner : public NestPlanner {
     plan_.kind = PlanKind::kTranspose;
     plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
     plan_.split = plan_.tile_loop;
-    plan_.block = kTile;
-    plan_.lanes = 1;
-    gpu_.loops = plan_;
+    plan_.lanes = static_cast<int>(std::max<int64_t>(1, kTileBytes / WidestInMemory()));
+    const Dim u = plan_.loops[static_cast<size_t>(plan_.tile_loop)].extent, v = plan_.loops.back().extent;
+    auto fits = [&] {
+      plan_.block = kTile * plan_.lanes;
+      gpu_.loops = plan_;
+      return IsWhole(u, plan_.lanes) && IsWhole(v, plan_.lanes) && Typical(GpuUnits(gpu_)) >= model_.sms;
+    };
+    while (!fits() && plan_.lanes > 1) plan_.lanes /= 2;
     gpu_.threads = kThreads;
     if (SharedOf(f_, gpu_).bytes <= model_.shared_per_block) return true;
     plan_.tile_loop = -1;
@@ -412,7 +440,9 @@ int64_t ExchangeBytes(const FusedKernel& f) {
 
 }  // namespace
 
-int64_t TileBytes(const Instruction& parameter) { return (kTile * kTileRow * ByteWidth(parameter.shape().element_type()) + 15) / 16 * 16; }
+int64_t TileBytes(const KernelPlan& plan, const Instruction& parameter) {
+  return (plan.block * plan.lanes * kTileRow * ByteWidth(parameter.shape().element_type()) + 15) / 16 * 16;
+}
 
 std::vector<MemoryUse> TurnedUses(IndexSpace& space, const FusedKernel& fused, const KernelPlan& plan, const Iteration& iteration) {
   std::vector<MemoryUse> turned;
@@ -430,7 +460,7 @@ int64_t SliceBytes(const GpuPlan& plan, int64_t size, PrimitiveType type) {
 
 Dim GpuUnits(const GpuPlan& plan) {
   const Dim units = UnitsOf(plan.loops);
-  if (plan.loops.kind == PlanKind::kTranspose) return units * CeilDiv(plan.loops.loops.back().extent, kTile);
+  if (plan.loops.kind == PlanKind::kTranspose) return units * CeilDiv(plan.loops.loops.back().extent, plan.loops.block);
   // The last loop of rows in pieces is the row.
   return !plan.in_pieces() ? units : units * CeilDiv(plan.loops.loops.back().extent, plan.piece);
 }
@@ -462,7 +492,7 @@ SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   if (plan.loops.kind == PlanKind::kTranspose) {
     IndexSpace space;
     const Iteration iteration(space, fused, plan.loops.loops);
-    for (const MemoryUse& use : TurnedUses(space, fused, plan.loops, iteration)) shared.bytes += TileBytes(*use.op);
+    for (const MemoryUse& use : TurnedUses(space, fused, plan.loops, iteration)) shared.bytes += TileBytes(plan.loops, *use.op);
     return shared;
   }
   const int64_t slots = plan.loops.kind == PlanKind::kColumn ? int64_t{plan.threads} * plan.loops.lanes : plan.threads / kWarp;
@@ -630,7 +660,11 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
     case PlanKind::kTranspose:
       if (loops.tile_loop != static_cast<int>(loops.loops.size()) - 2 || loops.split != loops.tile_loop)
         return bad("a loop that is no unit's");
-      if (loops.block != kTile || loops.lanes != 1 || loops.unroll != 1) return bad("a unit that is not a square");
+      if (loops.block != kTile * loops.lanes || loops.unroll != 1) return bad("a unit that is not a square");
+      if (loops.lanes > 1 && !IsWhole(loops.loops.back().extent, loops.lanes)) return bad("rows that are no whole vectors");
+      if (loops.lanes > 1 && !IsWhole(loops.loops[static_cast<size_t>(loops.tile_loop)].extent, loops.lanes)) {
+        return bad("columns that are no whole vectors");
+      }
       if (plan.threads % kTile != 0 || plan.threads > kTile * kTile) return bad("no block of some of a square's rows");
       break;
     case PlanKind::kRow:
@@ -655,7 +689,10 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
       break;
     case PlanKind::kScan:
       if (loops.block > 1) return bad("rows of a scan side by side");
-      if (plan.team == 1) break;
+      if (plan.team == 1 || plan.in_pieces() || plan.pass == GpuPass::kCarries) {
+        if (loops.unroll != 1) return bad("pieces at once of what is no team's row");
+        if (plan.team == 1) break;
+      }
       if (!ScansInAnyGrouping(fused)) return bad("a team for a scan that goes step by step");
       if (loops.loops.empty() || !loops.loops.back().reduced) return bad("a team for what is no row");
       if (!pieces || plan.piece > plan.team * kMaxScanElements) return bad("no piece of a row for a team");

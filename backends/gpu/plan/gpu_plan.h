@@ -4,7 +4,8 @@
 //   loop        a thread: one vector of the result
 //   row         a team of threads that share a row: part of a warp, or a block
 //   column      a block: 32 threads side by side, each with a vector of columns; `team` such rows of threads share the rows
-//   transpose   a block: a square of 32 by 32 elements, which operands that lie across it go through shared memory for
+//   transpose   a block: a square of 32 by 32 vectors of `lanes` elements, 4 bytes of narrow types, each way (`block`), which operands that
+//               lie across it go through shared memory for
 //   contraction a thread: a tile in registers. With `slice`: a block, whose tile is `rows` by `block` elements: slices of both operands, of
 //               so many terms, go through shared memory; with `mma` tensor cores multiply them
 //   attention   a block: a tile of `rows` queries, and of `block` keys at a time; with `mma` tensor cores multiply
@@ -75,11 +76,11 @@ struct GpuLaunches {
   std::vector<GpuLaunch> launches;
 };
 
-// A transpose's square, and the elements of one of its rows in shared memory: one more, so that a column of it lies in as many banks.
+// Vectors of a side of a transpose's square, and of one of its rows in shared memory: one more, so that a column lies in as many banks.
 inline constexpr int64_t kTile = 32, kTileRow = kTile + 1;
 
 // Bytes in shared memory of a square of this parameter's elements.
-int64_t TileBytes(const Instruction& parameter);
+int64_t TileBytes(const KernelPlan& plan, const Instruction& parameter);
 
 // A contraction's tile: each thread has the sums of kThreadRows by kThreadColumns of its elements; with `mma`, each warp those of a square
 // of kTile by kTile. Tensor cores take kMmaTerms terms at once.
