@@ -249,6 +249,12 @@ TEST_P(GpuProducts, EveryType) {
 
 INSTANTIATE_TEST_SUITE_P(Gpu, GpuProducts, testing::ValuesIn(Products()), [](const auto& info) { return std::string(info.param.name); });
 
+constexpr char kStaged[] = R"(
+  x = TYPE[ROWS,TERMS] parameter(0)
+  y = TYPE[TERMS,COLUMNS] parameter(1)
+  ROOT d = f32[ROWS,COLUMNS] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)";
+
 std::string ProductText(const char* type, int64_t terms) {
   return absl::StrReplaceAll(KindText(FindKernelKind("product"), type, 128, 256), {{"40", absl::StrCat(terms)}});
 }
@@ -286,6 +292,35 @@ TEST(GpuTiles, TensorCoresTakeHalves) {
   EXPECT_THAT(PlansFor(**ParseModule(ProductText("f16", 8)), kModels[0]), testing::Not(HasSubstr("slice=")));  // few terms
 }
 
+// More slices than stages, sums in parts, sides that are no whole tiles. However many stages there are, the sums are the same, bit by bit.
+TEST(GpuTiles, OfStages) {
+  uint64_t seed = 900;
+  for (const char* type : {"f16", "bf16"}) {
+    for (const auto& [m, n, k] : {std::tuple(136, 72, 592), std::tuple(40, 264, 1080), std::tuple(131, 64, 600), std::tuple(16, 48, 288)}) {
+      ExpectRight(absl::StrReplaceAll(KindText({"", kStaged, ""}, type, m, n), {{"TERMS", absl::StrCat(k)}}), ++seed);
+    }
+  }
+  const std::string text = absl::StrReplaceAll(KindText({"", kStaged, ""}, "bf16", 136, 72), {{"TERMS", "592"}});
+  const auto module = ParseModule(text);
+  const std::vector<Literal> arguments = lab::RandomInputs(**module, 7);
+  std::unique_ptr<Module> moved = (*module)->Clone();
+  lab::MoveInside(*moved, 1);
+  std::vector<Literal> sums;
+  for (const char* stages : {"stages=4 ", "stages=3 ", "stages=2 "}) {
+    const std::string plans = PlansFor(**module, kModels[1]);
+    ASSERT_THAT(plans, HasSubstr("stages=4 "));
+    const auto executable = LiteralExecutable::Compile(*moved, {.targets = {*MakeEmulatedGpu(kModels[1])},
+                                                                .plans = absl::StrReplaceAll(plans, {{"stages=4 ", stages}})},
+                                                       EmulatedHost(PlainHost()));
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    const auto got = (*executable)->Run(arguments);
+    ASSERT_TRUE(got.ok()) << got.status();
+    sums.push_back(got->front());
+  }
+  EXPECT_EQ(sums[0], sums[1]);
+  EXPECT_EQ(sums[0], sums[2]);
+}
+
 TEST(GpuTiles, AreChecked) {
   for (const char* type : {"f32", "bf16"}) {
     const auto module = ParseModule(KindText(FindKernelKind("product"), type, 70, 140));
@@ -311,8 +346,10 @@ TEST(GpuTiles, AreChecked) {
     if (std::string(type) == "bf16") {
       EXPECT_THAT(compile(plans, "gpu-emulated:sm_75,sms=1"), HasSubstr("no tensor cores that sum halves in f32"));
       EXPECT_THAT(refused("slice=32 ", ""), HasSubstr("tensor cores without slices"));
+      EXPECT_THAT(refused(" mma ", " mma stages=9 "), HasSubstr("more stages than 8"));
     } else {
       EXPECT_THAT(refused("slice=16 ", "slice=16 mma "), HasSubstr("what are no halves in memory"));
+      EXPECT_THAT(refused("slice=16 ", "slice=16 stages=2 "), HasSubstr("stages of what no tensor cores multiply"));
     }
   }
 }

@@ -110,6 +110,13 @@ std::string Halves() {
   return Entry("p = f16[40,48] parameter(0)\n q = f16[48,64] parameter(1)\n"
                " ROOT r = f32[40,64] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n");
 }
+// One slice, in whose place its sums lie; and more than there are stages.
+std::string HalvesOfTerms(int64_t terms) {
+  return Entry(absl::StrCat("p = f16[40,", terms, "] parameter(0)\n q = f16[", terms, ",64] parameter(1)\n",
+                            " ROOT r = f32[40,64] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"));
+}
+std::string OneSlice() { return HalvesOfTerms(32); }
+std::string ManySlices() { return HalvesOfTerms(600); }
 std::string Brains() {
   return Entry("p = bf16[48,40] parameter(0)\n q = bf16[64,48] parameter(1)\n"
                " ROOT r = f32[40,64] dot(p, q), lhs_contracting_dims={0}, rhs_contracting_dims={1}\n");
@@ -274,8 +281,11 @@ constexpr Planting kPlantings[] = {
     {"wrong-mma-layout", "brains", Brains, kUsual, "different"},
     {"missing-barrier", "tiles", Tiles, kUsual, "race", false},
     {"missing-first-barrier", "tiles", Tiles, kUsual, "race", false},
-    {"missing-barrier", "halves", Halves, kUsual, "race", false},
+    {"missing-barrier", "one_slice", OneSlice, kUsual, "race", false},
     {"missing-first-barrier", "halves", Halves, kUsual, "race", false},
+    {"missing-first-barrier", "many_slices", ManySlices, kUsual, "race", false},
+    {"wrong-wait", "halves", Halves, kUsual, "uninitialised"},
+    {"wrong-wait", "many_slices", ManySlices, kUsual, "race", false},
     {"uninitialised-shared", "tiles", Tiles, kUsual, "uninitialised"},
     {"uninitialised-shared", "halves", Halves, kUsual, "uninitialised"},
     {"grid-too-small", "tiles", Tiles, kUsual, "different"},

@@ -34,6 +34,7 @@ constexpr int kScanRounds = 4;        // pieces of a row that are read at once
 constexpr int64_t kShortScan = 16;    // elements of a row, below which a thread has it
 constexpr int64_t kLongScan = 8;      // pieces of a row, above which blocks share it where rows are few
 constexpr int kSlice = 16, kMmaSlice = 32;  // terms
+constexpr int kFewestStages = 3;            // that hide a copy's time behind the multiplication of others
 
 bool IsWhole(Dim extent, int64_t lanes) { return lanes == 1 || (extent.is_constant() && extent.constant() % lanes == 0); }
 int64_t PowerBelow(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
@@ -386,21 +387,34 @@ class GpuPlanner : public NestPlanner {
     plan_.loops = std::move(loops);
     plan_.split = plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
     plan_.rows = gpu_.mma ? 4 * kTile : 2 * kTile;
-    plan_.block = 2 * kTile;
+    const bool staged = gpu_.mma && LieAsVectors(f_, plan_.loops, product);
+    gpu_.stages = staged ? kFewestStages : 1;
+    plan_.block = staged ? 4 * kTile : 2 * kTile;
     plan_.lanes = kThreadColumns;
     plan_.unroll = kThreadRows;
     const int64_t others = Iterations(false) / (rows * columns);
     auto blocks = [&] { return others * ((rows + plan_.rows - 1) / plan_.rows) * ((columns + plan_.block - 1) / plan_.block); };
     auto fits = [&] {
       gpu_.loops = plan_;
-      return SharedOf(f_, gpu_).bytes <= model_.shared_per_block;
+      return SharedOf(f_, gpu_).bytes <= MostShared(gpu_, model_);
     };
     while (plan_.rows > kTile && plan_.rows / 2 >= rows) plan_.rows /= 2;
     while (plan_.block > kTile && plan_.block / 2 >= columns) plan_.block /= 2;
     while (plan_.rows * plan_.block > kTile * kTile && (blocks() < model_.sms || !fits())) {
       (plan_.rows >= plan_.block ? plan_.rows : plan_.block) /= 2;
     }
-    gpu_.threads = gpu_.team = static_cast<int>(plan_.rows * plan_.block / (kThreadRows * kThreadColumns));
+    // Larger parts for warps read less of shared memory for each sum, where there are eight for a multiprocessor all the same.
+    const int64_t wide_warps = plan_.rows * plan_.block / (2 * kTile * kTile);
+    const bool wide = staged && plan_.rows >= 2 * kTile && wide_warps * (blocks() / model_.sms) >= 8;
+    gpu_.threads = gpu_.team = static_cast<int>(plan_.rows * plan_.block / (kThreadRows * kThreadColumns * (wide ? 2 : 1)));
+    if (staged) {
+      // As many as there is room for, beside the other blocks of a multiprocessor.
+      const int64_t stage = SliceBytes(gpu_, plan_.rows, PrimitiveType::kF32) + SliceBytes(gpu_, plan_.block, PrimitiveType::kF32);
+      const int64_t room = model_.shared_per_sm / ((blocks() + model_.sms - 1) / model_.sms);
+      const int64_t most = gpu_.threads >= kThreads ? kFewestStages + 1 : kFewestStages;
+      gpu_.stages = static_cast<int>(std::clamp<int64_t>(room / stage, most, kMaxStages));
+      while (gpu_.stages > 1 && !fits()) --gpu_.stages;
+    }
     if (fits()) return true;
     gpu_ = {};
     plan_ = before;
@@ -465,12 +479,14 @@ Dim GpuUnits(const GpuPlan& plan) {
   return !plan.in_pieces() ? units : units * CeilDiv(plan.loops.loops.back().extent, plan.piece);
 }
 
+int64_t MostShared(const GpuPlan& plan, const GpuModel& model) { return plan.stages > 1 ? model.shared_opt_in : model.shared_per_block; }
+
 SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   SharedLayout shared;
   if (plan.slice > 0) {  // the slices, then in their place the sums
     const Instruction* product = *absl::c_find_if(fused.order, [](const Instruction* op) { return IsContraction(*op); });
     const PrimitiveType type = product->shape().element_type();
-    const int64_t slices = SliceBytes(plan, plan.loops.rows, type) + SliceBytes(plan, plan.loops.block, type);
+    const int64_t slices = plan.stages * (SliceBytes(plan, plan.loops.rows, type) + SliceBytes(plan, plan.loops.block, type));
     shared.kept = shared.exchange = std::max(slices, plan.loops.rows * (plan.loops.block * StorageBytes(type) + kSumGap));
   }
   if (plan.loops.kind == PlanKind::kAttention) shared.kept = shared.exchange = AttentionTileOf(fused, plan).bytes;
@@ -529,6 +545,9 @@ absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims) {
     plan.mma = true;
     text.remove_prefix(kMma.size());
   }
+  if (const std::optional<std::string> stages = word("stages="); stages && !absl::SimpleAtoi(*stages, &plan.stages)) {
+    return wrong("stages=<number>");
+  }
   if (const std::optional<std::string> piece = word("piece="); piece && !absl::SimpleAtoi(*piece, &plan.piece)) {
     return wrong("piece=<number>");
   }
@@ -547,6 +566,7 @@ std::string ToString(const GpuPlan& plan) {
   std::string text = absl::StrCat("threads=", plan.threads, " team=", plan.team, " ");
   if (plan.slice > 0) absl::StrAppend(&text, "slice=", plan.slice, " ");
   if (plan.mma) absl::StrAppend(&text, "mma ");
+  if (plan.stages != 1) absl::StrAppend(&text, "stages=", plan.stages, " ");
   if (plan.piece > 0) absl::StrAppend(&text, "piece=", plan.piece, " ");
   if (plan.pass != GpuPass::kWhole) absl::StrAppend(&text, "pass=", std::string(kPasses[static_cast<size_t>(plan.pass)]), " ");
   return text + ToString(plan.loops);
@@ -620,7 +640,7 @@ namespace {
 // What is wrong with a contraction's tiles; "": nothing.
 std::string_view WrongTiles(const FusedKernel& fused, const GpuPlan& plan, const GpuModel& model) {
   const KernelPlan& loops = plan.loops;
-  if (plan.slice == 0) return plan.mma ? "tensor cores without slices" : "";
+  if (plan.slice == 0) return plan.mma || plan.stages != 1 ? "tensor cores without slices" : "";
   const std::optional<BlockProduct> product = BlockProductOf(fused, loops.loops);
   if (!product) return "a contraction that blocks cannot compute";
   auto power = [](int64_t n, int64_t least, int64_t most) {
@@ -629,9 +649,12 @@ std::string_view WrongTiles(const FusedKernel& fused, const GpuPlan& plan, const
   if (loops.tile_loop < 0 || loops.lanes != kThreadColumns || loops.unroll != kThreadRows) return "not a thread's part of a tile";
   if (!power(loops.rows, kTile, 8 * kTile) || !power(loops.block, kTile, 8 * kTile)) return "a tile whose sides are not 32 to 256";
   if (!power(plan.slice, kMmaTerms, 2 * kMmaTerms)) return "a slice that is not 16 or 32 terms";
-  if (plan.team != plan.threads || plan.threads != loops.rows * loops.block / (kThreadRows * kThreadColumns)) {
-    return "a block that is not a thread for each 32 elements of a tile";
+  const int64_t part = loops.rows * loops.block / plan.threads, least = kThreadRows * kThreadColumns;
+  if (plan.team != plan.threads || (part != least && !(plan.mma && part == 2 * least && loops.rows >= 2 * kTile))) {
+    return "a block that is not a thread for each 32 elements of a tile, or 64 of tensor cores";
   }
+  if (plan.stages < 1 || plan.stages > kMaxStages) return "no stages, or more stages than 8";
+  if (plan.stages > 1 && !plan.mma) return "stages of what no tensor cores multiply";
   if (!plan.mma) return "";
   if (model.bf16_flops_per_ns <= 0) return "no tensor cores that sum halves in f32";
   return HalvesOf(fused, *product) ? "" : "tensor cores for what are no halves in memory";
@@ -714,13 +737,13 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
     return bad("pieces of what is no sort and no scan of a team");
   }
   const bool multiplies = loops.kind == PlanKind::kContraction || loops.kind == PlanKind::kAttention;
-  const bool slices = plan.slice != 0 && loops.kind != PlanKind::kContraction;
+  const bool slices = (plan.slice != 0 || plan.stages != 1) && loops.kind != PlanKind::kContraction;
   if (slices || (plan.mma && !multiplies)) return bad("slices of what is no contraction");
   const bool rows = loops.kind == PlanKind::kRow || loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kSort;
   const bool teams = rows || scan || plan.slice > 0 || loops.kind == PlanKind::kAttention;
   if (!teams && plan.team != 1) return bad("a team for what one thread computes");
-  if (const int64_t bytes = SharedOf(fused, plan).bytes; bytes > model.shared_per_block) {
-    return bad(absl::StrCat(bytes, " bytes of shared memory, a block of ", model.name, " has ", model.shared_per_block));
+  if (const int64_t bytes = SharedOf(fused, plan).bytes, most = MostShared(plan, model); bytes > most) {
+    return bad(absl::StrCat(bytes, " bytes of shared memory, a block of ", model.name, " has ", most));
   }
   return absl::OkStatus();
 }

@@ -51,6 +51,7 @@ struct GpuPlan {
   int64_t piece = 0;
   int slice = 0;      // of a contraction that blocks compute: terms that lie in shared memory at once
   bool mma = false;   // its operands are halves, multiplied by tensor cores
+  int stages = 1;     // with `mma`: slices in shared memory, of which all but one are on their way
   bool operator==(const GpuPlan&) const = default;
 
   // Units that a block computes.
@@ -82,8 +83,9 @@ inline constexpr int64_t kTile = 32, kTileRow = kTile + 1;
 // Bytes in shared memory of a square of this parameter's elements.
 int64_t TileBytes(const KernelPlan& plan, const Instruction& parameter);
 
-// A contraction's tile: each thread has the sums of kThreadRows by kThreadColumns of its elements; with `mma`, each warp those of a square
-// of kTile by kTile. Tensor cores take kMmaTerms terms at once.
+// A contraction's tile: each thread has the sums of kThreadRows by kThreadColumns of its elements; with `mma`, each warp those of kTile or
+// twice as many rows of kTile columns. Tensor cores take kMmaTerms terms at once.
+inline constexpr int kMaxStages = 8;
 inline constexpr int64_t kThreadRows = 8, kThreadColumns = 4, kMmaTerms = 16;
 // Rows in shared memory are so many bytes longer than what they hold, which leaves the banks of neighbours apart and vectors aligned: a
 // slice's, of elements of so many bytes, and the sums'.
@@ -125,6 +127,10 @@ SortTemporary SortTemporaryOf(const FusedKernel& fused);
 // Of each temporary of a plan of several launches.
 Dim TemporaryBytes(const FusedKernel& fused, const GpuPlan& plan);
 
+// What static arrays may have; beyond, a launch gives a block its shared memory.
+inline constexpr int64_t kStaticShared = 48 << 10;
+// What a block of this plan may have.
+int64_t MostShared(const GpuPlan& plan, const GpuModel& model);
 // Bytes of a block's shared memory: what teams keep of their rows, and what their reductions exchange.
 struct SharedLayout {
   int64_t kept = 0;      // of one team
