@@ -340,8 +340,9 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *form = FusionForm::kContraction;
     return true;
   }
-  if (op->opcode() == Opcode::kScan && context_.spaces != nullptr && SpaceOf(ArrayShape(*op)) != 0 && IsEpilogueOf(c, *op)) {
-    *form = FusionForm::kScan;  // the CPU's turns squares in registers, and what follows it goes by vectors
+  const bool scans_there = op->opcode() == Opcode::kScan && context_.spaces != nullptr && SpaceOf(ArrayShape(*op)) != 0;
+  if (scans_there && c.cost <= context_.target.max_fusion_instructions && IsEpilogueOf(c, *op)) {
+    *form = FusionForm::kScan;  // on the CPU what follows a scan goes by vectors, as its own steps do not
     return true;
   }
   auto takes = [&](const Instruction* u) { return IsProduct(*u) && c.contains.contains(u); };

@@ -222,7 +222,8 @@ class GpuPlanner : public NestPlanner {
     int64_t rows = 1;
     for (int i = 0; i < gpu_.loops.split; ++i) rows *= std::max<int64_t>(Typical(gpu_.loops.loops[static_cast<size_t>(i)].extent), 1);
     if (!fastest && rows >= Busy() / 8) return {};
-    const int64_t elements = std::clamp<int64_t>(kVectorBytes / WidestInMemory(), kLeastScanElements, kMaxScanElements);
+    const int64_t vector = std::clamp<int64_t>(kVectorBytes / WidestInMemory(), kLeastScanElements, kMaxScanElements);
+    const int64_t elements = BodyCost() > kHeavyBody ? kLeastScanElements : vector;
     const int64_t shares = (n + elements - 1) / elements;  // 16 bytes of the widest type
     int64_t team = std::min<int64_t>(PowerAbove(shares), shares > kWarp * kWarpRow ? kThreads : kWarp);
     while (team < kThreads && team < shares && rows * team < Busy()) team *= 2;
