@@ -56,6 +56,19 @@ bool FeedsAlone(const Instruction& op, const Instruction& consumer) {
   return IsPointwise(op) && Shape::SameDims(op.shape(), consumer.operand(0)->shape());
 }
 
+// The results of a scan that have an element for each step come first.
+int64_t StackedResults(const Instruction& scan) {
+  const int64_t parts = scan.shape().is_tuple() ? static_cast<int64_t>(scan.shape().elements().size()) : 1;
+  return parts - scan.attrs().get_or<int64_t>(Attr::kNumCarries, scan.operand_count() / 2);
+}
+
+// The op that fills the kernel alone, but for what feeds it and what is done elementwise with a scan's elements; null: none does.
+const Instruction* AloneIn(const Cluster& c) {
+  if (const Instruction& maker = MakerOf(*c.lead); Alone(maker.opcode())) return &maker;
+  if (c.form != FusionForm::kScan) return nullptr;
+  return *absl::c_find_if(c.members, [](const Instruction* m) { return m->opcode() == Opcode::kScan; });
+}
+
 // A scatter needs memory for all of its results, even for one that nobody reads: its fusion gives the tuple.
 bool WholeTuple(const Instruction& op) {
   return op.opcode() == Opcode::kScatter && op.shape().is_tuple() && !AllElementsUsed(op);
@@ -327,14 +340,19 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *form = FusionForm::kContraction;
     return true;
   }
+  const bool scans_there = op->opcode() == Opcode::kScan && context_.spaces != nullptr && SpaceOf(ArrayShape(*op)) != 0;
+  if (scans_there && c.cost <= context_.target.max_fusion_instructions && IsEpilogueOf(c, *op)) {
+    *form = FusionForm::kScan;  // on the CPU what follows a scan goes by vectors, as its own steps do not
+    return true;
+  }
   auto takes = [&](const Instruction* u) { return IsProduct(*u) && c.contains.contains(u); };
   if (!as_result && WidensInProducts(*op, context_) && absl::c_any_of(op->users(), takes)) return true;
   if (Alone(op->opcode()) || IsCheck(*op)) {
     *why = "needs a kernel of its own";
     return false;
   }
-  if (const Instruction& maker = MakerOf(*c.lead); Alone(maker.opcode()) && !FeedsAlone(*op, maker) && !FeedsUpdates(*op, maker, c)) {
-    *why = absl::StrCat(std::string(OpcodeName(maker.opcode())), " takes its operands from memory");
+  if (const Instruction* alone = AloneIn(c); alone != nullptr && !FeedsAlone(*op, *alone) && !FeedsUpdates(*op, *alone, c)) {
+    *why = absl::StrCat(std::string(OpcodeName(alone->opcode())), " takes its operands from memory");
     return false;
   }
   if (c.form == FusionForm::kContraction) {
@@ -560,10 +578,11 @@ bool Clusters::MatchesAsResult(const Instruction* op, const Cluster& c) const {
   return SamePlaces(op->shape(), c.lead->shape());
 }
 
-// Is `c` done elementwise with `product` (a contraction), so that each of its sums can stay in a register until it is?
+// Is `c` done elementwise with what `product` (a contraction, or a scan) gives, so that each element can stay in a register until it is?
 bool Clusters::IsEpilogueOf(const Cluster& c, const Instruction& product) const {
   if (c.form != FusionForm::kLoop || !c.lead->shape().is_array() || IsCheck(*c.lead)) return false;
-  if (!SamePlaces(product.shape(), c.lead->shape())) return false;
+  const Shape& shape = ArrayShape(product);
+  if (!SamePlaces(shape, c.lead->shape())) return false;
   if (!absl::c_all_of(c.members, [](const Instruction* m) { return InEpilogue(*m); })) return false;
   absl::flat_hash_set<const Instruction*> below = {&product};
   std::vector<const Instruction*> work = {&product};
@@ -571,12 +590,17 @@ bool Clusters::IsEpilogueOf(const Cluster& c, const Instruction& product) const 
     const Instruction* op = work.back();
     work.pop_back();
     for (const Instruction* user : op->users()) {
-      if (!c.contains.contains(user) || !below.insert(user).second) continue;
-      if (!IsPointwise(*user) || !Shape::SameDims(user->shape(), product.shape())) return false;
+      const bool element = op == &product && IsElementOfOp(*user);
+      if ((!element && !c.contains.contains(user)) || !below.insert(user).second) continue;
+      if (element && user->tuple_index() >= StackedResults(product)) {  // known when all is done
+        if (absl::c_any_of(user->users(), [&](const Instruction* u) { return c.contains.contains(u); })) return false;
+        continue;
+      }
+      if (!element && (!IsPointwise(*user) || !Shape::SameDims(user->shape(), shape))) return false;
       work.push_back(user);
     }
   }
-  return absl::c_all_of(c.results, [&](const Instruction* r) { return SamePlaces(r->shape(), product.shape()); });
+  return absl::c_all_of(c.results, [&](const Instruction* r) { return SamePlaces(r->shape(), shape); });
 }
 
 // What reads `op`, a result of `c`, elsewhere: a user in `c` may be computed again in another cluster.
@@ -606,7 +630,11 @@ bool Clusters::LeadsTo(const Cluster* from, const Cluster* to, bool directly) co
 // `op` becomes a result of `c`: does another user of it lead back into `c`?
 bool Clusters::WouldCycle(const Instruction* op, const Cluster* c) const {
   std::vector<const Instruction*> others;
-  AddReaders(op, c, &others);
+  if (op->opcode() == Opcode::kScan && op->shape().is_tuple()) {
+    for (const Instruction* element : op->users()) AddReaders(element, c, &others);
+  } else {
+    AddReaders(op, c, &others);
+  }
   return Reaches(std::move(others), c);
 }
 

@@ -15,7 +15,8 @@
 //     mean...), several reductions in sequence allowed. column: reductions over outer dims, minor dim kept. reduce: any other.
 //     scatter (scatter, select-and-scatter, dynamic-update-slice), sort (sort, topk), scan: that op, with constants, and with what
 //     a sort or scan reads element by element, a scatter window by window. The fusion gives its results and nothing else: its array
-//     or tuple, or (a tuple of) get-tuple-elements of it. attention: two dots and the softmax between them (passes/fusion/attention.h).
+//     or tuple, or (a tuple of) get-tuple-elements of it; of a scan also what is made of its elements one by one.
+//     attention: two dots and the softmax between them (passes/fusion/attention.h).
 // A multi-output fusion's root is a tuple. Fused computations contain no tuples otherwise (except an op of several results + gte), no
 // nested fusions, no array constants above 16 elements (those are operands), no effects but tenon.check and no control edges.
 // Every array instruction at this level has a layout. instructions() is the schedule (is_scheduled = true).

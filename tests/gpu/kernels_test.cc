@@ -110,6 +110,14 @@ TEST(GpuLaunches, OfLongRowsAreSeveral) {
   ExpectRight(LongScan(), 71);
 }
 
+TEST(GpuLaunches, MakeMoreOfScansInTheirKernels) {
+  for (const char* kind : {"sums_narrowed", "differences_along"}) {
+    const auto program = Compiled(KindText(FindKernelKind(kind), "bf16", 300, 1000));
+    ASSERT_TRUE(program.ok()) << program.status();
+    EXPECT_EQ(program->regions[0].steps.size(), 1u) << PlansOf(*program);
+  }
+}
+
 // Merges of one kernel, by runs of different length.
 TEST(GpuLaunches, ShareKernels) {
   const auto sort = Compiled(KindText(FindKernelKind("sorted"), "f32", 1, 20000));
@@ -153,6 +161,37 @@ TEST(GpuLaunches, AnyComparatorMakesAPermutation) {
   std::vector<int32_t> places(got->front().data<int32_t>().begin(), got->front().data<int32_t>().end());
   std::sort(places.begin(), places.end());
   for (size_t i = 0; i < places.size(); ++i) ASSERT_EQ(places[i], static_cast<int32_t>(i));
+}
+
+// Squares of narrow types are of vectors where all rows are whole ones, and wider: whole squares, some that are not, and batches.
+TEST(GpuTransposes, OfNarrowTypesAreWide) {
+  constexpr char kOneSm[] = "sm_80,sms=1,threads_per_sm=8";
+  const KernelKind& kind = FindKernelKind("transposed");
+  uint64_t seed = 300;
+  constexpr std::pair<const char*, int> kTypes[] = {{"bf16", 2}, {"f16", 2}, {"s8", 4}, {"u4", 4}, {"f8e5m2", 4}};
+  for (const auto& [type, lanes] : kTypes) {
+    for (const auto& [rows, columns] : {std::pair(256, 128), std::pair(132, 36), std::pair(16, 516), std::pair(68, 260)}) {
+      const std::string text = KindText(kind, type, rows, columns);
+      const std::string plans = PlansFor(**ParseModule(text), absl::StrCat("gpu-emulated:", kOneSm));
+      EXPECT_THAT(plans, HasSubstr(absl::StrCat("lanes=", lanes, " "))) << type;
+      ExpectRight(text, ++seed);
+    }
+    ExpectRight(KindText(kind, type, 66, 70), ++seed);  // bytes in pairs
+    ExpectRight(KindText(kind, type, 67, 132), ++seed);
+    const std::string batch = R"(
+  x = TYPE[3,COLUMNS,5,ROWS] parameter(0)
+  y = TYPE[ROWS] parameter(1)
+  t = TYPE[3,5,ROWS,COLUMNS] transpose(x), dimensions={0,2,3,1}
+  yb = TYPE[3,5,ROWS,COLUMNS] broadcast(y), dimensions={2}
+  d = TYPE[3,5,ROWS,COLUMNS] subtract(t, yb)
+  ROOT r = (TYPE[3,5,ROWS,COLUMNS]{3,2,1,0}, f32[3,5,ROWS,COLUMNS]{3,2,1,0}) tuple(d, w)
+)";
+    const std::string wide = absl::StrReplaceAll(batch, {{"  ROOT", "  w = f32[3,5,ROWS,COLUMNS] convert(t)\n  ROOT"}});
+    ExpectRight(KindText({"", wide.c_str(), ""}, type, 64, 36), ++seed);
+    const std::string alone = absl::StrReplaceAll(batch, {{"(TYPE[3,5,ROWS,COLUMNS]{3,2,1,0}, f32[3,5,ROWS,COLUMNS]{3,2,1,0}) tuple(d, w)",
+                                                           "TYPE[3,5,ROWS,COLUMNS]{3,2,1,0} negate(d)"}});
+    ExpectRight(KindText({"", alone.c_str(), ""}, type, 64, 36), ++seed);
+  }
 }
 
 // Tiles that blocks compute: every way that operands may lie, with a batch, several summed dims, and something done with the sums.
@@ -210,6 +249,12 @@ TEST_P(GpuProducts, EveryType) {
 
 INSTANTIATE_TEST_SUITE_P(Gpu, GpuProducts, testing::ValuesIn(Products()), [](const auto& info) { return std::string(info.param.name); });
 
+constexpr char kStaged[] = R"(
+  x = TYPE[ROWS,TERMS] parameter(0)
+  y = TYPE[TERMS,COLUMNS] parameter(1)
+  ROOT d = f32[ROWS,COLUMNS] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)";
+
 std::string ProductText(const char* type, int64_t terms) {
   return absl::StrReplaceAll(KindText(FindKernelKind("product"), type, 128, 256), {{"40", absl::StrCat(terms)}});
 }
@@ -247,6 +292,35 @@ TEST(GpuTiles, TensorCoresTakeHalves) {
   EXPECT_THAT(PlansFor(**ParseModule(ProductText("f16", 8)), kModels[0]), testing::Not(HasSubstr("slice=")));  // few terms
 }
 
+// More slices than stages, sums in parts, sides that are no whole tiles. However many stages there are, the sums are the same, bit by bit.
+TEST(GpuTiles, OfStages) {
+  uint64_t seed = 900;
+  for (const char* type : {"f16", "bf16"}) {
+    for (const auto& [m, n, k] : {std::tuple(136, 72, 592), std::tuple(40, 264, 1080), std::tuple(131, 64, 600), std::tuple(16, 48, 288)}) {
+      ExpectRight(absl::StrReplaceAll(KindText({"", kStaged, ""}, type, m, n), {{"TERMS", absl::StrCat(k)}}), ++seed);
+    }
+  }
+  const std::string text = absl::StrReplaceAll(KindText({"", kStaged, ""}, "bf16", 136, 72), {{"TERMS", "592"}});
+  const auto module = ParseModule(text);
+  const std::vector<Literal> arguments = lab::RandomInputs(**module, 7);
+  std::unique_ptr<Module> moved = (*module)->Clone();
+  lab::MoveInside(*moved, 1);
+  std::vector<Literal> sums;
+  for (const char* stages : {"stages=4 ", "stages=3 ", "stages=2 "}) {
+    const std::string plans = PlansFor(**module, kModels[1]);
+    ASSERT_THAT(plans, HasSubstr("stages=4 "));
+    const auto executable = LiteralExecutable::Compile(*moved, {.targets = {*MakeEmulatedGpu(kModels[1])},
+                                                                .plans = absl::StrReplaceAll(plans, {{"stages=4 ", stages}})},
+                                                       EmulatedHost(PlainHost()));
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    const auto got = (*executable)->Run(arguments);
+    ASSERT_TRUE(got.ok()) << got.status();
+    sums.push_back(got->front());
+  }
+  EXPECT_EQ(sums[0], sums[1]);
+  EXPECT_EQ(sums[0], sums[2]);
+}
+
 TEST(GpuTiles, AreChecked) {
   for (const char* type : {"f32", "bf16"}) {
     const auto module = ParseModule(KindText(FindKernelKind("product"), type, 70, 140));
@@ -272,8 +346,10 @@ TEST(GpuTiles, AreChecked) {
     if (std::string(type) == "bf16") {
       EXPECT_THAT(compile(plans, "gpu-emulated:sm_75,sms=1"), HasSubstr("no tensor cores that sum halves in f32"));
       EXPECT_THAT(refused("slice=32 ", ""), HasSubstr("tensor cores without slices"));
+      EXPECT_THAT(refused(" mma ", " mma stages=9 "), HasSubstr("more stages than 8"));
     } else {
       EXPECT_THAT(refused("slice=16 ", "slice=16 mma "), HasSubstr("what are no halves in memory"));
+      EXPECT_THAT(refused("slice=16 ", "slice=16 stages=2 "), HasSubstr("stages of what no tensor cores multiply"));
     }
   }
 }

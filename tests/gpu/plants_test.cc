@@ -70,6 +70,11 @@ std::string Transposed() {
   return Entry("p = f32[70,90] parameter(0)\n q = f32[90,70] parameter(1)\n t = f32[90,70] transpose(p), dimensions={1,0}\n"
                " ROOT r = f32[90,70]{1,0} add(q, t)\n");
 }
+// Squares of 64 by 64, in pairs.
+std::string TransposedHalves() {
+  return Entry("p = bf16[72,90] parameter(0)\n q = bf16[90,72] parameter(1)\n t = bf16[90,72] transpose(p), dimensions={1,0}\n"
+               " ROOT r = bf16[90,72]{1,0} subtract(q, t)\n");
+}
 // A piece of two for a block, and of three, merged twice.
 std::string SortOf(int64_t n) {
   return absl::StrCat("HloModule m\nless { a = s32[] parameter(0)\n b = s32[] parameter(1)\n",
@@ -85,12 +90,33 @@ std::string ScanOf(int64_t n) {
                       " ROOT r = s32[", n, "] get-tuple-element(s), index=0 }\n");
 }
 std::string Scanned() { return ScanOf(2000); }
+// In f32, and rounded in the same kernel: a warp has a row, four pieces of it at once.
+std::string ScannedHalves() {
+  return "HloModule m\nstep { a = f32[8] parameter(0)\n b = f32[8] parameter(1)\n s = f32[8] add(a, b)\n"
+         " ROOT r = (f32[8], f32[8]) tuple(s, s) }\nENTRY e { p = bf16[8,1024] parameter(0)\n f = f32[8,1024] convert(p)\n"
+         " zero = f32[] constant(0)\n z = f32[8] broadcast(zero), dimensions={}\n"
+         " s = (f32[8,1024], f32[8]) scan(f, z), dimensions={1}, num_carries=1, to_apply=step\n"
+         " g = f32[8,1024] get-tuple-element(s), index=0\n ROOT r = bf16[8,1024] convert(g) }\n";
+}
+std::string ScannedOddRows() {
+  return "HloModule m\nstep { a = s32[8] parameter(0)\n b = s32[8] parameter(1)\n s = s32[8] add(a, b)\n"
+         " ROOT r = (s32[8], s32[8]) tuple(s, s) }\nENTRY e { p = s32[8,65] parameter(0)\n f = s32[8,64] slice(p), slice={[0:8], [0:64]}\n"
+         " z = s32[8] parameter(1)\n s = (s32[8,64], s32[8]) scan(f, z), dimensions={1}, num_carries=1, to_apply=step\n"
+         " ROOT g = s32[8,64] get-tuple-element(s), index=0 }\n";
+}
 std::string ScannedInPieces() { return ScanOf(20000); }
 // By tensor cores, and by threads.
 std::string Halves() {
   return Entry("p = f16[40,48] parameter(0)\n q = f16[48,64] parameter(1)\n"
                " ROOT r = f32[40,64] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n");
 }
+// One slice, in whose place its sums lie; and more than there are stages.
+std::string HalvesOfTerms(int64_t terms) {
+  return Entry(absl::StrCat("p = f16[40,", terms, "] parameter(0)\n q = f16[", terms, ",64] parameter(1)\n",
+                            " ROOT r = f32[40,64] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"));
+}
+std::string OneSlice() { return HalvesOfTerms(32); }
+std::string ManySlices() { return HalvesOfTerms(600); }
 std::string Brains() {
   return Entry("p = bf16[48,40] parameter(0)\n q = bf16[64,48] parameter(1)\n"
                " ROOT r = f32[40,64] dot(p, q), lhs_contracting_dims={0}, rhs_contracting_dims={1}\n");
@@ -247,12 +273,19 @@ constexpr Planting kPlantings[] = {
     {"one-temporary", "sorted", SortedInPieces, kUsual, "race", false},
     {"short-runs", "sorted", SortedInPieces, kUsual, "different"},
     {"wrong-shuffle-up", "scanned", Scanned, kUsual, "different"},
+    {"wrong-shuffle-up", "scanned_halves", ScannedHalves, kSmall, "different", true, kOfHalves},
+    {"misaligned-vector", "scanned_odd_rows", ScannedOddRows, kSmall, "misaligned"},
+    {"missing-first-barrier", "transposed_halves", TransposedHalves, kSmall, "race", false, kOfHalves},
+    {"wrong-tile-offset", "transposed_halves", TransposedHalves, kSmall, "different", true, kOfHalves},
     {"wrong-mma-layout", "halves", Halves, kUsual, "different"},
     {"wrong-mma-layout", "brains", Brains, kUsual, "different"},
     {"missing-barrier", "tiles", Tiles, kUsual, "race", false},
     {"missing-first-barrier", "tiles", Tiles, kUsual, "race", false},
-    {"missing-barrier", "halves", Halves, kUsual, "race", false},
+    {"missing-barrier", "one_slice", OneSlice, kUsual, "race", false},
     {"missing-first-barrier", "halves", Halves, kUsual, "race", false},
+    {"missing-first-barrier", "many_slices", ManySlices, kUsual, "race", false},
+    {"wrong-wait", "halves", Halves, kUsual, "uninitialised"},
+    {"wrong-wait", "many_slices", ManySlices, kUsual, "race", false},
     {"uninitialised-shared", "tiles", Tiles, kUsual, "uninitialised"},
     {"uninitialised-shared", "halves", Halves, kUsual, "uninitialised"},
     {"grid-too-small", "tiles", Tiles, kUsual, "different"},

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/emit/elementwise.h"
 #include "backends/codegen/fused/region.h"
@@ -159,13 +160,42 @@ bool ChooseReductionSpace(FusedKernel& f, const std::vector<const Instruction*>&
   return true;
 }
 
+// Is all that is made of the scan's elements made of each by itself, and nothing of what it carries?
+bool GoesOnElementwise(const Instruction& scan) {
+  const int64_t carries = scan.attrs().get_or<int64_t>(Attr::kNumCarries, scan.operand_count() / 2);
+  absl::flat_hash_set<const Instruction*> seen;
+  std::vector<const Instruction*> work;
+  for (const Instruction* element : scan.users()) {
+    if (element->opcode() != Opcode::kGetTupleElement) continue;  // the root
+    const bool carried = element->tuple_index() >= static_cast<int64_t>(scan.shape().elements().size()) - carries;
+    if (!carried) work.push_back(element);
+    else if (absl::c_any_of(element->users(), [](const Instruction* u) { return u->opcode() != Opcode::kTuple; })) return false;
+  }
+  while (!work.empty()) {
+    const Instruction* op = work.back();
+    work.pop_back();
+    for (const Instruction* user : op->users()) {
+      if (user->opcode() == Opcode::kTuple || !seen.insert(user).second) continue;
+      if (!IsPointwise(*user) || !Shape::SameDims(user->shape(), scan.operand(0)->shape())) return false;
+      work.push_back(user);
+    }
+  }
+  return true;
+}
+
 // The serial op behind the roots, if there is one: it must be behind all of them.
 absl::Status FindSerial(FusedKernel& f) {
+  const auto scan = absl::c_find_if(f.order, [](const Instruction* op) { return op->opcode() == Opcode::kScan; });
+  if (scan != f.order.end() && GoesOnElementwise(**scan)) f.serial = *scan;
   for (size_t i = 0; i < f.roots.size(); ++i) {
     const bool element = f.roots[i]->opcode() == Opcode::kGetTupleElement;
     const Instruction* op = element ? f.roots[i]->operand(0) : f.roots[i];
     if (i == 0 && IsSerialOp(op->opcode())) f.serial = op;
-    if (op == f.serial) {
+    const bool full = f.roots[i]->shape().is_array() && f.serial != nullptr && f.serial->opcode() == Opcode::kScan &&
+                      Shape::SameDims(f.roots[i]->shape(), f.serial->operand(0)->shape());
+    if (op != f.serial && full && IsPointwise(*op)) {
+      f.components.push_back(-1);
+    } else if (op == f.serial) {
       f.components.push_back(element                  ? f.roots[i]->tuple_index()
                              : op->shape().is_tuple() ? static_cast<int64_t>(i)
                                                       : 0);

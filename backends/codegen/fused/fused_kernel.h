@@ -2,6 +2,7 @@
 // strides, kernel arguments.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -25,7 +26,8 @@ std::optional<Combine> CombineOf(const Instruction& reduce);
 Opcode CombineOpcode(const Instruction& reduce);
 
 // Ops whose kernel is theirs alone, made of serial loops: the roots of such a fusion are the op's
-// results (all or some of them, in any order). Elementwise producers may be in it too.
+// results (all or some of them, in any order), of a scan also what is made of its elements one by one. Elementwise producers may be in it
+// too.
 bool IsSerialOp(Opcode opcode);
 
 enum class Role : uint8_t { kFull, kKept, kOther };
@@ -43,7 +45,7 @@ struct FusedKernel {
   // A dynamic-update-slice of a parameter: the kernel only writes the update, into a copy. The root is the update then, stored from the
   // start indices on.
   const Instruction* updated = nullptr;
-  // The serial op of the fusion, if it has one, and which of the op's results each root is.
+  // The serial op of the fusion, if it has one, and which of the op's results each root is; -1: made of a scan's elements.
   const Instruction* serial = nullptr;
   std::vector<int64_t> components;
   std::vector<LaunchPlan::Pair> copies;  // results that a scatter or update finds filled with an operand
@@ -58,6 +60,7 @@ struct FusedKernel {
   std::vector<uint64_t> literals;
   std::vector<Dim> size_args;  // symbols
 
+  bool MakesMoreOfScan() const { return std::find(components.begin(), components.end(), -1) != components.end(); }
   std::vector<Dim> KeptDims() const;
   Role RoleOf(const Shape& shape) const;
 };

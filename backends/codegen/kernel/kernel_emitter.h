@@ -223,6 +223,9 @@ class KernelEmitter {
   // Asks the first cache for the elements of `parameter` at `offset`, a vector or several.
   void Prefetch(const Instruction& parameter, Index offset);
 
+  // Where the mode's vector at `offset` begins, if it is one access of its full size; null: it may lie otherwise.
+  llvm::Value* VectorPointer(llvm::Value* base, llvm::Type* element, Index offset);
+
   void StoreElements(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
                      const Val& value);
 

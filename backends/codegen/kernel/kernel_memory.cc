@@ -355,6 +355,13 @@ Val KernelEmitter::LoadElements(Value* base, int base_level, llvm::Type* element
   return r;
 }
 
+Value* KernelEmitter::VectorPointer(Value* base, llvm::Type* element, Index offset) {
+  if (!IsVectorIndex(offset) || AccessAlong(offset, mode_.vector_var).kind != Access::Kind::kContiguous) return nullptr;
+  const auto bytes = static_cast<uint64_t>(mode_.lanes) * PartBits(element) / 8;
+  if (IsComplexType(element) || AlignOfVectors(base, element, offset).value() < bytes) return nullptr;
+  return ElementPointer(base, 0, element, offset, nullptr).v[0];
+}
+
 void KernelEmitter::PrefetchAhead(Index var, int64_t steps) {
   if (!specs_.prefetches) return;
   load_hook = [this, var, steps](const Instruction* p, Index offset) -> std::optional<Val> {

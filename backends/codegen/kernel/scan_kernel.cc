@@ -85,10 +85,11 @@ class ScanKernel {
     return op_.operand(0)->shape().dim(op_.dimensions()[0]);
   }
 
-  // Every result of the steps is written along them, while vectors go across: squares of both can be turned in registers.
+  // Every result of the steps is written along them as it is, while vectors go across: squares of both can be turned in registers.
   bool StepsLieSideBySide() const {
     if (plan_.block == 0 || plan_.lanes < 4 || op_.attrs().get_or<bool>(Attr::kReverse, false)) return false;
     const size_t d = static_cast<size_t>(op_.dimensions()[0]);
+    if (f_.MakesMoreOfScan()) return false;
     for (size_t r = 0; r < f_.roots.size(); ++r) {
       if (f_.components[r] < outputs_ && !(f_.results[r].strides[d] == Dim(1))) return false;
     }
@@ -163,9 +164,12 @@ class ScanKernel {
     for (llvm::AllocaInst* slot : state)
       args.push_back(b().CreateLoad(slot->getAllocatedType(), slot));
     std::vector<Value*> next = e_.Apply(b(), *op_.to_apply(), args, /*merging=*/false);
+    for (int64_t c = 0; c < outputs_ && f_.MakesMoreOfScan(); ++c) {
+      e_.Define(&op_, full, static_cast<int>(c), {.v = {next[static_cast<size_t>(c)]}, .level = e_.innermost()});
+    }
     for (size_t r = 0; r < f_.roots.size(); ++r) {
-      if (f_.components[r] < outputs_)
-        Store(r, full, next[static_cast<size_t>(f_.components[r])]);
+      const int64_t c = f_.components[r];
+      if (c < outputs_) Store(r, full, c < 0 ? Wide(e_.Eval(f_.roots[r], full)) : next[static_cast<size_t>(c)]);
     }
     for (size_t c = 0; c < state.size(); ++c) {
       Value* v = next[static_cast<size_t>(outputs_) + c];

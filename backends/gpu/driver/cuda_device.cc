@@ -68,6 +68,7 @@ absl::StatusOr<GpuModel> ModelOf(const CudaFacts& facts) {
   model.threads_per_sm = facts.threads_per_sm;
   model.blocks_per_sm = facts.blocks_per_sm;
   model.shared_per_sm = facts.shared_per_sm;
+  model.shared_opt_in = std::min<int64_t>(model.shared_opt_in, facts.shared_per_block);
   model.l2_bytes = facts.l2_bytes;
   // Two transfers a clock.
   if (facts.memory_clock_khz > 0 && facts.bus_bits > 0) model.bytes_per_ns = 2.0 * facts.memory_clock_khz * 1e3 * facts.bus_bits / 8 / 1e9;

@@ -26,8 +26,9 @@ Value* Fragments::LaneOffset(const SharedHalves& halves, Value* begin, bool rows
   Value *place = rows_first ? odd : upper, *term = rows_first ? upper : odd;
   (halves.term_rows ? term : place) = b().CreateAdd(halves.term_rows ? term : place, in);
   place = b().CreateAdd(place, begin);
-  return halves.term_rows ? b().CreateAdd(b().CreateMul(term, I32(halves.row)), place)
-                          : b().CreateAdd(b().CreateMul(place, I32(halves.row)), term);
+  Value* offset = halves.term_rows ? b().CreateAdd(b().CreateMul(term, I32(halves.row)), place)
+                                   : b().CreateAdd(b().CreateMul(place, I32(halves.row)), term);
+  return halves.further == nullptr ? offset : b().CreateAdd(offset, halves.further);
 }
 
 std::vector<Value*> Fragments::Load(const SharedHalves& halves, Value* lane_offset, int64_t place, int64_t term) {

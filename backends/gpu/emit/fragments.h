@@ -14,6 +14,7 @@ struct SharedHalves {
   int64_t bytes_before = 0;
   int64_t row = 0;         // elements from one row to the next
   bool term_rows = false;  // a row has all places of one term, else all terms of one place
+  llvm::Value* further = nullptr;  // elements, i32, that it begins behind that
 };
 
 class Fragments {

@@ -3,10 +3,13 @@
 // The team takes `piece` elements at a time. Each thread combines its own, which lie side by side, one after the other; the threads' totals
 // go through the warp by shuffles (Hillis and Steele), those of warps through shared memory, and what stands before a thread's elements is
 // combined with them last. The first thread begins with what was carried so far. So the tree follows from the team and the piece alone.
+// `unroll` pieces are read before the first of them is combined. Where rows are whole shares of threads, these are read and written as
+// vectors.
 //
 // Rows that are few and long have three launches: totals of pieces, their scan, and the scan of each piece from there.
 #include <algorithm>
 
+#include "backends/codegen/plan/nest_planner.h"
 #include "backends/codegen/plan/serial_plan.h"
 #include "backends/gpu/emit/kernels.h"
 #include "backends/gpu/emit/threads.h"
@@ -33,6 +36,8 @@ class ScanKernel {
         elements_(plan.piece / plan.team),
         pieces_((n_ + plan.piece - 1) / plan.piece),
         warp_(std::min(plan.team, kWarp)),
+        reverse_(op_.attrs().get_or<bool>(Attr::kReverse, false)),
+        vectors_(elements_ > 1 && n_ % elements_ == 0 && plan.pass != GpuPass::kCarries && !OnScalars(f_)),
         iteration_(e.space(), f_, plan.loops.loops),
         step_(iteration_.vars.back()) {}
 
@@ -56,7 +61,16 @@ class ScanKernel {
         });
       }
       Value* own = b().CreateMul(Rank(), e_.I64(elements_));
-      e_.Loop(first, end, e_.I64(plan_.piece), [&](Value* at) { Round(b().CreateAdd(at, own), end, places, piece, carry); });
+      const int64_t unroll = plan_.loops.unroll;
+      e_.Loop(first, end, e_.I64(plan_.piece * unroll), [&](Value* at) {
+        std::vector<Value*> owns;
+        std::vector<std::vector<llvm::AllocaInst*>> loaded;
+        for (int64_t k = 0; k < unroll; ++k) {
+          owns.push_back(b().CreateAdd(b().CreateAdd(at, e_.I64(k * plan_.piece)), own));
+          loaded.push_back(LoadOwn(owns.back(), end, places));
+        }
+        for (size_t k = 0; k < owns.size(); ++k) Round(owns[k], end, loaded[k], places, piece, carry);
+      });
     });
   }
 
@@ -88,13 +102,24 @@ class ScanKernel {
   }
 
   // This thread's elements from `own` on, of those before `end`. Where there are none it combines zeros, behind all that is.
-  void Round(Value* own, Value* end, Value* places, Value* piece, llvm::AllocaInst* carry) {
+  std::vector<llvm::AllocaInst*> LoadOwn(Value* own, Value* end, Value* places) {
     std::vector<llvm::AllocaInst*> loaded;
     for (int64_t k = 0; k < elements_; ++k) loaded.push_back(Slot());
+    if (vectors_) {
+      AsVector(own, end, [&] {
+        Value* v = e_.Splat(e_.Eval(op_.operand(0), iteration_.full).v[0], e_.innermost());
+        for (size_t k = 0; k < loaded.size(); ++k) b().CreateStore(ExtractLane(b(), v, Lane(k)), loaded[k]);
+      });
+      return loaded;
+    }
     ForOwn(own, end, [&](size_t k, Value* at) {
-      Value* v = plan_.pass == GpuPass::kCarries ? FromTemporary(b().CreateAdd(places, at)) : e_.Eval(op_.operand(0), Full()).v[0];
-      b().CreateStore(v, loaded[k]);
+      const bool carries = plan_.pass == GpuPass::kCarries;
+      b().CreateStore(carries ? FromTemporary(b().CreateAdd(places, at)) : e_.Eval(op_.operand(0), iteration_.full).v[0], loaded[k]);
     });
+    return loaded;
+  }
+
+  void Round(Value* own, Value* end, const std::vector<llvm::AllocaInst*>& loaded, Value* places, Value* piece, llvm::AllocaInst* carry) {
     std::vector<Value*> x;
     for (llvm::AllocaInst* slot : loaded) x.push_back(b().CreateLoad(register_, slot));
     Value* leads = b().CreateICmpEQ(Rank(), e_.I64(0));
@@ -105,21 +130,50 @@ class ScanKernel {
     if (plan_.pass == GpuPass::kTotals) return e_.If(leads, [&] { ToTemporary(total, b().CreateAdd(places, piece)); });
     for (Value*& v : x) v = SelectValue(b(), leads, v, Combine(before, v));
     b().CreateStore(total, carry);
+    if (vectors_) {
+      return AsVector(own, end, [&] {
+        Value* all = llvm::PoisonValue::get(WithLanes(register_, static_cast<unsigned>(elements_)));
+        for (size_t k = 0; k < x.size(); ++k) all = b().CreateInsertElement(all, x[k], uint64_t{Lane(k)});
+        StoreOutputs(all, x.back(), b().CreateAdd(own, e_.I64(elements_ - 1)));
+      });
+    }
     ForOwn(own, end, [&](size_t k, Value* at) {
       if (plan_.pass == GpuPass::kCarries) return ToTemporary(x[k], b().CreateAdd(places, at));
-      StoreOutputs(x[k], at);
+      StoreOutputs(x[k], x[k], at);
     });
   }
 
-  // body(k, place) for the thread's elements before `end`, the scan's loop variable bound.
+  // The scan's loop variable is the place in the row, of step `at` or the last of some.
+  void BindPlace(Value* at) { e_.BindVar(step_, reverse_ ? b().CreateSub(e_.I64(n_ - 1), at) : at); }
+
+  // body(k, step) for the thread's elements before `end`.
   void ForOwn(Value* own, Value* end, const std::function<void(size_t, Value*)>& body) {
     for (int64_t k = 0; k < elements_; ++k) {
       Value* at = b().CreateAdd(own, e_.I64(k));
       e_.If(b().CreateICmpSLT(at, end), [&] {
-        e_.BindVar(step_, at);
+        BindPlace(at);
         body(static_cast<size_t>(k), at);
       });
     }
+  }
+
+  // The lane of the vector in which the thread's k-th step is.
+  unsigned Lane(size_t k) const { return static_cast<unsigned>(reverse_ ? static_cast<size_t>(elements_) - 1 - k : k); }
+
+  // body() with all of the thread's elements as the lanes, if they are before `end`.
+  void AsVector(Value* own, Value* end, const std::function<void()>& body) {
+    const bool all = plan_.pass == GpuPass::kWhole && n_ % (plan_.piece * plan_.loops.unroll) == 0;
+    e_.If(all ? b().getTrue() : b().CreateICmpSLT(own, end), [&] {
+      BindPlace(reverse_ ? b().CreateAdd(own, e_.I64(elements_ - 1)) : own);
+      const LaneMode outer = e_.mode();
+      LaneMode along = outer;
+      along.lanes = static_cast<int>(elements_);
+      along.vector_var = step_->var;
+      along.level = e_.innermost();
+      e_.set_mode(along);
+      body();
+      e_.set_mode(outer);
+    });
   }
 
   // What stands before this thread's elements, given all of them together; of the first thread anything. `total`: of the whole team.
@@ -150,25 +204,20 @@ class ScanKernel {
     return SelectValue(b(), b().CreateICmpEQ(warp, e_.I64(0)), before, with_warps);
   }
 
-  IndexTuple Full() {
-    IndexTuple full = iteration_.full;
-    if (op_.attrs().get_or<bool>(Attr::kReverse, false)) {
-      full[static_cast<size_t>(op_.dimensions()[0])] = e_.space().Combine(step_, -1, e_.space().Constant(SerialExtent(f_) - 1), 1);
-    }
-    return full;
-  }
-
-  // Each result of the fusion is the scan's one output, or what is carried in the end: the last element's.
-  void StoreOutputs(Value* v, Value* at) {
-    auto store = [&](size_t root, const IndexTuple& index) {
-      e_.StoreResult(static_cast<int>(root), e_.space().Linear(index, f_.results[root].strides), {.v = {v}, .level = e_.innermost()});
+  // Each result of the fusion is the scan's one output, what is made of it, or what is carried in the end: the last element's, `v` of step
+  // `at`. `all`: what the lanes have.
+  void StoreOutputs(Value* all, Value* v, Value* at) {
+    auto store = [&](size_t root, const IndexTuple& index, const Val& value) {
+      e_.StoreResult(static_cast<int>(root), e_.space().Linear(index, f_.results[root].strides), value);
     };
+    const Val output{.v = {all}, .level = e_.innermost()};
+    if (f_.MakesMoreOfScan()) e_.Define(&op_, iteration_.full, 0, output);
     const int64_t parts = op_.shape().is_tuple() ? static_cast<int64_t>(op_.shape().elements().size()) : 1;
     for (size_t r = 0; r < f_.roots.size(); ++r) {
       if (f_.components[r] < parts - 1) {
-        store(r, Full());
+        store(r, iteration_.full, f_.components[r] < 0 ? e_.Eval(f_.roots[r], iteration_.full) : output);
       } else {
-        e_.If(b().CreateICmpEQ(at, e_.I64(n_ - 1)), [&] { store(r, iteration_.kept); });
+        e_.If(b().CreateICmpEQ(at, e_.I64(n_ - 1)), [&] { store(r, iteration_.kept, {.v = {v}, .level = e_.innermost()}); });
       }
     }
   }
@@ -183,6 +232,8 @@ class ScanKernel {
   llvm::Type* const register_;
   const int64_t n_, elements_, pieces_;
   const int warp_;  // threads of the team within a warp
+  const bool reverse_;
+  const bool vectors_;  // each thread has all of its elements, or none
   Iteration iteration_;
   Index step_;
 };

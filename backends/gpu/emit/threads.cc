@@ -142,6 +142,13 @@ void ExchangeValue(KernelEmitter& e, Value* v, Value* base, Value* slot, Value* 
 }
 
 Value* SharedMemory(llvm::IRBuilderBase& b, llvm::Module& module, const std::string& symbol, int64_t bytes) {
+  if (bytes > kStaticShared) {
+    auto* memory = new llvm::GlobalVariable(module, llvm::ArrayType::get(b.getInt8Ty(), 0), /*isConstant=*/false,
+                                            llvm::GlobalValue::ExternalLinkage, nullptr, symbol + "_shared", nullptr,
+                                            llvm::GlobalValue::NotThreadLocal, kSharedSpace);
+    memory->setAlignment(llvm::Align(16));
+    return b.CreateAddrSpaceCast(memory, b.getPtrTy());
+  }
   auto* type = llvm::ArrayType::get(b.getInt8Ty(), static_cast<uint64_t>(bytes));
   auto* memory =
       new llvm::GlobalVariable(module, type, /*isConstant=*/false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),

@@ -17,7 +17,7 @@ llvm::Value* BlockInGrid(llvm::IRBuilderBase& b);
 // Of all threads of the block, which must all come.
 void Barrier(llvm::IRBuilderBase& b);
 
-// `bytes` of the block's shared memory, a generic pointer.
+// `bytes` of the block's shared memory, a generic pointer. Beyond what an array may have it is what the launch gives.
 llvm::Value* SharedMemory(llvm::IRBuilderBase& b, llvm::Module& module, const std::string& symbol, int64_t bytes);
 
 // What the thread `distance` lanes before this one has of `v`, among `size` lanes side by side; of the first ones anything.

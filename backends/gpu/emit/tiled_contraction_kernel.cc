@@ -1,6 +1,7 @@
 // kContraction, by blocks: a block has a tile of the result, `rows` by `block` elements. Of each slice of terms both operands' parts are
-// brought into shared memory, then multiplied: each thread has the sums of 8 by 4 elements in registers, or each warp those of a square of
-// 32 by 32, which tensor cores add up (mma.sync.m16n8k16, halves times halves in f32). In the end the sums lie in shared memory, from where
+// brought into shared memory, then multiplied: each thread has the sums of 8 by 4 elements in registers, or each warp those of 32 or 64 by
+// 32, which tensor cores add up (mma.sync.m16n8k16, halves times halves in f32). Of several `stages` all slices but the one that is
+// multiplied are on their way, as asynchronous copies. In the end the sums lie in shared memory, from where
 // threads take vectors of the result's rows through the rest of the fusion.
 //
 // What is outside of the operands is zero in shared memory, and what is outside of the result is not stored. A sum's order is that of its
@@ -14,6 +15,7 @@
 #include "backends/gpu/emit/threads.h"
 #include "backends/gpu/plan/block_product.h"
 #include "llvm/IR/Intrinsics.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
 
 namespace tenon::gpu {
 
@@ -23,7 +25,7 @@ namespace {
 
 constexpr int64_t kTermsAtOnce = 2;  // of a thread's sums, in one turn of a loop
 constexpr int64_t kLoadsAtOnce = 4;  // of an operand, by a thread
-constexpr int64_t kMmaDown = kTile / kMmaRows, kMmaAcross = kTile / kMmaColumns;  // of a warp's square
+constexpr int64_t kMmaAcross = kTile / kMmaColumns;  // of a warp's part of the tile
 
 // An operand along one side of the tile.
 struct Side {
@@ -74,6 +76,7 @@ class TiledContraction {
     MapSide(rows_, *op_.operand(product_.row_operand), product_.row_operand == 0 ? at.lhs : at.rhs);
     MapSide(columns_, *op_.operand(1 - product_.row_operand), product_.row_operand == 0 ? at.rhs : at.lhs);
     columns_.bytes_before = SliceBytes(gpu_, rows_.size, type_);
+    stage_bytes_ = columns_.bytes_before + SliceBytes(gpu_, columns_.size, type_);
     sum_row_ = columns_.size + kSumGap / StorageBytes(type_);
     sum_offset_ = e_.space().Combine(rows_.local, sum_row_, columns_.local, 1);
   }
@@ -103,7 +106,8 @@ class TiledContraction {
 
  private:
   llvm::IRBuilder<>& b() { return e_.Here(); }
-  int64_t per_thread() const { return gpu_.mma ? kMmaDown * kMmaAcross * 4 : kThreadRows; }
+  int64_t per_thread() const { return gpu_.mma ? rows_.size * columns_.size / gpu_.threads : kThreadRows; }
+  int64_t mma_down() const { return per_thread() / (4 * kMmaAcross); }
 
   void MakeSide(Side& side, int64_t size, Dim extent, Index* place) {
     side.size = size;
@@ -161,16 +165,50 @@ class TiledContraction {
 
   void AddUp() {
     Value* end = e_.EmitDim(CeilDiv(terms_, gpu_.slice));
-    if (!SumsInParts(op_)) return Slices(e_.I64(0), end);
-    const int64_t step = kPartTerms / gpu_.slice;
-    e_.Loop(e_.I64(0), end, e_.I64(step), [&](Value* from) {
-      for (llvm::AllocaInst* part : parts_) b().CreateStore(llvm::Constant::getNullValue(part->getAllocatedType()), part);
-      Slices(from, b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, b().CreateAdd(from, e_.I64(step))));
-      for (size_t i = 0; i < sums_.size(); ++i) {
-        llvm::Type* type = sums_[i]->getAllocatedType();
-        b().CreateStore(b().CreateFAdd(b().CreateLoad(type, sums_[i]), b().CreateLoad(type, parts_[i])), sums_[i]);
-      }
+    const bool staged = gpu_.stages > 1;
+    for (int64_t k = 0; k + 1 < gpu_.stages; ++k) Begin(e_.I64(k), end);
+    auto slices = [&](Value* from, Value* to) { staged ? StagedSlices(from, to, end) : Slices(from, to); };
+    if (!SumsInParts(op_)) {
+      slices(e_.I64(0), end);
+    } else {
+      const int64_t step = kPartTerms / gpu_.slice;
+      e_.Loop(e_.I64(0), end, e_.I64(step), [&](Value* from) {
+        for (llvm::AllocaInst* part : parts_) b().CreateStore(llvm::Constant::getNullValue(part->getAllocatedType()), part);
+        slices(from, b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, b().CreateAdd(from, e_.I64(step))));
+        for (size_t i = 0; i < sums_.size(); ++i) {
+          llvm::Type* type = sums_[i]->getAllocatedType();
+          b().CreateStore(b().CreateFAdd(b().CreateLoad(type, sums_[i]), b().CreateLoad(type, parts_[i])), sums_[i]);
+        }
+      });
+    }
+    if (staged) Barrier(b());  // sums lie where slices did
+  }
+
+  // Who comes by the barrier has waited for its own copies of this slice, and has multiplied the one before, in whose place the next
+  // copies go.
+  void StagedSlices(Value* from, Value* to, Value* end) {
+    e_.Loop(from, to, e_.I64(1), [&](Value* slice) {
+      b().CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {}, {I32(gpu_.stages - 2)});
+      Barrier(b());
+      Begin(b().CreateAdd(slice, e_.I64(gpu_.stages - 1)), end);
+      e_.InLevel([&] {
+        stage_ = b().CreateURem(slice, e_.I64(gpu_.stages));
+        MultiplyFragments();
+        stage_ = nullptr;
+      });
     });
+  }
+
+  // The copies of a slice, a group of their own; behind the last one a group of none.
+  void Begin(Value* slice, Value* end) {
+    e_.If(b().CreateICmpSLT(slice, end), [&] {
+      e_.BindVar(slice_, slice);
+      stage_ = b().CreateURem(slice, e_.I64(gpu_.stages));
+      Value* first = b().CreateMul(slice, e_.I64(gpu_.slice));
+      for (const Side* side : {&rows_, &columns_}) Copy(*side, first);
+      stage_ = nullptr;
+    });
+    b().CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, llvm::ArrayRef<Value*>());
   }
 
   void Slices(Value* from, Value* to) {
@@ -237,6 +275,7 @@ class TiledContraction {
     e_.set_mode({});
   }
 
+  using VectorBody = std::function<void(int64_t i, Value* term, Value* place)>;
   void Load(const Side& side, Value* first, Value* from, int64_t count) {
     auto load = [&](int64_t i, Value* term, Value* place) {
       InVector(side, term, place, [&] {
@@ -244,8 +283,38 @@ class TiledContraction {
         b().CreateStore(e_.Splat(x.v[0], x.level), side.values[static_cast<size_t>(i)]);
       });
     };
+    auto zero = [&](int64_t i, Value*, Value*) {
+      llvm::AllocaInst* value = side.values[static_cast<size_t>(i)];
+      b().CreateStore(llvm::Constant::getNullValue(value->getAllocatedType()), value);
+    };
+    Bring(side, first, from, count, load, zero);
+  }
+
+  void Copy(const Side& side, Value* first) {
+    llvm::Type* element = MemoryType(e_.context(), element_);
+    auto copy = [&](int64_t, Value* term, Value* place) {
+      InVector(side, term, place, [&] {
+        Value* base = e_.OperandPointer(static_cast<int>(side.source->parameter->parameter_number()));
+        Value* from = side.lanes == kMatrix ? e_.VectorPointer(base, element, side.source->offset) : nullptr;
+        if (from == nullptr) return Write(side, Read(side));
+        Value* to = b().CreateGEP(element, SliceOf(side), e_.ScalarIndex(side.offset).v[0]);
+        to = b().CreateAddrSpaceCast(to, b().getPtrTy(kSharedSpace));
+        from = b().CreateAddrSpaceCast(from, b().getPtrTy(kGlobalSpace));
+        b().CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16, {}, {to, from});
+      });
+    };
+    auto zero = [&](int64_t, Value* term, Value* place) {
+      InVector(side, term, place, [&] {
+        Write(side, {.v = {llvm::Constant::getNullValue(WithLanes(element, static_cast<unsigned>(side.lanes)))}, .level = e_.innermost()});
+      });
+    };
+    Bring(side, first, e_.I64(0), side.count, copy, zero);
+  }
+
+  // in() of each vector that lies in the operand, out() of each that doesn't, or before.
+  void Bring(const Side& side, Value* first, Value* from, int64_t count, const VectorBody& in, const VectorBody& out) {
     auto all = [&] {
-      Vectors(side, from, count, [&](int64_t i, Value* term, Value* place) { e_.InLevel([&] { load(i, term, place); }); });
+      Vectors(side, from, count, [&](int64_t i, Value* term, Value* place) { e_.InLevel([&] { in(i, term, place); }); });
     };
     const bool terms = terms_.is_constant() && terms_.constant() % gpu_.slice == 0;
     const bool places = side.extent.is_constant() && side.extent.constant() % side.size == 0;
@@ -253,10 +322,10 @@ class TiledContraction {
     Value *terms_left = b().CreateSub(e_.EmitDim(terms_), first), *places_left = b().CreateSub(e_.EmitDim(side.extent), side.low);
     auto inside = [&] {
       Vectors(side, from, count, [&](int64_t i, Value* term, Value* place) {
-        llvm::AllocaInst* value = side.values[static_cast<size_t>(i)];
-        b().CreateStore(llvm::Constant::getNullValue(value->getAllocatedType()), value);
         Value* there = b().CreateAnd(b().CreateICmpSLT(term, terms_left), b().CreateICmpSLT(place, places_left));
-        e_.If(there, [&] { load(i, term, place); });
+        if (stage_ == nullptr) out(i, term, place);  // overwritten
+        else e_.If(b().CreateNot(there), [&] { out(i, term, place); });
+        e_.If(there, [&] { in(i, term, place); });
       });
     };
     if (side.count > kLoadsAtOnce) return inside();
@@ -282,10 +351,15 @@ class TiledContraction {
     Value* base = e_.OperandPointer(static_cast<int>(side.source->parameter->parameter_number()));
     return e_.LoadElements(base, 0, MemoryType(e_.context(), element_), side.source->offset, nullptr);
   }
-  void Write(const Side& side, const Val& v) {
+  // Of the stage that is brought.
+  Value* SliceOf(const Side& side) {
     Value* base = e_.ScratchPointer(side.bytes_before);
-    if (!gpu_.mma) return e_.StoreRaw(base, 0, side.offset, type_, v);
-    e_.StoreElements(base, 0, MemoryType(e_.context(), element_), side.offset, v);
+    return stage_ == nullptr ? base : b().CreateGEP(b().getInt8Ty(), base, b().CreateMul(stage_, e_.I64(stage_bytes_)));
+  }
+  void Write(const Side& side, const Val& v) {
+    const int level = stage_ == nullptr ? 0 : e_.innermost();
+    if (!gpu_.mma) return e_.StoreRaw(SliceOf(side), level, side.offset, type_, v);
+    e_.StoreElements(SliceOf(side), level, MemoryType(e_.context(), element_), side.offset, v);
   }
 
   // ---- by threads ----
@@ -343,16 +417,21 @@ class TiledContraction {
 
   // ---- by tensor cores ----
 
-  // Where the warp's square begins.
-  std::pair<Value*, Value*> WarpsSquare() {
+  // Where the warp's part of the tile begins.
+  std::pair<Value*, Value*> WarpsPart() {
     Value *warp = fragments_.Warp(), *across = I32(columns_.size / kTile);
-    return {b().CreateMul(b().CreateUDiv(warp, across), I32(kTile)), b().CreateMul(b().CreateURem(warp, across), I32(kTile))};
+    Value *down = b().CreateUDiv(warp, across), *along = b().CreateURem(warp, across);
+    return {b().CreateMul(down, I32(mma_down() * kMmaRows)), b().CreateMul(along, I32(kTile))};
   }
   Value* I32(int64_t c) { return fragments_.I32(c); }
-  static SharedHalves Lying(const Side& side) { return {side.bytes_before, side.row, side.term_rows}; }
+  SharedHalves Lying(const Side& side) {
+    SharedHalves halves{side.bytes_before, side.row, side.term_rows};
+    if (stage_ != nullptr) halves.further = b().CreateMul(b().CreateTrunc(stage_, b().getInt32Ty()), I32(stage_bytes_ / 2));
+    return halves;
+  }
 
   void MultiplyFragments() {
-    const auto [row, column] = WarpsSquare();
+    const auto [row, column] = WarpsPart();
     const SharedHalves rows = Lying(rows_), columns = Lying(columns_);
     Value *of_rows = fragments_.LaneOffset(rows, row, true), *of_columns = fragments_.LaneOffset(columns, column, false);
     for (int64_t term = 0; term < gpu_.slice; term += kMmaTerms) {
@@ -360,7 +439,7 @@ class TiledContraction {
       for (int64_t i = 0; i < kTile; i += 2 * kMmaColumns) {
         for (Value* v : fragments_.Load(columns, of_columns, i, term)) y.push_back(v);
       }
-      for (int64_t down = 0; down < kMmaDown; ++down) {
+      for (int64_t down = 0; down < mma_down(); ++down) {
         const std::vector<Value*> x = fragments_.Load(rows, of_rows, down * kMmaRows, term);
         for (int64_t across = 0; across < kMmaAcross; ++across) {
           llvm::AllocaInst* const* parts = &parts_[static_cast<size_t>((down * kMmaAcross + across) * 4)];
@@ -372,7 +451,7 @@ class TiledContraction {
 
   // Lane l has columns 2 (l % 4) and the next one of rows l / 4 and l / 4 + 8.
   void StoreFragments() {
-    const auto [row, column] = WarpsSquare();
+    const auto [row, column] = WarpsPart();
     Value* own_row = b().CreateAdd(row, b().CreateUDiv(fragments_.Lane(), I32(4)));
     Value* own_column = b().CreateAdd(column, b().CreateMul(b().CreateAnd(fragments_.Lane(), I32(3)), I32(2)));
     Value* own = b().CreateAdd(b().CreateMul(own_row, I32(sum_row_)), own_column);
@@ -424,7 +503,8 @@ class TiledContraction {
   Side rows_, columns_;
   Dim terms_ = 1;
   Index slice_ = nullptr, term_ = nullptr;
-  int64_t sum_row_ = 0;
+  int64_t sum_row_ = 0, stage_bytes_ = 0;
+  Value* stage_ = nullptr;  // that is brought or multiplied, i64; null: there is one
   Index sum_offset_ = nullptr;
   std::vector<llvm::AllocaInst*> sums_, parts_;  // of a thread; parts are added to sums, if they are not the same
 };

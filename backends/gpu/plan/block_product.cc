@@ -97,6 +97,24 @@ std::optional<PrimitiveType> HalvesOf(const FusedKernel& f, const BlockProduct& 
   return halves;
 }
 
+bool LieAsVectors(const FusedKernel& f, const std::vector<PlanLoop>& loops, const BlockProduct& product) {
+  constexpr int64_t kLanes = 8;
+  IndexSpace space;
+  const Iteration iteration(space, f, loops);
+  const std::vector<Dim> extents = SummedExtents(*product.op);
+  IndexTuple terms;
+  for (Dim d : extents) terms.push_back(space.Var(d));
+  const ContractionIndex at = MapContraction(space, *product.op, iteration.IndexOf(space, f, product.op->shape()), terms);
+  auto whole = [](Dim extent) { return extent.is_constant() && extent.constant() % kLanes == 0; };
+  for (int64_t k = 0; k < 2; ++k) {
+    const std::optional<OperandSource> source = SourceOf(space, f, *product.op->operand(k), k == 0 ? at.lhs : at.rhs);
+    const size_t own = loops.size() - (k == product.row_operand ? 2 : 1);
+    const bool along_terms = LiesAlong(source, terms.back()) && whole(extents.back());
+    if (!along_terms && !(LiesAlong(source, iteration.vars[own]) && whole(loops[own].extent))) return false;
+  }
+  return true;
+}
+
 std::optional<OperandSource> SourceOf(IndexSpace& space, const FusedKernel& f, const Instruction& operand, const IndexTuple& index) {
   const Instruction* op = &operand;
   IndexTuple at = index;

@@ -29,6 +29,9 @@ bool BlocksTake(const Instruction& dot);
 // core adds up is what HLO says, in another order.
 std::optional<PrimitiveType> HalvesOf(const FusedKernel& fused, const BlockProduct& product);
 
+// Do both operands of halves lie as whole vectors of 16 bytes, along terms or along their own side of a tile?
+bool LieAsVectors(const FusedKernel& fused, const std::vector<PlanLoop>& loops, const BlockProduct& product);
+
 // Where element `index` of `operand` lies, if that is one element of a parameter, whatever is done with it on the way.
 struct OperandSource {
   const Instruction* parameter = nullptr;

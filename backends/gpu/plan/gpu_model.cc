@@ -20,6 +20,7 @@ absl::Span<const GpuModel> GpuModels() {
        .threads_per_sm = 1024,
        .blocks_per_sm = 16,
        .shared_per_sm = 64 * kKib,
+       .shared_opt_in = 64 * kKib,
        .l2_bytes = 4 * kMib,
        .bytes_per_ns = 320,
        .f32_flops_per_ns = 8100,
@@ -29,6 +30,7 @@ absl::Span<const GpuModel> GpuModels() {
        .ptx = "+ptx70",
        .sms = 108,
        .shared_per_sm = 164 * kKib,
+       .shared_opt_in = 163 * kKib,
        .l2_bytes = 40 * kMib,
        .bytes_per_ns = 2039,
        .f32_flops_per_ns = 19500,
@@ -40,6 +42,7 @@ absl::Span<const GpuModel> GpuModels() {
        .threads_per_sm = 1536,
        .blocks_per_sm = 16,
        .shared_per_sm = 100 * kKib,
+       .shared_opt_in = 99 * kKib,
        .l2_bytes = 6 * kMib,
        .bytes_per_ns = 936,
        .f32_flops_per_ns = 35600,
@@ -51,6 +54,7 @@ absl::Span<const GpuModel> GpuModels() {
        .threads_per_sm = 1536,
        .blocks_per_sm = 24,
        .shared_per_sm = 100 * kKib,
+       .shared_opt_in = 99 * kKib,
        .l2_bytes = 96 * kMib,
        .bytes_per_ns = 864,
        .f32_flops_per_ns = 91600,
@@ -60,6 +64,7 @@ absl::Span<const GpuModel> GpuModels() {
        .ptx = "+ptx78",
        .sms = 132,
        .shared_per_sm = 228 * kKib,
+       .shared_opt_in = 227 * kKib,
        .l2_bytes = 50 * kMib,
        .bytes_per_ns = 3350,
        .f32_flops_per_ns = 66900,
@@ -69,6 +74,7 @@ absl::Span<const GpuModel> GpuModels() {
        .ptx = "+ptx86",
        .sms = 148,
        .shared_per_sm = 228 * kKib,
+       .shared_opt_in = 227 * kKib,
        .l2_bytes = 126 * kMib,
        .bytes_per_ns = 8000,
        .f32_flops_per_ns = 75000,
@@ -80,6 +86,7 @@ absl::Span<const GpuModel> GpuModels() {
        .threads_per_sm = 1536,
        .blocks_per_sm = 24,
        .shared_per_sm = 100 * kKib,
+       .shared_opt_in = 99 * kKib,
        .l2_bytes = 96 * kMib,
        .bytes_per_ns = 1792,
        .f32_flops_per_ns = 104800,
@@ -90,7 +97,8 @@ absl::Span<const GpuModel> GpuModels() {
 
 std::string GpuModel::Key() const {
   return absl::StrCat(name, "|", ptx, "|", sms, "|", threads_per_sm, "|", blocks_per_sm, "|", registers_per_sm, "|", shared_per_sm, "|",
-                      shared_per_block, "|", l2_bytes, "|", bytes_per_ns, "|", f32_flops_per_ns, "|", bf16_flops_per_ns);
+                      shared_per_block, "|", shared_opt_in, "|", l2_bytes, "|", bytes_per_ns, "|", f32_flops_per_ns, "|",
+                      bf16_flops_per_ns);
 }
 
 namespace {
@@ -108,7 +116,7 @@ absl::Status Override(GpuModel* model, std::string_view setting) {
   else if (parts.first == "threads_per_sm")
     model->threads_per_sm = value;
   else if (parts.first == "shared_per_block")
-    model->shared_per_block = value;
+    model->shared_per_block = model->shared_opt_in = value;
   else if (parts.first == "l2_bytes")
     model->l2_bytes = value;
   else

@@ -17,7 +17,8 @@ struct GpuModel {
   int sms = 0;          // multiprocessors
   int threads_per_sm = 2048, blocks_per_sm = 32, registers_per_sm = 65536;
   int64_t shared_per_sm = 0;            // bytes
-  int64_t shared_per_block = 48 << 10;  // bytes of static shared memory: more needs an opt-in
+  int64_t shared_per_block = 48 << 10;  // bytes of static shared memory
+  int64_t shared_opt_in = 48 << 10;     // of dynamic shared memory, for which a kernel must ask
   int64_t l2_bytes = 0;
   double bytes_per_ns = 0;       // GB/s: its memory
   double f32_flops_per_ns = 0;   // GFLOP/s, multiply-adds counted twice

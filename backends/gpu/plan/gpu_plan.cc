@@ -21,6 +21,7 @@ namespace tenon::gpu {
 namespace {
 
 constexpr int kVectorBytes = 16;  // the widest access of a thread
+constexpr int64_t kTileBytes = 4;  // of a thread's accesses of a transpose
 constexpr int kThreads = 256;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxColumnTeam = 16;
@@ -28,11 +29,14 @@ constexpr int kHeavyBody = 100;       // instructions an element, above which a 
 constexpr int64_t kWarpRow = 8;       // vectors of a row for each thread of a warp, above which a block shares it
 constexpr int64_t kBlockVectors = 4;  // vectors for each thread of a block
 constexpr int64_t kMaxSortPiece = 2048, kSortElements = 8;  // of a block, of a thread
-constexpr int64_t kScanElements = 4, kMaxScanElements = 8;  // of a thread
+constexpr int64_t kLeastScanElements = 2, kMaxScanElements = 8;  // of a thread
+constexpr int kScanRounds = 4;        // pieces of a row that are read at once
 constexpr int64_t kShortScan = 16;    // elements of a row, below which a thread has it
 constexpr int64_t kLongScan = 8;      // pieces of a row, above which blocks share it where rows are few
 constexpr int kSlice = 16, kMmaSlice = 32;  // terms
+constexpr int kFewestStages = 3;            // that hide a copy's time behind the multiplication of others
 
+bool IsWhole(Dim extent, int64_t lanes) { return lanes == 1 || (extent.is_constant() && extent.constant() % lanes == 0); }
 int64_t PowerBelow(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); }
 int64_t PowerAbove(int64_t n) { return n <= 1 ? 1 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
 
@@ -218,15 +222,36 @@ class GpuPlanner : public NestPlanner {
     int64_t rows = 1;
     for (int i = 0; i < gpu_.loops.split; ++i) rows *= std::max<int64_t>(Typical(gpu_.loops.loops[static_cast<size_t>(i)].extent), 1);
     if (!fastest && rows >= Busy() / 8) return {};
-    gpu_.team = static_cast<int>(std::min<int64_t>(PowerAbove((n + kScanElements - 1) / kScanElements), kThreads));
+    const int64_t vector = std::clamp<int64_t>(kVectorBytes / WidestInMemory(), kLeastScanElements, kMaxScanElements);
+    const int64_t elements = BodyCost() > kHeavyBody ? kLeastScanElements : vector;
+    const int64_t shares = (n + elements - 1) / elements;  // 16 bytes of the widest type
+    int64_t team = std::min<int64_t>(PowerAbove(shares), shares > kWarp * kWarpRow ? kThreads : kWarp);
+    while (team < kThreads && team < shares && rows * team < Busy()) team *= 2;
+    gpu_.team = static_cast<int>(team);
     gpu_.threads = gpu_.team > kWarp ? gpu_.team : kThreads / 2;
-    gpu_.piece = gpu_.team * kScanElements;
-    if (n < kLongScan * gpu_.piece || rows * gpu_.team >= Busy()) return {gpu_};
+    gpu_.piece = gpu_.team * elements;
+    if (n < kLongScan * gpu_.piece || rows * gpu_.team >= Busy()) {
+      const int64_t rounds = (n + gpu_.piece - 1) / gpu_.piece;
+      gpu_.loops.unroll = OnScalars(f_) || BodyCost() > kHeavyBody ? 1 : kScanRounds;
+      while (rounds % gpu_.loops.unroll != 0) --gpu_.loops.unroll;
+      return {gpu_};
+    }
     std::vector<GpuPlan> plans(3, gpu_);
     plans[0].pass = GpuPass::kTotals;
     plans[1].pass = GpuPass::kCarries;
     plans[2].pass = GpuPass::kCarried;
     return plans;
+  }
+
+  // Bytes of an element of operands and results of the full shape.
+  int64_t WidestInMemory() const {
+    int64_t bytes = 1;
+    auto see = [&](const Shape& shape) {
+      if (shape.is_array() && f_.RoleOf(shape) == Role::kFull) bytes = std::max<int64_t>(bytes, ByteWidth(shape.element_type()));
+    };
+    for (const Instruction* p : f_.computation->parameters()) see(p->shape());
+    for (size_t r = 0; r < f_.roots.size(); ++r) see(RootShape(f_, r));
+    return bytes;
   }
 
   // Some operand lies across the result: squares of both.
@@ -248,9 +273,14 @@ class GpuPlanner : public NestPlanner {
     plan_.kind = PlanKind::kTranspose;
     plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
     plan_.split = plan_.tile_loop;
-    plan_.block = kTile;
-    plan_.lanes = 1;
-    gpu_.loops = plan_;
+    plan_.lanes = static_cast<int>(std::max<int64_t>(1, kTileBytes / WidestInMemory()));
+    const Dim u = plan_.loops[static_cast<size_t>(plan_.tile_loop)].extent, v = plan_.loops.back().extent;
+    auto fits = [&] {
+      plan_.block = kTile * plan_.lanes;
+      gpu_.loops = plan_;
+      return IsWhole(u, plan_.lanes) && IsWhole(v, plan_.lanes) && Typical(GpuUnits(gpu_)) >= model_.sms;
+    };
+    while (!fits() && plan_.lanes > 1) plan_.lanes /= 2;
     gpu_.threads = kThreads;
     if (SharedOf(f_, gpu_).bytes <= model_.shared_per_block) return true;
     plan_.tile_loop = -1;
@@ -358,21 +388,34 @@ class GpuPlanner : public NestPlanner {
     plan_.loops = std::move(loops);
     plan_.split = plan_.tile_loop = static_cast<int>(plan_.loops.size()) - 2;
     plan_.rows = gpu_.mma ? 4 * kTile : 2 * kTile;
-    plan_.block = 2 * kTile;
+    const bool staged = gpu_.mma && LieAsVectors(f_, plan_.loops, product);
+    gpu_.stages = staged ? kFewestStages : 1;
+    plan_.block = staged ? 4 * kTile : 2 * kTile;
     plan_.lanes = kThreadColumns;
     plan_.unroll = kThreadRows;
     const int64_t others = Iterations(false) / (rows * columns);
     auto blocks = [&] { return others * ((rows + plan_.rows - 1) / plan_.rows) * ((columns + plan_.block - 1) / plan_.block); };
     auto fits = [&] {
       gpu_.loops = plan_;
-      return SharedOf(f_, gpu_).bytes <= model_.shared_per_block;
+      return SharedOf(f_, gpu_).bytes <= MostShared(gpu_, model_);
     };
     while (plan_.rows > kTile && plan_.rows / 2 >= rows) plan_.rows /= 2;
     while (plan_.block > kTile && plan_.block / 2 >= columns) plan_.block /= 2;
     while (plan_.rows * plan_.block > kTile * kTile && (blocks() < model_.sms || !fits())) {
       (plan_.rows >= plan_.block ? plan_.rows : plan_.block) /= 2;
     }
-    gpu_.threads = gpu_.team = static_cast<int>(plan_.rows * plan_.block / (kThreadRows * kThreadColumns));
+    // Larger parts for warps read less of shared memory for each sum, where there are eight for a multiprocessor all the same.
+    const int64_t wide_warps = plan_.rows * plan_.block / (2 * kTile * kTile);
+    const bool wide = staged && plan_.rows >= 2 * kTile && wide_warps * (blocks() / model_.sms) >= 8;
+    gpu_.threads = gpu_.team = static_cast<int>(plan_.rows * plan_.block / (kThreadRows * kThreadColumns * (wide ? 2 : 1)));
+    if (staged) {
+      // As many as there is room for, beside the other blocks of a multiprocessor.
+      const int64_t stage = SliceBytes(gpu_, plan_.rows, PrimitiveType::kF32) + SliceBytes(gpu_, plan_.block, PrimitiveType::kF32);
+      const int64_t room = model_.shared_per_sm / ((blocks() + model_.sms - 1) / model_.sms);
+      const int64_t most = gpu_.threads >= kThreads ? kFewestStages + 1 : kFewestStages;
+      gpu_.stages = static_cast<int>(std::clamp<int64_t>(room / stage, most, kMaxStages));
+      while (gpu_.stages > 1 && !fits()) --gpu_.stages;
+    }
     if (fits()) return true;
     gpu_ = {};
     plan_ = before;
@@ -412,7 +455,9 @@ int64_t ExchangeBytes(const FusedKernel& f) {
 
 }  // namespace
 
-int64_t TileBytes(const Instruction& parameter) { return (kTile * kTileRow * ByteWidth(parameter.shape().element_type()) + 15) / 16 * 16; }
+int64_t TileBytes(const KernelPlan& plan, const Instruction& parameter) {
+  return (plan.block * plan.lanes * kTileRow * ByteWidth(parameter.shape().element_type()) + 15) / 16 * 16;
+}
 
 std::vector<MemoryUse> TurnedUses(IndexSpace& space, const FusedKernel& fused, const KernelPlan& plan, const Iteration& iteration) {
   std::vector<MemoryUse> turned;
@@ -430,17 +475,19 @@ int64_t SliceBytes(const GpuPlan& plan, int64_t size, PrimitiveType type) {
 
 Dim GpuUnits(const GpuPlan& plan) {
   const Dim units = UnitsOf(plan.loops);
-  if (plan.loops.kind == PlanKind::kTranspose) return units * CeilDiv(plan.loops.loops.back().extent, kTile);
+  if (plan.loops.kind == PlanKind::kTranspose) return units * CeilDiv(plan.loops.loops.back().extent, plan.loops.block);
   // The last loop of rows in pieces is the row.
   return !plan.in_pieces() ? units : units * CeilDiv(plan.loops.loops.back().extent, plan.piece);
 }
+
+int64_t MostShared(const GpuPlan& plan, const GpuModel& model) { return plan.stages > 1 ? model.shared_opt_in : model.shared_per_block; }
 
 SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   SharedLayout shared;
   if (plan.slice > 0) {  // the slices, then in their place the sums
     const Instruction* product = *absl::c_find_if(fused.order, [](const Instruction* op) { return IsContraction(*op); });
     const PrimitiveType type = product->shape().element_type();
-    const int64_t slices = SliceBytes(plan, plan.loops.rows, type) + SliceBytes(plan, plan.loops.block, type);
+    const int64_t slices = plan.stages * (SliceBytes(plan, plan.loops.rows, type) + SliceBytes(plan, plan.loops.block, type));
     shared.kept = shared.exchange = std::max(slices, plan.loops.rows * (plan.loops.block * StorageBytes(type) + kSumGap));
   }
   if (plan.loops.kind == PlanKind::kAttention) shared.kept = shared.exchange = AttentionTileOf(fused, plan).bytes;
@@ -462,7 +509,7 @@ SharedLayout SharedOf(const FusedKernel& fused, const GpuPlan& plan) {
   if (plan.loops.kind == PlanKind::kTranspose) {
     IndexSpace space;
     const Iteration iteration(space, fused, plan.loops.loops);
-    for (const MemoryUse& use : TurnedUses(space, fused, plan.loops, iteration)) shared.bytes += TileBytes(*use.op);
+    for (const MemoryUse& use : TurnedUses(space, fused, plan.loops, iteration)) shared.bytes += TileBytes(plan.loops, *use.op);
     return shared;
   }
   const int64_t slots = plan.loops.kind == PlanKind::kColumn ? int64_t{plan.threads} * plan.loops.lanes : plan.threads / kWarp;
@@ -499,6 +546,9 @@ absl::StatusOr<GpuPlan> ParseGpuPlan(std::string_view text, DimTable* dims) {
     plan.mma = true;
     text.remove_prefix(kMma.size());
   }
+  if (const std::optional<std::string> stages = word("stages="); stages && !absl::SimpleAtoi(*stages, &plan.stages)) {
+    return wrong("stages=<number>");
+  }
   if (const std::optional<std::string> piece = word("piece="); piece && !absl::SimpleAtoi(*piece, &plan.piece)) {
     return wrong("piece=<number>");
   }
@@ -517,6 +567,7 @@ std::string ToString(const GpuPlan& plan) {
   std::string text = absl::StrCat("threads=", plan.threads, " team=", plan.team, " ");
   if (plan.slice > 0) absl::StrAppend(&text, "slice=", plan.slice, " ");
   if (plan.mma) absl::StrAppend(&text, "mma ");
+  if (plan.stages != 1) absl::StrAppend(&text, "stages=", plan.stages, " ");
   if (plan.piece > 0) absl::StrAppend(&text, "piece=", plan.piece, " ");
   if (plan.pass != GpuPass::kWhole) absl::StrAppend(&text, "pass=", std::string(kPasses[static_cast<size_t>(plan.pass)]), " ");
   return text + ToString(plan.loops);
@@ -590,7 +641,7 @@ namespace {
 // What is wrong with a contraction's tiles; "": nothing.
 std::string_view WrongTiles(const FusedKernel& fused, const GpuPlan& plan, const GpuModel& model) {
   const KernelPlan& loops = plan.loops;
-  if (plan.slice == 0) return plan.mma ? "tensor cores without slices" : "";
+  if (plan.slice == 0) return plan.mma || plan.stages != 1 ? "tensor cores without slices" : "";
   const std::optional<BlockProduct> product = BlockProductOf(fused, loops.loops);
   if (!product) return "a contraction that blocks cannot compute";
   auto power = [](int64_t n, int64_t least, int64_t most) {
@@ -599,9 +650,12 @@ std::string_view WrongTiles(const FusedKernel& fused, const GpuPlan& plan, const
   if (loops.tile_loop < 0 || loops.lanes != kThreadColumns || loops.unroll != kThreadRows) return "not a thread's part of a tile";
   if (!power(loops.rows, kTile, 8 * kTile) || !power(loops.block, kTile, 8 * kTile)) return "a tile whose sides are not 32 to 256";
   if (!power(plan.slice, kMmaTerms, 2 * kMmaTerms)) return "a slice that is not 16 or 32 terms";
-  if (plan.team != plan.threads || plan.threads != loops.rows * loops.block / (kThreadRows * kThreadColumns)) {
-    return "a block that is not a thread for each 32 elements of a tile";
+  const int64_t part = loops.rows * loops.block / plan.threads, least = kThreadRows * kThreadColumns;
+  if (plan.team != plan.threads || (part != least && !(plan.mma && part == 2 * least && loops.rows >= 2 * kTile))) {
+    return "a block that is not a thread for each 32 elements of a tile, or 64 of tensor cores";
   }
+  if (plan.stages < 1 || plan.stages > kMaxStages) return "no stages, or more stages than 8";
+  if (plan.stages > 1 && !plan.mma) return "stages of what no tensor cores multiply";
   if (!plan.mma) return "";
   if (model.bf16_flops_per_ns <= 0) return "no tensor cores that sum halves in f32";
   return HalvesOf(fused, *product) ? "" : "tensor cores for what are no halves in memory";
@@ -630,7 +684,11 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
     case PlanKind::kTranspose:
       if (loops.tile_loop != static_cast<int>(loops.loops.size()) - 2 || loops.split != loops.tile_loop)
         return bad("a loop that is no unit's");
-      if (loops.block != kTile || loops.lanes != 1 || loops.unroll != 1) return bad("a unit that is not a square");
+      if (loops.block != kTile * loops.lanes || loops.unroll != 1) return bad("a unit that is not a square");
+      if (loops.lanes > 1 && !IsWhole(loops.loops.back().extent, loops.lanes)) return bad("rows that are no whole vectors");
+      if (loops.lanes > 1 && !IsWhole(loops.loops[static_cast<size_t>(loops.tile_loop)].extent, loops.lanes)) {
+        return bad("columns that are no whole vectors");
+      }
       if (plan.threads % kTile != 0 || plan.threads > kTile * kTile) return bad("no block of some of a square's rows");
       break;
     case PlanKind::kRow:
@@ -655,7 +713,10 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
       break;
     case PlanKind::kScan:
       if (loops.block > 1) return bad("rows of a scan side by side");
-      if (plan.team == 1) break;
+      if (plan.team == 1 || plan.in_pieces() || plan.pass == GpuPass::kCarries) {
+        if (loops.unroll != 1) return bad("pieces at once of what is no team's row");
+        if (plan.team == 1) break;
+      }
       if (!ScansInAnyGrouping(fused)) return bad("a team for a scan that goes step by step");
       if (loops.loops.empty() || !loops.loops.back().reduced) return bad("a team for what is no row");
       if (!pieces || plan.piece > plan.team * kMaxScanElements) return bad("no piece of a row for a team");
@@ -677,13 +738,13 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
     return bad("pieces of what is no sort and no scan of a team");
   }
   const bool multiplies = loops.kind == PlanKind::kContraction || loops.kind == PlanKind::kAttention;
-  const bool slices = plan.slice != 0 && loops.kind != PlanKind::kContraction;
+  const bool slices = (plan.slice != 0 || plan.stages != 1) && loops.kind != PlanKind::kContraction;
   if (slices || (plan.mma && !multiplies)) return bad("slices of what is no contraction");
   const bool rows = loops.kind == PlanKind::kRow || loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kSort;
   const bool teams = rows || scan || plan.slice > 0 || loops.kind == PlanKind::kAttention;
   if (!teams && plan.team != 1) return bad("a team for what one thread computes");
-  if (const int64_t bytes = SharedOf(fused, plan).bytes; bytes > model.shared_per_block) {
-    return bad(absl::StrCat(bytes, " bytes of shared memory, a block of ", model.name, " has ", model.shared_per_block));
+  if (const int64_t bytes = SharedOf(fused, plan).bytes, most = MostShared(plan, model); bytes > most) {
+    return bad(absl::StrCat(bytes, " bytes of shared memory, a block of ", model.name, " has ", most));
   }
   return absl::OkStatus();
 }

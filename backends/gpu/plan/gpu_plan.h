@@ -4,7 +4,8 @@
 //   loop        a thread: one vector of the result
 //   row         a team of threads that share a row: part of a warp, or a block
 //   column      a block: 32 threads side by side, each with a vector of columns; `team` such rows of threads share the rows
-//   transpose   a block: a square of 32 by 32 elements, which operands that lie across it go through shared memory for
+//   transpose   a block: a square of 32 by 32 vectors of `lanes` elements, 4 bytes of narrow types, each way (`block`), which operands that
+//               lie across it go through shared memory for
 //   contraction a thread: a tile in registers. With `slice`: a block, whose tile is `rows` by `block` elements: slices of both operands, of
 //               so many terms, go through shared memory; with `mma` tensor cores multiply them
 //   attention   a block: a tile of `rows` queries, and of `block` keys at a time; with `mma` tensor cores multiply
@@ -50,6 +51,7 @@ struct GpuPlan {
   int64_t piece = 0;
   int slice = 0;      // of a contraction that blocks compute: terms that lie in shared memory at once
   bool mma = false;   // its operands are halves, multiplied by tensor cores
+  int stages = 1;     // with `mma`: slices in shared memory, of which all but one are on their way
   bool operator==(const GpuPlan&) const = default;
 
   // Units that a block computes.
@@ -75,14 +77,15 @@ struct GpuLaunches {
   std::vector<GpuLaunch> launches;
 };
 
-// A transpose's square, and the elements of one of its rows in shared memory: one more, so that a column of it lies in as many banks.
+// Vectors of a side of a transpose's square, and of one of its rows in shared memory: one more, so that a column lies in as many banks.
 inline constexpr int64_t kTile = 32, kTileRow = kTile + 1;
 
 // Bytes in shared memory of a square of this parameter's elements.
-int64_t TileBytes(const Instruction& parameter);
+int64_t TileBytes(const KernelPlan& plan, const Instruction& parameter);
 
-// A contraction's tile: each thread has the sums of kThreadRows by kThreadColumns of its elements; with `mma`, each warp those of a square
-// of kTile by kTile. Tensor cores take kMmaTerms terms at once.
+// A contraction's tile: each thread has the sums of kThreadRows by kThreadColumns of its elements; with `mma`, each warp those of kTile or
+// twice as many rows of kTile columns. Tensor cores take kMmaTerms terms at once.
+inline constexpr int kMaxStages = 8;
 inline constexpr int64_t kThreadRows = 8, kThreadColumns = 4, kMmaTerms = 16;
 // Rows in shared memory are so many bytes longer than what they hold, which leaves the banks of neighbours apart and vectors aligned: a
 // slice's, of elements of so many bytes, and the sums'.
@@ -124,6 +127,10 @@ SortTemporary SortTemporaryOf(const FusedKernel& fused);
 // Of each temporary of a plan of several launches.
 Dim TemporaryBytes(const FusedKernel& fused, const GpuPlan& plan);
 
+// What static arrays may have; beyond, a launch gives a block its shared memory.
+inline constexpr int64_t kStaticShared = 48 << 10;
+// What a block of this plan may have.
+int64_t MostShared(const GpuPlan& plan, const GpuModel& model);
 // Bytes of a block's shared memory: what teams keep of their rows, and what their reductions exchange.
 struct SharedLayout {
   int64_t kept = 0;      // of one team

@@ -87,7 +87,9 @@ class EmulatedCode : public LoadedCode {
     }
     LaunchCounts counts;
     void* params[] = {&there};
-    if (status.ok()) status = k.module->Launch(k.kernel.symbol, {.grid = launch.grid, .block = launch.block}, params, options, &counts);
+    LaunchConfig config{.grid = launch.grid, .block = launch.block};
+    config.dynamic_shared_bytes = std::max<int64_t>(0, launch.shared_bytes - k.module->static_shared_bytes(k.kernel.symbol));
+    if (status.ok()) status = k.module->Launch(k.kernel.symbol, config, params, options, &counts);
     memory.Free(there);
     absl::MutexLock lock(&settings_mutex);
     Counts().launches += 1;

@@ -98,6 +98,33 @@ ENTRY
   d = TYPE[ROWS,COLUMNS] subtract(x, y)
   ROOT t = (TYPE[ROWS,COLUMNS], TYPE[COLUMNS]) scan(d, z), dimensions={0}, num_carries=1, is_reverse=true, to_apply=step
 )";
+// In f32, by teams, from the end: what is made of the sums, and the sums themselves.
+constexpr char kSumsNarrowed[] = R"(
+step { a = f32[ROWS] parameter(0) b = f32[ROWS] parameter(1) s = f32[ROWS] add(a, b) ROOT r = (f32[ROWS], f32[ROWS]) tuple(s, s) }
+ENTRY
+  x = TYPE[ROWS,COLUMNS] parameter(0)
+  y = TYPE[COLUMNS] parameter(1)
+  f = f32[ROWS,COLUMNS] convert(x)
+  zero = f32[] constant(0)
+  z = f32[ROWS] broadcast(zero), dimensions={}
+  s = (f32[ROWS,COLUMNS], f32[ROWS]) scan(f, z), dimensions={1}, num_carries=1, is_reverse=true, to_apply=step
+  g = f32[ROWS,COLUMNS] get-tuple-element(s), index=0
+  c = TYPE[ROWS,COLUMNS] convert(g)
+  yb = TYPE[ROWS,COLUMNS] broadcast(y), dimensions={1}
+  ROOT r = TYPE[ROWS,COLUMNS] subtract(c, yb)
+)";
+// Step by step, as grouping matters.
+constexpr char kDifferences[] = R"(
+step { a = TYPE[ROWS] parameter(0) b = TYPE[ROWS] parameter(1) s = TYPE[ROWS] subtract(a, b) ROOT r = (TYPE[ROWS], TYPE[ROWS]) tuple(s, s) }
+ENTRY
+  x = TYPE[ROWS,COLUMNS] parameter(0)
+  y = TYPE[ROWS,COLUMNS] parameter(1)
+  z = TYPE[ROWS] parameter(2)
+  s = (TYPE[ROWS,COLUMNS], TYPE[ROWS]) scan(x, z), dimensions={1}, num_carries=1, to_apply=step
+  g = TYPE[ROWS,COLUMNS] get-tuple-element(s), index=0
+  m = TYPE[ROWS,COLUMNS] subtract(y, g)
+  ROOT t = (TYPE[ROWS,COLUMNS], TYPE[ROWS,COLUMNS]) tuple(g, m)
+)";
 
 // The softmax in f32 of scaled scores with a bias.
 constexpr char kAttention[] = R"(
@@ -139,6 +166,8 @@ constexpr KernelKind kKinds[] = {
     {"top", kTop, " sort ", kLittleShared},
     {"sums_along", kRunningSums, " scan "},
     {"maxima_along", kRunningMaxima, " scan "},
+    {"sums_narrowed", kSumsNarrowed, " scan "},
+    {"differences_along", kDifferences, " scan "},
 };
 
 }  // namespace

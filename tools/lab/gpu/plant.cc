@@ -187,6 +187,32 @@ bool NoBankPadding(Function& f) {
   return found;
 }
 
+// The vectors of a square's odd rows lie where those of its even rows do.
+bool WrongTileOffset(Function& f) {
+  constexpr uint64_t kBanks = 32;
+  bool found = false;
+  for (llvm::BinaryOperator* product : All<llvm::BinaryOperator>(f)) {
+    auto* size = llvm::dyn_cast<llvm::ConstantInt>(product->getOperand(1));
+    if (product->getOpcode() != llvm::Instruction::Mul || size == nullptr || size->getZExtValue() != kBanks + 1) continue;
+    auto* row = llvm::dyn_cast<llvm::BinaryOperator>(product->getOperand(0));
+    auto* plane = row == nullptr ? nullptr : llvm::dyn_cast<llvm::ConstantInt>(row->getOperand(1));
+    if (plane == nullptr || row->getOpcode() != llvm::Instruction::Add || plane->getZExtValue() != kBanks) continue;
+    row->setOperand(1, llvm::ConstantInt::get(row->getType(), 0));
+    found = true;
+  }
+  return found;
+}
+
+// A slice is multiplied while its copies may be under way.
+bool WrongWait(Function& f) {
+  const auto waits = Calls(f, llvm::Intrinsic::nvvm_cp_async_wait_group);
+  for (llvm::IntrinsicInst* wait : waits) {
+    const auto* groups = llvm::cast<llvm::ConstantInt>(wait->getArgOperand(0));
+    wait->setArgOperand(0, llvm::ConstantInt::get(groups->getType(), groups->getZExtValue() + 1));
+  }
+  return !waits.empty();
+}
+
 // The registers of A that hold its lower rows and its later terms are taken for each other.
 bool WrongMmaLayout(Function& f) {
   bool found = false;
@@ -313,6 +339,8 @@ constexpr GpuPlant kPlants[] = {
     {.name = "uninitialised-shared", .doc = "an exchange's values are never stored", .kernel = UninitialisedShared},
     {.name = "divergent-barrier", .doc = "one thread does not come to a barrier", .kernel = DivergentBarrier},
     {.name = "no-bank-padding", .doc = "rows of a transpose's square are as long as there are banks", .kernel = NoBankPadding},
+    {.name = "wrong-tile-offset", .doc = "vectors of a transpose's square lie in one place", .kernel = WrongTileOffset},
+    {.name = "wrong-wait", .doc = "a group of asynchronous copies fewer is waited for", .kernel = WrongWait},
     {.name = "tree-by-grid", .doc = "the order in which a reduction merges depends on the block's number", .kernel = TreeByGrid},
     {.name = "missing-launch", .doc = "one launch of several is left out", .program = MissingLaunch},
     {.name = "one-temporary", .doc = "two temporaries of one operator lie in one place", .program = OneTemporary},
