@@ -11,6 +11,7 @@
 #include "backends/contract/provider.h"
 #include "backends/gpu/emit/gpu_kernel.h"
 #include "backends/gpu/emit/image.h"
+#include "backends/gpu/emit/ptx_repair.h"
 #include "backends/gpu/plan/attention_tile.h"
 #include "backends/gpu/plan/block_product.h"
 #include "backends/gpu/plan/gpu_plan.h"
@@ -108,7 +109,8 @@ class Gpu : public Target {
     TENON_ASSIGN_OR_RETURN(std::vector<EmittedShare> shares, EmitKernels(request, emission));
     Image image{.architecture = options_.model.name, .bitcode = options_.bitcode};
     for (EmittedShare& share : shares) {
-      ImageModule module{.code = options_.bitcode ? Wrapped(share.bitcode) : std::string(share.code.begin(), share.code.end())};
+      const std::string_view ptx(reinterpret_cast<const char*>(share.code.data()), share.code.size());
+      ImageModule module{.code = options_.bitcode ? Wrapped(share.bitcode) : RepairPtx(ptx)};
       for (const size_t k : share.kernels) {
         const GpuKernel& kernel = KernelOf(*request.kernels[k], request.symbols[k]);
         module.kernels.push_back({request.symbols[k], kernel.pointers(), kernel.args()});

@@ -3,9 +3,9 @@
 
 #include <torch/version.h>
 
-// The versions that the node is built for: those it is tested with. Others have AOTAutograd's wrapper.
+// The versions that the node is built for: 2.13 and 2.15, which it is tested with, and what is between. Others have AOTAutograd's wrapper.
 #ifndef TENON_AUTOGRAD_NODE
-#define TENON_AUTOGRAD_NODE (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11 && TORCH_VERSION_MINOR <= 15)
+#define TENON_AUTOGRAD_NODE (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 13 && TORCH_VERSION_MINOR <= 15)
 #endif
 
 #if TENON_AUTOGRAD_NODE

@@ -226,7 +226,7 @@ Known ComplexRule(const Instruction& i, Shadows operands, const Literal& value, 
     const double own = IsComplex(value.type()) ? FinitePart(value.GetAsComplex(at)) : v;
     const bool exact = e[0] == 0 && e[1] == 0, function = IsComplex(operands[0]->value.type()) && IsComplexFunction(i.opcode());
     // C leaves the sign of what is beside a NaN open (Annex G: casinh(NaN + i inf) is +-inf + i NaN), and a GPU has no sign of a NaN.
-    if (function && !excess && (std::isnan(x[0].real()) || std::isnan(x[0].imag()))) {
+    if (function && (std::isnan(x[0].real()) || std::isnan(x[0].imag()))) {
       errors[n] = IsComplex(value.type()) && BothNan(value.GetAsComplex(at)) ? 0 : kUnknown;
       continue;
     }

@@ -1,0 +1,69 @@
+// What ptxas would make something else of (backends/gpu/emit/ptx_repair.h), as it is written for it; gpu-runner runs such modules on a GPU.
+#include "backends/gpu/emit/ptx_repair.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/driver/compile.h"
+#include "backends/gpu/gpu.h"
+#include "hlo/text/text.h"
+#include "passes/spaces/spaces.h"
+#include "runtime/program/binding.h"
+#include "tools/lab/gpu/ptxas.h"
+
+namespace tenon::gpu {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(PtxRepair, CutsWhatIsStored) {
+  EXPECT_EQ(RepairPtx("\tst.global.b32 \t[%rd1+4], %rd6;"),
+            "\t{ .reg .b32 %cut0; cvt.u32.u64 %cut0, %rd6; st.global.b32 \t[%rd1+4], %cut0; }");
+  EXPECT_EQ(RepairPtx("\tst.shared.b16 \t[%r1], %r2;"), "\t{ .reg .b16 %cut0; cvt.u16.u32 %cut0, %r2; st.shared.b16 \t[%r1], %cut0; }");
+  EXPECT_EQ(RepairPtx("\tst.global.b8 \t[%rd1], %rs2;"), "\t{ .reg .b16 %cut0; and.b16 %cut0, %rs2, 255; st.global.b8 \t[%rd1], %cut0; }");
+  EXPECT_EQ(RepairPtx("\tst.global.v2.b32 \t[%rd1], {%r2, %rd3};"),
+            "\t{ .reg .b32 %cut1; cvt.u32.u64 %cut1, %rd3; st.global.v2.b32 \t[%rd1], {%r2, %cut1}; }");
+}
+
+TEST(PtxRepair, LeavesTheRest) {
+  const std::string text = "\tst.global.b32 \t[%rd1], %r6;\n\tst.global.v2.b64 \t[%rd1], {%rd2, %rd3};\n\tst.global.b8 \t[%rd1], 0;\n"
+                           "\tsub.s16 \t%rs1, %rs2, %rs3;\n\tabs.s32 \t%r1, %r2;\n\tret;\n";
+  EXPECT_EQ(RepairPtx(text), text);
+}
+
+TEST(PtxRepair, NegatesInWords) {
+  const std::string word = "\t{ .reg .b32 %word; cvt.s32.s16 %word, %rs1; ";
+  EXPECT_EQ(RepairPtx("\tabs.s16 \t%rs2, %rs1;"), word + "abs.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
+  EXPECT_EQ(RepairPtx("\tneg.s16 \t%rs2, %rs1;"), word + "neg.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
+  EXPECT_EQ(RepairPtx("\tsub.s16 \t%rs2, 0, %rs1;"), word + "neg.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
+}
+
+std::string PtxOfBody(const std::string& body) {
+  const auto module = ParseModule("HloModule m\nENTRY e {" + body + "}");
+  EXPECT_TRUE(module.ok()) << module.status();
+  MoveSignature(**module, kSpace);
+  CompileOptions options;
+  options.targets.push_back(MakeGpu({.model = *FindGpuModel("sm_90")}));
+  const absl::StatusOr<Program> program = CompileToProgram((*module)->Clone(), BindingOf(**module), options);
+  EXPECT_TRUE(program.ok()) << program.status();
+  return PtxOf(*program)->modules[0];
+}
+
+TEST(PtxRepair, IsDoneToWhatIsEmitted) {
+  const std::string bits = PtxOfBody(R"(
+  x = f64[64] parameter(0)
+  s = f64[64] add(x, x)
+  ROOT b = u32[64,2] bitcast-convert(s))");
+  EXPECT_THAT(bits, Not(ContainsRegex("st[a-z0-9.]*\\.b32[^;]*%rd[0-9]+;"))) << bits;
+  const std::string high = PtxOfBody(R"(
+  x = s16[64] parameter(0)
+  a = s16[64] abs(x)
+  ROOT h = s16[64] mulhi(x, a))");
+  EXPECT_THAT(high, HasSubstr("abs.s32")) << high;
+  EXPECT_THAT(high, Not(HasSubstr("abs.s16"))) << high;
+}
+
+}  // namespace
+}  // namespace tenon::gpu
