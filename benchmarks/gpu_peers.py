@@ -3,8 +3,8 @@
     python benchmarks/gpu_peers.py RESULTS/results.json [--seconds N] [--out PAGE]
 
 Times are medians by CUDA events, in microseconds, of runs that follow each other on one stream; arrays are random numbers. A row that
-PyTorch has no operator for is left out and named. Calls come from Python: what takes less than about 100 us has their cost in it. Ratios are tenon's time to the better of the two: below 1, tenon is faster. Needs only
-torch with CUDA (and Triton for Inductor), nothing of tenon.
+PyTorch has no operator for is left out and named. Calls come from Python: what takes less than about 100 us has their cost in it. Ratios
+are tenon's time to the better of the two: below 1, tenon is faster. Needs only torch with CUDA (and Triton for Inductor), nothing of tenon.
 """
 
 import argparse
