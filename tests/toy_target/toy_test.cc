@@ -96,8 +96,9 @@ INSTANTIATE_TEST_SUITE_P(Hlo, ToyCases, testing::ValuesIn(DeviceCases()), [](con
 
 // What it leaves to the host: walks of regions, contractions without a provider, indices that are data, elements below a byte.
 constexpr char kHostsOpcodes[] =
-    "add bitcast-convert convert convolution custom-call dot dynamic-slice dynamic-update-slice gather map multiply reduce reduce-window "
-    "scatter select-and-scatter sort subtract topk";
+    "add and bitcast-convert convert convolution custom-call divide dot dynamic-slice dynamic-update-slice gather map maximum minimum "
+    "mulhi multiply or power reduce reduce-window remainder scatter select-and-scatter shift-left shift-right-arithmetic "
+    "shift-right-logical sort subtract topk xor";
 
 // How much of those modules the toy really runs.
 TEST(Toy, RunsMostOfThem) {
