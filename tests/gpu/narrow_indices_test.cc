@@ -6,28 +6,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "backends/driver/compile.h"
-#include "backends/gpu/gpu.h"
-#include "hlo/text/text.h"
-#include "passes/spaces/spaces.h"
-#include "runtime/program/binding.h"
-#include "tools/lab/gpu/ptxas.h"
+#include "tests/gpu/ptx_of_text.h"
 
 namespace tenon::gpu {
 namespace {
-
-std::string PtxOfText(const std::string& body) {
-  const auto module = ParseModule(absl::StrCat("HloModule m\nENTRY e {\n", body, "}\n"));
-  if (!module.ok()) return std::string(module.status().message());
-  MoveSignature(**module, kSpace);
-  const Binding binding = BindingOf(**module);
-  CompileOptions options{.targets = {MakeGpu({.model = *FindGpuModel("sm_90")})}};
-  const absl::StatusOr<Program> program = CompileToProgram((*module)->Clone(), binding, options);
-  if (!program.ok()) return std::string(program.status().message());
-  const absl::StatusOr<PtxModules> ptx = PtxOf(*program);
-  if (!ptx.ok() || ptx->modules.empty()) return "no PTX";
-  return ptx->modules[0];
-}
 
 // A product, quotient or comparison of 64 bits. (Addresses are mul.wide and add.)
 bool HasWideArithmetic(const std::string& ptx) {
@@ -45,13 +27,13 @@ std::string Pieces(int64_t pieces) {
 }
 
 TEST(NarrowIndices, SmallKernelsAreNarrow) {
-  const std::string ptx = PtxOfText(Pieces(200));
+  const std::string ptx = PtxOfBody(Pieces(200));
   ASSERT_THAT(ptx, testing::HasSubstr(".visible .entry"));
   EXPECT_FALSE(HasWideArithmetic(ptx)) << ptx;
 }
 
 TEST(NarrowIndices, LoopsAreNarrow) {
-  const std::string ptx = PtxOfText(R"(
+  const std::string ptx = PtxOfBody(R"(
   x = f32[40,7000] parameter(0)
   i = s32[300] parameter(1)
   g = f32[300,7000] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,7000}
@@ -63,13 +45,13 @@ TEST(NarrowIndices, LoopsAreNarrow) {
 }
 
 TEST(NarrowIndices, LargeKernelsAreWide) {
-  const std::string ptx = PtxOfText(Pieces(400'000'000));
+  const std::string ptx = PtxOfBody(Pieces(400'000'000));
   ASSERT_THAT(ptx, testing::HasSubstr(".visible .entry"));
   EXPECT_TRUE(HasWideArithmetic(ptx)) << ptx;
 }
 
 TEST(NarrowIndices, UnknownSizesAreWide) {
-  const std::string ptx = PtxOfText(R"(
+  const std::string ptx = PtxOfBody(R"(
   x = f32[n,40] parameter(0)
   b = f32[40] parameter(1)
   bb = f32[n,40] broadcast(b), dimensions={1}

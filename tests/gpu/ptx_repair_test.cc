@@ -4,12 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/driver/compile.h"
-#include "backends/gpu/gpu.h"
-#include "hlo/text/text.h"
-#include "passes/spaces/spaces.h"
-#include "runtime/program/binding.h"
-#include "tools/lab/gpu/ptxas.h"
+#include "tests/gpu/ptx_of_text.h"
 
 namespace tenon::gpu {
 namespace {
@@ -38,17 +33,6 @@ TEST(PtxRepair, NegatesInWords) {
   EXPECT_EQ(RepairPtx("\tabs.s16 \t%rs2, %rs1;"), word + "abs.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
   EXPECT_EQ(RepairPtx("\tneg.s16 \t%rs2, %rs1;"), word + "neg.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
   EXPECT_EQ(RepairPtx("\tsub.s16 \t%rs2, 0, %rs1;"), word + "neg.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
-}
-
-std::string PtxOfBody(const std::string& body) {
-  const auto module = ParseModule("HloModule m\nENTRY e {" + body + "}");
-  EXPECT_TRUE(module.ok()) << module.status();
-  MoveSignature(**module, kSpace);
-  CompileOptions options;
-  options.targets.push_back(MakeGpu({.model = *FindGpuModel("sm_90")}));
-  const absl::StatusOr<Program> program = CompileToProgram((*module)->Clone(), BindingOf(**module), options);
-  EXPECT_TRUE(program.ok()) << program.status();
-  return PtxOf(*program)->modules[0];
 }
 
 TEST(PtxRepair, IsDoneToWhatIsEmitted) {

@@ -28,29 +28,27 @@ struct Check {
   std::function<absl::StatusOr<lab::Case>()> make;
 };
 
+absl::StatusOr<lab::Case> CaseOf(const std::string& text, const std::function<std::vector<Literal>(const Module&)>& arguments_of) {
+  TENON_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, ParseModule(text));
+  std::vector<Literal> arguments = arguments_of(*module);
+  return lab::Case{std::move(module), std::move(arguments)};
+}
+
 Check OfFile(const HloCase& c) {
-  const auto make = [c]() -> absl::StatusOr<lab::Case> {
-    TENON_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, ParseModule(c.text));
-    std::vector<Literal> arguments = ArgumentsOf(*module, c, 9000);
-    return lab::Case{std::move(module), std::move(arguments)};
-  };
+  const auto make = [c] { return CaseOf(c.text, [&](const Module& m) { return ArgumentsOf(m, c, 9000); }); };
   return {absl::StrCat(c.file, "/", c.name), !c.strict, make};
 }
 
 Check OfKind(const gpu::KernelKind& kind, const std::string& type, int64_t rows, int64_t columns, uint64_t seed) {
-  const auto make = [&kind, type, rows, columns, seed]() -> absl::StatusOr<lab::Case> {
-    TENON_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, ParseModule(gpu::KindText(kind, type, rows, columns)));
-    std::vector<Literal> arguments = lab::RandomInputs(*module, seed);
-    return lab::Case{std::move(module), std::move(arguments)};
+  const auto make = [&kind, type, rows, columns, seed] {
+    return CaseOf(gpu::KindText(kind, type, rows, columns), [&](const Module& m) { return lab::RandomInputs(m, seed); });
   };
   return {absl::StrCat(kind.name, "/", type, "[", rows, ",", columns, "]"), true, make};
 }
 
 Check OfAttention(const gpu::AttentionSizes& sizes, uint64_t seed) {
-  const auto make = [sizes, seed]() -> absl::StatusOr<lab::Case> {
-    TENON_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, ParseModule(gpu::AttentionText(sizes)));
-    std::vector<Literal> arguments = gpu::AttentionInputs(*module, seed);
-    return lab::Case{std::move(module), std::move(arguments)};
+  const auto make = [sizes, seed] {
+    return CaseOf(gpu::AttentionText(sizes), [&](const Module& m) { return gpu::AttentionInputs(m, seed); });
   };
   return {absl::StrCat("attention of masks/", sizes.type, "[", sizes.batch, ",", sizes.queries, ",", sizes.keys, ",", sizes.terms, ",",
                        sizes.columns, "] mask ", static_cast<int>(sizes.mask), sizes.turned ? " turned" : ""),

@@ -16,11 +16,11 @@
 #include "tools/hlo-fuzz/fuzz.h"
 #include "tools/hlo-fuzz/plants.h"
 #include "tools/hlo-fuzz/report.h"
-#include "tools/lab/workers.h"
 #include "tools/lab/generate/random_sizes.h"
 #include "tools/lab/gpu/devices.h"
 #include "tools/lab/gpu/emulated_target.h"
 #include "tools/lab/judge/plant.h"
+#include "tools/lab/workers.h"
 
 namespace tenon::lab {
 namespace {
