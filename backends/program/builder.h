@@ -92,7 +92,12 @@ class ProgramBuilder {
   static bool LiesAs(const StridedView& view, absl::Span<const Dim> sizes, absl::Span<const Dim> strides);
   static Dim StorageBytes(const Binding::Output& out);
   absl::Status EmitMutations();
-  absl::StatusOr<std::vector<Binding::Mutation>> ReadersFirst() const;
+  struct WriteBack {
+    Binding::Mutation mutation;
+    std::optional<View> held = std::nullopt;  // a copy of its source, where that is written before
+  };
+  absl::StatusOr<std::vector<WriteBack>> ReadersFirst();
+  absl::StatusOr<View> Hold(const Binding::Mutation& m);
   std::optional<int64_t> InputReadBy(const Binding::Mutation& m) const;
   bool WritesItself(const Binding::Mutation& m) const;
   int32_t InputValue(int64_t input);

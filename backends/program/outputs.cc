@@ -79,12 +79,16 @@ absl::Status ProgramBuilder::EmitMutations() {
   if (binding_.mutations.empty()) return absl::OkStatus();
   program().commit_region = static_cast<int32_t>(program().regions.size());
   program().regions.push_back({.name = "commit"});
-  TENON_ASSIGN_OR_RETURN(const std::vector<Binding::Mutation> mutations, ReadersFirst());
-  for (const Binding::Mutation& m : mutations) {
+  TENON_ASSIGN_OR_RETURN(const std::vector<WriteBack> order, ReadersFirst());
+  for (const auto& [m, held] : order) {
     const Binding::Input& input = binding_.inputs[m.input];
     const BufferKey key = RootLeaf(m.root_index);
     CopyStep copy;
-    TENON_ASSIGN_OR_RETURN(copy.from, ViewOf(key));
+    if (held) {
+      copy.from = *held;
+    } else {
+      TENON_ASSIGN_OR_RETURN(copy.from, ViewOf(key));
+    }
     copy.to = copy.from;
     copy.to.value = InputValue(m.input);
     copy.to.byte_offset = 0;
@@ -98,32 +102,47 @@ absl::Status ProgramBuilder::EmitMutations() {
 }
 
 // What there is to write, in an order in which nothing is read after it is written. x, y = y + 1, x: the source of one is the memory of
-// another. Of x, y = y, x neither can be first.
-absl::StatusOr<std::vector<Binding::Mutation>> ProgramBuilder::ReadersFirst() const {
-  std::vector<Binding::Mutation> left, ordered;
+// another. Of x, y = y, x neither can be first: one's source is copied before.
+absl::StatusOr<std::vector<ProgramBuilder::WriteBack>> ProgramBuilder::ReadersFirst() {
+  std::vector<WriteBack> left, ordered;
   absl::flat_hash_map<int64_t, int64_t> readers;  // of an input, among those left
   for (const Binding::Mutation& m : binding_.mutations) {
     if (WritesItself(m)) continue;
-    left.push_back(m);
+    left.push_back({m});
     if (const auto input = InputReadBy(m)) ++readers[*input];
   }
   while (!left.empty()) {
-    std::vector<Binding::Mutation> still_read;
-    for (const Binding::Mutation& m : left) {
-      if (readers[m.input] > 0) {
-        still_read.push_back(m);
+    std::vector<WriteBack> still_read;
+    for (const WriteBack& w : left) {
+      if (readers[w.mutation.input] > 0) {
+        still_read.push_back(w);
         continue;
       }
-      ordered.push_back(m);
-      if (const auto input = InputReadBy(m)) --readers[*input];
+      ordered.push_back(w);
+      const auto input = InputReadBy(w.mutation);
+      if (input && !w.held) --readers[*input];
     }
     if (still_read.size() == left.size()) {
-      return absl::UnimplementedError(
-          absl::StrCat("the write-back of ", binding_.inputs[left[0].input].name, " reads an input that is written back too"));
+      WriteBack& first = *absl::c_find_if(still_read, [&](const WriteBack& w) { return !w.held && InputReadBy(w.mutation).has_value(); });
+      --readers[*InputReadBy(first.mutation)];
+      TENON_ASSIGN_OR_RETURN(first.held, Hold(first.mutation));
     }
     left = std::move(still_read);
   }
   return ordered;
+}
+
+// A copy of what is written back, made before anything is.
+absl::StatusOr<View> ProgramBuilder::Hold(const Binding::Mutation& m) {
+  const StridedView& source = views_.at(RootLeaf(m.root_index));
+  CopyStep copy;
+  TENON_ASSIGN_OR_RETURN(copy.from, ViewOf(RootLeaf(m.root_index)));
+  TENON_ASSIGN_OR_RETURN(copy.to, NewDense(source, copy.from.dtype));
+  View held = copy.to;
+  Step step{.body = std::move(copy), .name = absl::StrCat("hold for ", binding_.inputs[m.input].name)};
+  Note(step, "copied", "inputs that are written back read one another");
+  steps().push_back(std::move(step));
+  return held;
 }
 
 // The input in whose memory lies what is written back; nullopt: in none's.

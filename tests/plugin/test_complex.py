@@ -1,4 +1,4 @@
-"""Complex tensors: kernels of tenon. What isn't is named: fft steps, conjugate bits and shared memory that somebody sees."""
+"""Complex tensors: kernels of tenon, and the views that callers get of them. What isn't native is named: fft steps."""
 
 import pytest
 import torch
@@ -116,7 +116,6 @@ def test_written_through_views(backend):
     same_as_eager(of_input, _complex(3, 4), backend=backend)
 
 
-@pytest.mark.by_aten(tier="eager_program", reason="shares memory with another of another type")
 def test_outputs_that_share_memory(backend):
     @torch.compile(backend=backend)
     def f(x):
@@ -127,9 +126,59 @@ def test_outputs_that_share_memory(backend):
     with torch.no_grad():
         y, parts, of_input = f(x)
         torch.testing.assert_close(parts, torch.view_as_real(x * 2))
+        before = y._version
         parts.zero_()
         of_input.zero_()
+        assert y._version == before + 1 or STAND_IN
     assert y.count_nonzero() == 0 and x.count_nonzero() == 0
+
+
+def _views(y):
+    """Of complex memory: bits, parts and windows of each other."""
+    return (
+        lambda: y.conj(), lambda: y.conj().imag, lambda: y.conj()[1:].t(), lambda: torch.view_as_real(y)[..., 1],
+        lambda: y[:, 1], lambda: torch.view_as_real(y).view(torch.int32), lambda: y.conj().imag[1:] + 0, lambda: y,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("of", ["computed", "input"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_views_of_any_kind(backend, of, dynamic):
+    """Whatever a graph returns of one memory is what eager returns, bits, types, strides and sharing; written through, too."""
+    for picked in ((0,), (1,), (3, 1), (4, 1), (0, 4, 5), (2, 7), (6, 0), (7, 3, 5, 1)):
+
+        def f(x):
+            y = x * 2 if of == "computed" else x
+            return [_views(y)[k]() for k in picked] + [y.abs().sum()]
+
+        compiled = torch.compile(f, backend=backend, dynamic=dynamic)
+        for n in (3, 5):
+            x = _complex(n, 4)
+            mine = x.clone()
+            with torch.no_grad():
+                eager, found = f(x), compiled(mine)
+                for _ in range(2):
+                    for a, b in zip(found, eager):
+                        torch.testing.assert_close(a, b)
+                        assert a.stride() == b.stride() and a.dtype == b.dtype
+                        assert STAND_IN or (a.is_conj(), a.is_neg()) == (b.is_conj(), b.is_neg())
+                    found[0].mul_(3), eager[0].mul_(3)
+            torch.testing.assert_close(mine, x)
+
+
+def test_bits_of_a_trained_function(backend):
+    def f(x):
+        y = x * (2 + 1j)
+        return y.conj(), y.conj().imag, x.conj(), y
+
+    compiled = torch.compile(f, backend=backend)
+    eager = _complex(3, 4).requires_grad_()
+    mine = eager.detach().clone().requires_grad_()
+    for run, x in ((f, eager), (compiled, mine)):
+        a, b, c, d = run(x)
+        assert a.is_conj() and b.is_neg() and c.is_conj() and not d.is_conj() or STAND_IN
+        ((a * d).abs().sum() + (b * 3).sum() + (c * (1 + 2j)).real.sum()).backward()
+    torch.testing.assert_close(mine.grad, eager.grad)
 
 
 def test_windows_on_equal_readings_share_memory(backend):
@@ -157,7 +206,6 @@ def test_windows_on_equal_readings_share_memory(backend):
         compare(x.grad, y.grad, None).raise_if_failed()
 
 
-@pytest.mark.by_aten(tier="eager_program", reason="conjugated or negated view")
 def test_an_output_keeps_its_bit(backend):
     @torch.compile(backend=backend)
     def f(x):

@@ -37,11 +37,6 @@ FLOATS = (
 )  # fmt: skip
 COMPLEX = ("real", "imag", "complex", "conj", "conj_physical", "resolve_conj", "view_as_real", "view_as_complex")
 
-# Row -> what its graphs may be beside native and without framework steps: marks of conftest.py.
-OTHERWISE = {
-    # What the function returns has the conjugate bit, which HLO hasn't; a graph that reads it computes it.
-    "conj": {"tier": "eager_program", "reason": "is conjugated or negated view"},
-}
 # Rows of which PyTorch's fake kernel says other strides than eager gives: it forgets channels_last.
 UNLIKE_STRIDES = ("nn.functional.max_unpool2d",)
 
@@ -181,12 +176,7 @@ def _check(row: str, samples: list[Sample], backend: str) -> None:
     same_as_eager(_together(samples), *tensors, backend=backend, train=train, check_strides=strides)
 
 
-def _marked(rows) -> list:
-    marks = lambda row: [pytest.mark.by_aten(**OTHERWISE[row])] if row in OTHERWISE else []
-    return [pytest.param(row, marks=marks(row)) for row in rows]
-
-
-@pytest.mark.parametrize("row", _marked(ROWS))
+@pytest.mark.parametrize("row", list(ROWS))
 def test_named_op(row, backend):
     samples = list(ROWS[row]())
     assert samples
@@ -194,7 +184,7 @@ def test_named_op(row, backend):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", _marked(ROWS))
+@pytest.mark.parametrize("row", list(ROWS))
 def test_every_sample_of_a_named_op(row, backend):
     samples = _spread(list(ROWS[row]()), 20 * SAMPLES)
     for start in range(0, len(samples), SAMPLES):

@@ -154,14 +154,29 @@ def test_an_update_of_nothing(backend):
     same_as_eager(update, torch.randn(7), none, torch.randn(0), torch.randn(0), backend=backend)
 
 
-@pytest.mark.by_aten(tier="eager_program", reason="reads an input that is written back too")
-def test_two_inputs_change_places_as_they_are(backend):
+def test_inputs_change_places_as_they_are(backend):
     def swap(a, b):
         old = a.clone()
         a.copy_(b)
         b.copy_(old)
 
+    def rotate(a, b, c, d, e):
+        first, fourth = a.clone(), d.clone()
+        a.copy_(b)
+        b.copy_(c[1:].flip(0))
+        c[1:].copy_(first)
+        d.copy_(e.t())
+        e.copy_(fourth)
+
     same_as_eager(swap, torch.randn(7), torch.randn(7), backend=backend)
+    same_as_eager(swap, torch.randn(0), torch.randn(0), backend=backend)
+    same_as_eager(rotate, torch.randn(7), torch.randn(7), torch.randn(8), torch.randn(5, 5), torch.randn(5, 5).t(), backend=backend)
+    compiled = torch.compile(swap, backend=backend, dynamic=True)
+    for n in (5, 40_000, 3):
+        a, b = torch.randn(n), torch.randn(n)
+        wanted = b.clone(), a.clone()
+        compiled(a, b)
+        assert torch.equal(a, wanted[0]) and torch.equal(b, wanted[1])
 
 
 def test_an_error_leaves_inputs_alone(backend):

@@ -272,7 +272,20 @@ class Call {
   }
   // Through the dispatcher, so that the view has eager's base and shares its version counter.
   static at::Tensor ViewOf(const at::Tensor& base, const Callee::Recipe& r) {
-    return at::as_strided(base, r.sizes, r.strides, base.storage_offset() + r.offset);
+    if (!r.reading) return at::as_strided(base, r.sizes, r.strides, base.storage_offset() + r.offset);
+    const at::Tensor memory = MemoryOf(base, r.reading->dtype);
+    at::Tensor view = at::as_strided(memory, r.sizes, r.strides, memory.storage_offset() + r.offset);
+    if (r.reading->conj) view = at::_conj(view);
+    return r.reading->neg ? at::_neg_view(view) : view;
+  }
+  // From its first element on, without its bits, in one dimension of elements of this type.
+  static at::Tensor MemoryOf(at::Tensor base, c10::ScalarType dtype) {
+    if (base.is_conj()) base = at::_conj(base);
+    if (base.is_neg()) base = at::_neg_view(base);
+    const int64_t size = base.element_size(), ratio = std::max<int64_t>(static_cast<int64_t>(c10::elementSize(dtype)) / size, 1);
+    const int64_t count = std::max<int64_t>(static_cast<int64_t>(base.storage().nbytes()) / size - base.storage_offset(), 0);
+    base = at::as_strided(base, {count / ratio * ratio}, {1}, base.storage_offset());
+    return dtype == base.scalar_type() ? base : base.view(dtype);
   }
 
   Callee& callee_;

@@ -113,13 +113,19 @@ struct Callee {
     bool sized = true;
     std::vector<int64_t> sizes, strides;
   };
+  // How a view reads its base's memory, where it does not as the base itself does.
+  struct Reading {
+    c10::ScalarType dtype;
+    bool conj, neg;  // its bits
+  };
   // How an output of the graph comes from the program's: output `index` itself, or a view of that
   // output or input.
   struct Recipe {
     bool view = false, of_input = false;
     int64_t index = 0;
     std::vector<int64_t> sizes, strides;
-    int64_t offset = 0;  // elements beyond the base's own storage offset
+    int64_t offset = 0;  // elements (the view's) beyond the base's own storage offset
+    std::optional<Reading> reading;
     // Which of sizes, strides and the offset, in this order, are the program's outputs of these numbers (SymInts); else numbers.
     std::vector<bool> outputs;
   };

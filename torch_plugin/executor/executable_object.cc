@@ -135,15 +135,25 @@ bool ReadRecipeNumbers(PyObject* sequence, std::vector<int64_t>* out, std::vecto
   return true;
 }
 
+// (dtype, conjugate bit, negative bit).
+bool ReadReading(PyObject* item, std::optional<Callee::Reading>* reading) {
+  PyObject* dtype;
+  int conj, neg;
+  if (!PyArg_ParseTuple(item, "O!pp", &THPDtypeType, &dtype, &conj, &neg)) return false;
+  *reading = {reinterpret_cast<THPDtype*>(dtype)->scalar_type, conj != 0, neg != 0};
+  return true;
+}
+
 bool ReadRecipe(const Callee& callee, PyObject* item, Callee::Recipe* recipe) {
   if (PyLong_Check(item)) {
     recipe->index = PyLong_AsLongLong(item);
   } else {
     int of_input;
     long long index;
-    PyObject *sizes, *strides, *offset;
-    if (!PyArg_ParseTuple(item, "pLOOO", &of_input, &index, &sizes, &strides, &offset)) return false;
-    *recipe = {true, of_input != 0, index, {}, {}, 0, {}};
+    PyObject *sizes, *strides, *offset, *reading;
+    if (!PyArg_ParseTuple(item, "pLOOOO", &of_input, &index, &sizes, &strides, &offset, &reading)) return false;
+    *recipe = {.view = true, .of_input = of_input != 0, .index = index};
+    if (reading != Py_None && !ReadReading(reading, &recipe->reading)) return false;
     std::vector<bool> outputs;
     if (!ReadRecipeNumbers(sizes, &recipe->sizes, &outputs) || !ReadRecipeNumbers(strides, &recipe->strides, &outputs) ||
         !ReadRecipeNumber(offset, &recipe->offset, &outputs)) {

@@ -24,7 +24,7 @@ from ._torch_private import (
     fake_mode_of, is_auto_functionalized, is_higher_order, is_random_call, is_with_effects, no_dispatch_modes, plain_tensor_types,
     written_arguments,
 )  # fmt: skip
-from .output_views import OutputPlan, plan_outputs
+from .output_views import OutputPlan, has_bit, plan_outputs, read_alike
 
 _AT_RUN_TIME = "size known when it runs"
 _LITERAL_ELEMENTS = 16  # constants up to this size are part of the graph
@@ -46,8 +46,9 @@ class Exported:
     constants: list[torch.Tensor] = dataclasses.field(default_factory=list)
     callables: list[int] = dataclasses.field(default_factory=list)  # ids that the graph names, freed by release()
     needs_eager: str = ""  # why no compiler can take it
-    # Per output of the graph: k, the program's output k; or (is_input, k, sizes, strides, offset), a
-    # view of input or output k. None: the program's outputs are the graph's.
+    # Per output of the graph: k, the program's output k; or (is_input, k, sizes, strides, offset, reading), a
+    # view of input or output k; reading: None, or what dtype, conjugate and negative bit the view has where the base has others.
+    # None: the program's outputs are the graph's.
     recipes: list[Any] | None = None
     symbols: list[str] = dataclasses.field(default_factory=list)  # of the graph, where it was exported without values
     # Of these, those that the tracer does not know: (which one of its symbols, by which number it is divided).
@@ -114,7 +115,6 @@ class _Exporter:
         if self.values is None:
             self._use_equalities()
         self.graph = self.out.graph = _C.Graph(self.out.name, plain_tensor_types(), self._arg, self._meta, self.resolved)
-        self.out.needs_eager = self.plan.foreign
         try:
             for node in self.gm.graph.nodes:
                 if node not in self.plan.skipped:
@@ -217,11 +217,12 @@ class _Exporter:
         base, node = recipe
         is_input = base.op == "placeholder"
         places = self.gm.graph.find_nodes(op="placeholder") if is_input else self.plan.direct
-        value = node.meta["val"]
+        value, of = node.meta["val"], base.meta["val"]
         number = self._recipe_number
-        offset = number(value.storage_offset() - base.meta["val"].storage_offset())
+        offset = number(value.storage_offset() - of.storage_offset() * of.itemsize // value.itemsize)
         sizes, strides = tuple(map(number, value.shape)), tuple(map(number, value.stride()))
-        return (is_input, list(places).index(base), sizes, strides, offset)
+        reading = None if read_alike(value, of) and not has_bit(base) else (value.dtype, value.is_conj(), value.is_neg())
+        return (is_input, list(places).index(base), sizes, strides, offset, reading)
 
     def _recipe_number(self, value: int | torch.SymInt) -> int | tuple[int]:
         """A number, or (k,): what the program's output k will be."""
@@ -599,10 +600,9 @@ def _unnamed(node: fx.Node) -> str:
 
 
 def _needs_bits(gm: fx.GraphModule, plan: OutputPlan) -> bool:
-    """Whether a conjugate or negative bit is seen from outside: on an output of the user's, or on an input that is written
-    or read as memory."""
-    has_bit = lambda node: isinstance(v := node.meta.get("val"), torch.Tensor) and (v.is_conj() or v.is_neg())
-    if any(isinstance(node, fx.Node) and has_bit(node) for node in plan.seen):
+    """Whether a conjugate or negative bit is seen from outside: on an output of the user's that the program itself returns, or
+    on an input that is written or read as memory."""
+    if plan.returns_bits:
         return True
     inputs = [node for node in gm.graph.find_nodes(op="placeholder") if has_bit(node)]
     as_memory = lambda user: user.target in _OF_MEMORY or (

@@ -1,11 +1,13 @@
 """Outputs that share memory: with each other, or with an input.
 
 A graph that returns y and y.view(...), or x.t() of an input x, promises views. The compiled program
-returns each piece of memory once, and the executor makes the views of it.
+returns each piece of memory once, and the executor makes the views of it: windows, readings as another type (view_as_real), and
+lazy conjugates and negatives, whose bit a program's own values never have.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import operator
 from typing import Any
@@ -27,8 +29,7 @@ class OutputPlan:
     # of the direct output that is `base node`.
     recipes: list[int | tuple[fx.Node, fx.Node]] = dataclasses.field(default_factory=list)
     skipped: set[fx.Node] = dataclasses.field(default_factory=set)  # only the executor needs them
-    seen: list[Any] = dataclasses.field(default_factory=list)  # outputs that somebody else than the backward gets
-    foreign: str = ""  # why no program's outputs share memory as the graph's do
+    returns_bits: bool = False  # what the user sees a conjugate or negative bit of is made by the program itself
 
     @property
     def trivial(self) -> bool:
@@ -41,10 +42,11 @@ def plan_outputs(gm: fx.GraphModule) -> OutputPlan:
     plan = OutputPlan()
     if not isinstance(returned, (list, tuple)):
         return plan
-    plan.seen = list(returned)[: gm.meta.get(USER_OUTPUTS)]
-    plan.foreign = _foreign(plan.seen)
-    bases = [_base(value) if _is_tensor(value) else None for value in returned]
+    seen = list(filter(_is_tensor, returned[: gm.meta.get(USER_OUTPUTS)]))  # by somebody else than the backward
     written = _written(gm)
+    memories = _memories(seen, written)
+    base_of = {value: memories.get(base := _base(value), base) for value in filter(_is_tensor, returned)}
+    windows = collections.Counter(base_of.values())
     index_of: dict[fx.Node, int] = {}
 
     def direct(value: Any) -> int:
@@ -56,36 +58,48 @@ def plan_outputs(gm: fx.GraphModule) -> OutputPlan:
             plan.direct.append(value)
         return index_of[value]
 
-    for value, base in zip(returned, bases):
-        shared = base is not None and len({v for v, b in zip(returned, bases) if b is base} | {base}) > 1
-        from_input = shared and base.op == "placeholder" and base not in written
-        several = shared and base.op != "placeholder" and len({v for v, b in zip(returned, bases) if b is base}) > 1
-        if value is base or not (from_input or several):
+    for value in returned:
+        base = base_of.get(value) if isinstance(value, fx.Node) else None
+        from_input = base is not None and base.op == "placeholder"
+        if base in (None, value) or (base in written if from_input else windows[base] == 1 and base not in memories):
             plan.recipes.append(direct(value))
             continue
-        if several:
+        if not from_input:
             direct(base)
         plan.recipes.append((base, value))
-    kept = {value for value in plan.direct if isinstance(value, fx.Node)}
+    by_program = [v for v in seen if v in index_of and (v.op != "placeholder" or v in written)]
+    plan.returns_bits = any(map(has_bit, by_program)) or any(
+        memory.op != "placeholder" and has_bit(memory) for memory in map(_memory, seen)
+    )
     for node in reversed(gm.graph.nodes):
-        if node not in kept and all(u is output or u in plan.skipped for u in node.users) and _is_view(node):
+        if node not in index_of and all(u is output or u in plan.skipped for u in node.users) and _is_alias(node):
             plan.skipped.add(node)
     return plan
 
 
-def _foreign(returned: list[Any]) -> str:
-    """Outputs of one memory read as different types, or through a conjugate bit: view_as_real and its like. Of inputs'
-    memory they may be copies, since AOTAutograd makes such views itself, from the input."""
-    memory: dict[fx.Node, fx.Node] = {}
-    for index, value in enumerate(returned):
-        if not _is_tensor(value):
-            continue
-        root = base = _base(value)
-        while root.op == "call_function" and _returns_alias(root.target) and root.args and _is_tensor(root.args[0]):
-            root = _base(root.args[0])
-        if root.op != "placeholder" and memory.setdefault(root, base) is not base:
-            return f"output {index} shares memory with another of another type"
-    return ""
+def has_bit(node: fx.Node) -> bool:
+    """A conjugate or negative one."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg())
+
+
+def read_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Memory has the same numbers in it for both."""
+    return a.dtype == b.dtype and a.is_conj() == b.is_conj() and a.is_neg() == b.is_neg()
+
+
+def _memories(seen: list[fx.Node], written: set[fx.Node]) -> dict[fx.Node, fx.Node]:
+    """Of memory that is returned as several types, or under a bit: each of those bases, and itself -> the node that it is the memory
+    of. (view_as_real's result and its operand have one, and so have a tensor and its conjugate.)"""
+    bases: dict[fx.Node, set[fx.Node]] = {}
+    for base in map(_base, seen):
+        bases.setdefault(_memory(base), set()).add(base)
+    found = {}
+    for memory, read in bases.items():
+        is_input = memory.op == "placeholder"
+        if (len(read) > 1 or any(map(has_bit, read))) and not (memory in written if is_input else has_bit(memory)):
+            found |= dict.fromkeys([*read, memory], memory)
+    return found
 
 
 def _is_tensor(value: Any) -> bool:
@@ -94,21 +108,28 @@ def _is_tensor(value: Any) -> bool:
 
 def _is_view(node: fx.Node) -> bool:
     """Takes one dense tensor and returns a window on it, of the same dtype."""
-    if node.op != "call_function" or not _is_tensor(node) or not node.args:
-        return False
-    source = node.args[0]
-    if node.target is operator.getitem:
-        maker = source
-        if not isinstance(maker, fx.Node) or not maker.args or not _returns_alias(maker.target):
-            return False
-        source = maker.args[0]
-    elif not _returns_alias(node.target):
-        return False
-    if not _is_tensor(source):
+    return _is_alias(node) and read_alike(node.meta["val"], _source(node).meta["val"])
+
+
+def _is_alias(node: fx.Node) -> bool:
+    """Takes one dense tensor and returns its memory, maybe read otherwise."""
+    source = _source(node)
+    if not _is_tensor(node) or not _is_tensor(source):
         return False
     value, base = node.meta["val"], source.meta["val"]
-    plain = value.layout == torch.strided and value.device == base.device and value.dtype == base.dtype
-    return plain and value.is_conj() == base.is_conj() and value.is_neg() == base.is_neg()
+    copies = node.target in _RESOLVING and not read_alike(value, base)
+    return value.layout == base.layout == torch.strided and value.device == base.device and not copies
+
+
+_RESOLVING = {torch.ops.aten.resolve_conj.default, torch.ops.aten.resolve_neg.default}
+
+
+def _source(node: fx.Node) -> Any:
+    """Of what may alias its operand, that operand; of one of several results, what they alias."""
+    maker = node.args[0] if node.target is operator.getitem else node
+    if not isinstance(maker, fx.Node) or maker.op != "call_function" or not maker.args or not _returns_alias(maker.target):
+        return None
+    return maker.args[0]
 
 
 def _returns_alias(target: Any) -> bool:
@@ -120,9 +141,14 @@ def _returns_alias(target: Any) -> bool:
 
 def _base(node: fx.Node) -> fx.Node:
     while _is_view(node):
-        source = node.args[0]
-        node = source.args[0] if node.target is operator.getitem else source
+        node = _source(node)
     return _first_twin(node)
+
+
+def _memory(node: fx.Node) -> fx.Node:
+    while _is_alias(node):
+        node = _source(node)
+    return node
 
 
 def _first_twin(node: fx.Node) -> fx.Node:
