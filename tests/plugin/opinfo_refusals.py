@@ -15,8 +15,6 @@ class Refusal:
 
 
 REFUSALS = (
-    Refusal(r"aten\.(_conj|_neg_view)\.default", r"the graph: .* is conjugated or negated view",
-            "the result alone, with its bit: a graph that reads it elsewhere resolves it"),
     Refusal(r"aten\.(view_as_complex|complex)\.default", "the graph: .* is dtype complex32", "HLO has no complex type of halves"),
     Refusal(r"aten\.(median|nanmedian|mode)\.default", "dtype c64", "eager answers for no elements only"),
     Refusal(r"aten\.(median|nanmedian)\.default", "median of no integers", "eager's is a NaN cast to their type"),

@@ -9,8 +9,6 @@ WITHOUT_SYMBOLS = {
     "aten.diagonal_backward.default": "symbolic dimension used as a number",  # a dim of the diagonal
     "aten.as_strided_scatter.default": "as_strided of symbolic sizes",
     "aten.unfold_backward.default": "symbolic dimension used as a number",
-    "aten._conj.default": "conjugated or negated view",
-    "aten._neg_view.default": "conjugated or negated view",
     "aten.linspace.default": NO_SIZES,
     "aten.upsample_nearest1d_backward.default": TORCH,
     "aten.upsample_nearest3d_backward.default": TORCH,
