@@ -250,7 +250,7 @@ def _grains(operands: list[Value], dtype: torch.dtype | None) -> list[Grain]:
 
 
 def _is_tame(t: torch.Tensor) -> bool:
-    if t.layout != torch.strided or t.numel() > 200_000 or t.dtype not in ALL or t.dim() > 6 or t.is_conj() or t.is_neg():
+    if t.layout != torch.strided or t.numel() > 200_000 or t.dtype not in ALL or t.dim() > 6:
         return False
     if t.is_floating_point() or t.is_complex():
         return bool(torch.isfinite(t).all()) and bool((t.abs() < 200).all())

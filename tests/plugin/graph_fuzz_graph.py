@@ -22,19 +22,18 @@ class Views:
         self.direct: list[int | None] = []
         self.recipes: list[Any] = []
         returned = [k for k in program.outputs if k is not None]
-        bases = {k: self.base(k) for k in returned}
+        memories = self.read_across_types(returned)
+        bases = {k: memories.get(self.base(k), self.base(k)) for k in returned}
         for k in program.outputs:
             if k is None:
                 self.recipes.append(self._direct(None))
                 continue
             base = bases[k]
-            others = {o for o in returned if bases[o] == base}
-            from_input = base in self.inputs and len(others | {base}) > 1
-            several = base not in self.inputs and len(others) > 1
-            if k == base or not (from_input or several):
+            several = len({o for o in returned if bases[o] == base}) > 1 or base in memories
+            if k == base or not (base in self.inputs or several):
                 self.recipes.append(self._direct(k))
                 continue
-            if several:
+            if base not in self.inputs:
                 self._direct(base)
             self.recipes.append((base, k))
 
@@ -45,23 +44,30 @@ class Views:
         return self.direct.index(k)
 
     def base(self, k: int) -> int:
-        while k in self.made and self.is_view(k):
+        while self.is_alias(k) and self.reading(k) == self.reading(self.made[k].refs()[0]):
             k = self.made[k].refs()[0]
         return k
 
-    def is_view(self, k: int) -> bool:
-        instruction = self.made[k]
-        returns = instruction.op.overload._schema.returns
-        source = instruction.refs()
-        return len(returns) == 1 and returns[0].alias_info is not None and self.values[k].dtype == self.values[source[0]].dtype
-
-    def retyped(self, k: int) -> bool:
-        """Memory of another type's is behind it."""
-        while k in self.made and self.made[k].op.overload._schema.returns[0].alias_info is not None:
-            if not self.is_view(k):
-                return True
+    def memory(self, k: int) -> int:
+        while self.is_alias(k):
             k = self.made[k].refs()[0]
-        return False
+        return k
+
+    def read_across_types(self, returned: list[int]) -> dict[int, int]:
+        """Bases, and the memory that some of them are not read as it is -> that memory."""
+        bases: dict[int, set[int]] = {}
+        for k in returned:
+            bases.setdefault(self.memory(k), set()).add(self.base(k))
+        mixed = {m: b for m, b in bases.items() if len(b) > 1 or any(any(self.reading(k)[1:]) for k in b)}
+        return {k: m for m, b in mixed.items() for k in (*b, m)}
+
+    def is_alias(self, k: int) -> bool:
+        returns = self.made[k].op.overload._schema.returns if k in self.made else ()
+        return len(returns) == 1 and returns[0].alias_info is not None
+
+    def reading(self, k: int) -> tuple[torch.dtype, bool, bool]:
+        value = self.values[k]
+        return value.dtype, value.is_conj(), value.is_neg()
 
 
 def build(program: Program, values: dict[int, Any]) -> tuple[Any, list[torch.Tensor], list[Any] | None, list[str]]:
@@ -121,8 +127,9 @@ def _recipe(recipe: Any, views: Views, program: Program, values: dict[int, Any],
     before = len(program.numbers)
     index = before + [i.id for i in program.arguments].index(base) if of_input else views.direct.index(base)
     view, memory = values[k], values[base]
-    return (of_input, index, tuple(map(number, view.shape)), tuple(map(number, view.stride())),
-            number(view.storage_offset() - memory.storage_offset()))
+    reading = None if views.reading(k) == views.reading(base) else views.reading(k)
+    offset = number(view.storage_offset() - memory.storage_offset() * memory.itemsize // view.itemsize)
+    return (of_input, index, tuple(map(number, view.shape)), tuple(map(number, view.stride())), offset, reading)
 
 
 def _graph_args(arg: Any, values: dict[int, Any]) -> Any:

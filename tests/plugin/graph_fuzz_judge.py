@@ -161,6 +161,8 @@ def unlike(found: torch.Tensor, wanted: torch.Tensor, wide: torch.Tensor, grain:
         return f"is {type(found).__name__}"
     if (found.dtype, found.shape) != (wanted.dtype, wanted.shape):
         return f"is {found.dtype} {list(found.shape)}, wanted {wanted.dtype} {list(wanted.shape)}"
+    if (found.is_conj(), found.is_neg()) != (wanted.is_conj(), wanted.is_neg()):
+        return f"has the bits {found.is_conj(), found.is_neg()}, wanted {wanted.is_conj(), wanted.is_neg()} (conjugate, negative)"
     if found.numel() > 1 and check_strides:
         strides = lambda t: [stride for size, stride in zip(t.shape, t.stride()) if size > 1]
         if strides(found) != strides(wanted):
@@ -171,7 +173,8 @@ def unlike(found: torch.Tensor, wanted: torch.Tensor, wide: torch.Tensor, grain:
         return f"differs, though it is exact: {_shown_difference(found, wanted)}"
     from torch_tenon.testing import compare
 
-    reals = [torch.view_as_real(t) if t.is_complex() else t for t in (found.clone(), wanted.clone(), wide.clone())]
+    plain = [t.resolve_conj().resolve_neg().clone() for t in (found, wanted, wide)]
+    reals = [torch.view_as_real(t) if t.is_complex() else t for t in plain]
     reals[1] = _where_eager_has_none(*reals)
     reals[0] = _without_noise(reals[0], reals[1])
     if found.dtype in (torch.bfloat16, torch.float16):  # where eager had no error by luck, one rounding is none

@@ -725,8 +725,10 @@ _row("eye.default", _eye, small)
 _row("new_zeros.default", lambda m: (lambda a: a and [a, [SizeOf(a, k) for k in range(a.tensor.dim())]])(m.pick()), small)
 _row("scalar_tensor.default", lambda m: [m.random.choice((1, 2.5, True))], lambda *_: (1, 3.0))
 # Complex.
-_row("view_as_real.default", one(torch.is_complex), keeps)
+_row("view_as_real.default", one(lambda t: torch.is_complex(t) and not t.is_conj()), keeps)
 _row("real.default imag.default", one(torch.is_complex), keeps)
+_row("_conj.default", one(torch.is_complex), keeps)
+_row("_neg_view.default", one(lambda t: t.is_floating_point() or t.is_complex()), keeps)
 _row("complex.default", _like_other(lambda t: t.dtype == torch.float32), keeps)
 _row("abs.default angle.default", one(torch.is_complex), exact=True)
 # The library's.
