@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import random
 import re
 from typing import Any, Callable
@@ -78,13 +79,27 @@ def one_call(program: Program, compiled: Any, seed: int, symbols: dict[Any, int]
 
 
 def _usual_errors(program: Program, seed: int, symbols: dict[Any, int], shift: int, k: int) -> list[torch.Tensor]:
-    """Eager's errors of value k where inputs are a little different."""
+    """Eager's errors of value k where inputs are a little different, or, of integers alone, where its functions round otherwise."""
     errors = []
     for beside in range(1, 10):
         inputs = make_inputs(program, seed, symbols or None, shift, beside)
         wide = run_by_aten(program, widened(inputs), True)[k]
-        errors.append(run_by_aten(program, inputs)[k] - wide)
+        integers = not any(t.is_floating_point() or t.is_complex() for t in inputs.values())
+        errors.append(run_by_aten(program, inputs, **({"change": _rounded_otherwise(program, beside)} if integers else {}))[k] - wide)
     return errors
+
+
+def _rounded_otherwise(program: Program, seed: int) -> Callable[[int, torch.Tensor], torch.Tensor]:
+    """Every other element of what isn't exact becomes the number beside it, as a function would have it that is wrong by one unit."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def change(k: int, result: torch.Tensor) -> torch.Tensor:
+        if grain_of(program, k) is not None or not result.is_floating_point():
+            return result
+        to = torch.where(torch.rand(result.shape, generator=generator) < 0.5, math.inf, -math.inf).to(result.dtype)
+        return torch.where(torch.rand(result.shape, generator=generator) < 0.5, torch.nextafter(result, to), result)
+
+    return change
 
 
 def grain_of(program: Program, k: int) -> Grain:

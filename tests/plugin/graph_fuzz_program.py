@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
+from typing import Any, Callable
 
 import torch
 
@@ -178,9 +178,9 @@ def call(op: Operator, arguments: list[Any]) -> list[torch.Tensor]:
 
 def run_by_aten(
     program: Program, inputs: dict[int, torch.Tensor], wide: bool = False, nodes: set[int] | None = None,
-    spare: dict[int, torch.Tensor] | None = None,
+    spare: dict[int, torch.Tensor] | None = None, change: Callable[[int, torch.Tensor], torch.Tensor] = lambda k, result: result,
 ) -> dict[int, torch.Tensor]:
-    """`nodes`: of others it doesn't matter whether they can be run; their results are `spare` then."""
+    """`nodes`: of others it doesn't matter whether they can be run; their results are `spare` then. `change`: what becomes of result k."""
     values = dict(inputs)
     torch.set_default_dtype(torch.float64 if wide else torch.float32)  # what becomes of integers
     try:
@@ -192,7 +192,7 @@ def run_by_aten(
                     results = [spare[r] for r in instruction.results]
             else:
                 results = call(instruction.op, resolve(instruction.args, values, wide))
-            values.update(zip(instruction.results, results, strict=True))
+            values.update((k, change(k, result)) for k, result in zip(instruction.results, results, strict=True))
         for into, value in program.copies:
             values[into].copy_(values[value])
     finally:
