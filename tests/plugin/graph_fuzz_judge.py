@@ -79,13 +79,14 @@ def one_call(program: Program, compiled: Any, seed: int, symbols: dict[Any, int]
 
 
 def _usual_errors(program: Program, seed: int, symbols: dict[Any, int], shift: int, k: int) -> list[torch.Tensor]:
-    """Eager's errors of value k where inputs are a little different, or, of integers alone, where its functions round otherwise."""
+    """Eager's errors of value k where inputs are a little different, or, if those don't matter (it is made of integers), where
+    eager's functions round otherwise."""
+    inputs = [make_inputs(program, seed, symbols or None, shift, beside) for beside in range(10)]
+    wide = [run_by_aten(program, widened(given), True)[k] for given in inputs]
     errors = []
     for beside in range(1, 10):
-        inputs = make_inputs(program, seed, symbols or None, shift, beside)
-        wide = run_by_aten(program, widened(inputs), True)[k]
-        integers = not any(t.is_floating_point() or t.is_complex() for t in inputs.values())
-        errors.append(run_by_aten(program, inputs, **({"change": _rounded_otherwise(program, beside)} if integers else {}))[k] - wide)
+        otherwise = {"change": _rounded_otherwise(program, beside)} if torch.equal(wide[beside], wide[0]) else {}
+        errors.append(run_by_aten(program, inputs[beside], **otherwise)[k] - wide[beside])
     return errors
 
 
