@@ -219,6 +219,29 @@ def test_an_output_keeps_its_bit(backend):
     torch.testing.assert_close(found[0], (x * 2).conj())
 
 
+def test_inputs_with_bits_are_written(backend):
+    """In their own memory, with one count of each write."""
+
+    def f(x, y):
+        y.add_(x.imag)
+        x.mul_(2 + 1j)
+        return x, x[1:].conj(), y.sum()
+
+    compiled = torch.compile(f, backend=backend, dynamic=False)
+    for window in (lambda t: t.conj(), lambda t: t[:, ::2].conj(), lambda t: t.t()[1:5].conj(), lambda t: t[:0].conj()):
+        base = _complex(4, 6)
+        mine = base.clone()
+        y, my = (window(base).imag.clone()._neg_view() for _ in range(2))
+        with torch.no_grad():
+            x = window(mine)
+            count = x._version
+            found, eager = compiled(x, my), f(window(base), y)
+            assert x._version == count + 1
+        torch.testing.assert_close((list(found), mine, my), (list(eager), base, y))
+        assert found[0] is x and (found[0].is_conj(), found[1].is_conj()) == (True, eager[1].is_conj())
+        torch._dynamo.reset()
+
+
 def test_inputs_with_bits(backend):
     """Whatever bit a tensor has and however its elements lie, what is read through it counts."""
 

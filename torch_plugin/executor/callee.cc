@@ -77,6 +77,9 @@ class Call {
         }
         code = tenon_run_owned(callee_.executable.get(), inputs_.data(), owned_.data(), written_.data(), &error);
       }
+      if (code == TENON_OK) {
+        for (const auto& [i, k] : written_through_) arguments_[i].Share().copy_(resolved_[k]);
+      }
     }
     if (code != TENON_OK) return Fail(code, error);
     if (careful_) callee_.proven.store(true, std::memory_order_relaxed);
@@ -107,7 +110,8 @@ class Call {
       in.tensor = impl;
       return;
     }
-    const bool resolved = (impl->is_conj() || impl->is_neg()) && !want.mutated;
+    const bool resolved = impl->is_conj() || impl->is_neg();
+    if (resolved && want.mutated) written_through_.emplace_back(i, resolved_.size());
     if (resolved) impl = Resolve(argument.Share());
     if (!IsPlain(impl)) {  // a backward's gradients may be a transform's (vmap's): those ATen knows what to do with
       TORCH_CHECK(callee_.backward && callee_.rerun != nullptr, callee_.name, ": input ", i, ": compiled for a dense CPU tensor, got ",
@@ -296,6 +300,7 @@ class Call {
   const bool careful_;       // the run may have to be done again, so nothing is given away in it
   at::Tensor random_state_;  // of ATen's generator before a careful run that draws from it
   c10::SmallVector<at::Tensor, 1> resolved_;
+  c10::SmallVector<std::pair<size_t, size_t>, 1> written_through_;  // inputs with a bit -> in resolved_, where the program writes
   c10::SmallVector<TenonTensor, 32> inputs_;
   c10::SmallVector<uint8_t, 32> owned_;  // the reference goes to libtenon
   c10::SmallVector<TenonTensor, 8> written_;

@@ -601,17 +601,16 @@ def _unnamed(node: fx.Node) -> str:
 
 def _needs_bits(gm: fx.GraphModule, plan: OutputPlan) -> bool:
     """Whether a conjugate or negative bit is seen from outside: on an output of the user's that the program itself returns, or
-    on an input that is written or read as memory."""
+    on an input that is read as memory, or written otherwise than at the end."""
     if plan.returns_bits:
         return True
     inputs = [node for node in gm.graph.find_nodes(op="placeholder") if has_bit(node)]
-    as_memory = lambda user: user.target in _OF_MEMORY or (
-        isinstance(user.target, torch._ops.OpOverload) and user.target._schema.is_mutable
-    )
-    return any(as_memory(user) for node in inputs for user in node.users)
+    return any(_is_of_memory(user.target) for node in inputs for user in node.users)
 
 
-_OF_MEMORY = {torch.ops.aten.as_strided.default}
+def _is_of_memory(target: Any) -> bool:
+    mutates = isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+    return target is torch.ops.aten.as_strided.default or (mutates and target is not torch.ops.aten.copy_.default)
 
 
 def _why_other(value: torch.Tensor, resolved: bool = False) -> str:

@@ -67,9 +67,9 @@ def plan_outputs(gm: fx.GraphModule) -> OutputPlan:
         if not from_input:
             direct(base)
         plan.recipes.append((base, value))
-    by_program = [v for v in seen if v in index_of and (v.op != "placeholder" or v in written)]
+    by_program = [v for v in seen if v in index_of and not _is_argument(v)]
     plan.returns_bits = any(map(has_bit, by_program)) or any(
-        memory.op != "placeholder" and has_bit(memory) for memory in map(_memory, seen)
+        not _is_argument(memory) and has_bit(memory) for memory in map(_memory, seen)
     )
     for node in reversed(gm.graph.nodes):
         if node not in index_of and all(u is output or u in plan.skipped for u in node.users) and _is_alias(node):
@@ -81,6 +81,11 @@ def has_bit(node: fx.Node) -> bool:
     """A conjugate or negative one."""
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg())
+
+
+def _is_argument(node: fx.Node) -> bool:
+    """An input itself, maybe written."""
+    return node.op == "placeholder" or (node.target is torch.ops.aten.copy_.default and _is_argument(node.args[0]))
 
 
 def read_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
