@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "backends/driver/compile.h"
+#include "backends/driver/given_plans.h"
 #include "backends/gpu/gpu.h"
 #include "hlo/check.h"
 #include "hlo/eval/evaluator.h"
@@ -194,6 +195,31 @@ std::map<std::string, std::string> Products() {
     products[absl::StrCat("attention.", s.type, ".", s.queries, ".", s.keys, ".", s.terms, ".", s.columns)] = AttentionText(s);
   }
   return products;
+}
+
+// Attention whose scores stay in registers, with each mask.
+TEST(GpuAssembly, AttentionSpillsNothing) {
+  if (!HasPtxas()) GTEST_SKIP() << kNoPtxas;
+  size_t number = 0;
+  for (int mask = 0; mask <= static_cast<int>(AttentionMask::kShiftGuarded); ++mask) {
+    for (const char* type : {"f16", "bf16"}) {
+      for (const int64_t head : {64, 80, 128, 192}) {
+        AttentionSizes sizes{.type = type, .queries = 257, .keys = 331, .terms = head, .columns = std::min<int64_t>(head, 128)};
+        sizes.mask = static_cast<AttentionMask>(mask);
+        if (mask % 2 == 0) sizes.queries = sizes.keys = 256;
+        const auto module = ParseModule(AttentionText(sizes));
+        ASSERT_TRUE(module.ok()) << module.status();
+        MoveSignature(**module, kSpace);
+        const Binding binding = BindingOf(**module);
+        const std::string architecture = kArchitectures[number++ % std::size(kArchitectures)];
+        const absl::StatusOr<Program> program = CompileToProgram((*module)->Clone(), binding, OptionsFor(architecture + ",sms=1", false));
+        ASSERT_TRUE(program.ok()) << program.status();
+        EXPECT_THAT(PlansOf(*program), testing::HasSubstr(" stages=2 "));
+        Check(absl::StrCat(type, " ", head, " mask ", mask), *program, architecture);
+      }
+      ++number;  // so that each size is met on each
+    }
+  }
 }
 
 std::string PtxasVersion() {

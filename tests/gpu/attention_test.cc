@@ -86,6 +86,26 @@ TEST(GpuAttention, IsAsItWasWhereNoTileFits) {
   EXPECT_THAT(PlansFor(read, kModels[0]), Not(HasSubstr(" attention "))) << read;
 }
 
+// Tensor cores keep scores in registers where keys and values lie as whole vectors, and heads leave registers for it.
+TEST(GpuAttention, StaysInRegisters) {
+  const auto stays = [](const AttentionSizes& sizes, const char* model = kModels[0]) {
+    const std::string plans = PlansFor(AttentionText(sizes), model);
+    EXPECT_THAT(plans, AllOf(HasSubstr(" mma "), HasSubstr(" attention "))) << plans;
+    return plans.find(" stages=2 ") != std::string::npos;
+  };
+  for (const char* type : {"f16", "bf16"}) {
+    EXPECT_TRUE(stays({.type = type}));
+    EXPECT_TRUE(stays({.type = type, .terms = 24, .columns = 40, .mask = AttentionMask::kGuarded}));
+    EXPECT_TRUE(stays({.type = type, .terms = 128, .columns = 128, .mask = AttentionMask::kCausal}));
+    EXPECT_TRUE(stays({.type = type, .terms = 192, .columns = 128}));
+    EXPECT_FALSE(stays({.type = type, .terms = 256, .columns = 256}));
+    EXPECT_FALSE(stays({.type = type, .terms = 60}));
+    EXPECT_FALSE(stays({.type = type, .columns = 60}));
+    EXPECT_FALSE(stays({.type = type, .turned = true}));
+    EXPECT_FALSE(stays({.type = type}, "gpu-emulated:sm_80,shared_per_block=16000"));
+  }
+}
+
 class GpuAttentionSizes : public testing::TestWithParam<const char*> {};
 
 TEST_P(GpuAttentionSizes, HeadDims) {
@@ -95,6 +115,8 @@ TEST_P(GpuAttentionSizes, HeadDims) {
   }
   ExpectRight(AttentionText({.type = GetParam(), .queries = 33, .keys = 65, .terms = 24, .columns = 80}), ++seed);
   ExpectRight(AttentionText({.type = GetParam(), .queries = 33, .keys = 65, .terms = 80, .columns = 24}), ++seed);
+  ExpectRight(AttentionText({.type = GetParam(), .queries = 150, .keys = 200, .terms = 128, .columns = 128}), ++seed);
+  ExpectRight(AttentionText({.type = GetParam(), .queries = 18, .keys = 130, .terms = 200, .columns = 72}), ++seed);
 }
 TEST_P(GpuAttentionSizes, QueriesAndKeys) {
   uint64_t seed = 50;
@@ -110,6 +132,11 @@ TEST_P(GpuAttentionSizes, MasksAndBatches) {
                                    AttentionMask::kShiftGuarded}) {
     for (const int64_t batch : {0, 1, 3}) {
       const AttentionSizes sizes{.type = GetParam(), .batch = batch, .queries = 33, .keys = 70, .terms = 24, .columns = 40, .mask = mask};
+      ExpectRight(AttentionText(sizes), ++seed);
+    }
+    // By way of shared memory, and whole tiles alone.
+    for (const int64_t odd : {1, 0}) {
+      const AttentionSizes sizes{.type = GetParam(), .queries = 33, .keys = 128 - 59 * odd, .terms = 24, .columns = 40 + odd, .mask = mask};
       ExpectRight(AttentionText(sizes), ++seed);
     }
   }
@@ -237,11 +264,20 @@ TEST(GpuAttention, PlansAreParsedAndChecked) {
       EXPECT_NE(changed, plans) << from;
       return std::string(Compiled(text, kModels[1], changed).status().message());
     };
-    EXPECT_THAT(refused("rows=64", "rows=8"), HasSubstr("a tile of no 16 to 64 queries")) << plans;
-    EXPECT_THAT(refused("rows=64", "rows=32"), HasSubstr("a block that has not the tile's threads"));
+    const bool halves = std::string(type) == "bf16";
+    const std::string rows = halves ? "rows=128" : "rows=64";
+    EXPECT_THAT(refused(rows, "rows=8"), HasSubstr(halves ? "a tile of no 16 to 128 queries" : "a tile of no 16 to 64 queries")) << plans;
+    EXPECT_THAT(refused(rows, "rows=32"), HasSubstr("a block that has not the tile's threads"));
     EXPECT_THAT(refused("lanes=1", "lanes=4"), HasSubstr("not a thread's part"));
-    if (std::string(type) == "f32") {
+    if (halves) {
+      EXPECT_THAT(refused(" mma", ""), HasSubstr("stages of what no tensor cores multiply"));
+      EXPECT_THAT(refused(" stages=2", ""), HasSubstr("a tile of no 16 to 64 queries"));
+      EXPECT_THAT(refused(" stages=2", " stages=9"), HasSubstr("more stages than 8"));
+      const std::string turned = AttentionText({.type = type, .turned = true});
+      EXPECT_THAT(std::string(Compiled(turned, kModels[1], plans).status().message()), HasSubstr("keys and values that are no vectors"));
+    } else {
       EXPECT_THAT(refused(" attention", " mma attention"), testing::Not(""));
+      EXPECT_THAT(refused(" attention", " stages=2 attention"), testing::Not(""));
     }
     EXPECT_THAT(std::string(Compiled(text, "gpu-emulated:sm_80,sms=1,shared_per_block=20000", plans).status().message()),
                 HasSubstr("bytes of shared memory"));

@@ -130,7 +130,10 @@ std::string AttentionOf(const char* type) {
   return AttentionText({.type = type, .batch = 2, .queries = 40, .keys = 150, .terms = 24, .columns = 40});
 }
 std::string Attention() { return AttentionOf("f32"); }
-std::string AttentionOfHalves() { return AttentionOf("f16"); }
+std::string AttentionOfHalves() { return AttentionOf("f16"); }  // scores stay in registers
+std::string AttentionOfTurnedHalves() {
+  return AttentionText({.type = "f16", .batch = 2, .queries = 40, .keys = 150, .terms = 24, .columns = 40, .turned = true});
+}
 std::string OddSize() { return Entry("p = f32[5,13] parameter(0)\n ROOT r = f32[5,13] negate(p)\n"); }
 
 CompileOptions OptionsWith(const char* model, const GpuPlant* plant, int* places) {
@@ -296,6 +299,10 @@ constexpr Planting kPlantings[] = {
     {"missing-barrier", "attention", Attention, kUsual, "race", false},
     {"missing-first-barrier", "attention", Attention, kUsual, "race", false},
     {"missing-barrier", "halves_attention", AttentionOfHalves, kUsual, "race", false, kOfHalves},
+    {"missing-first-barrier", "halves_attention", AttentionOfHalves, kUsual, "race", false, kOfHalves},
+    {"wrong-wait", "halves_attention", AttentionOfHalves, kUsual, "uninitialised", true, kOfHalves},
+    {"no-rescaling", "turned_halves_attention", AttentionOfTurnedHalves, kUsual, "different", true, kOfHalves},
+    {"missing-barrier", "turned_halves_attention", AttentionOfTurnedHalves, kUsual, "race", false, kOfHalves},
     {"wrong-mma-layout", "halves_attention", AttentionOfHalves, kUsual, "different", true, kOfHalves},
     {"grid-too-small", "attention", Attention, kUsual, "different"},
     {"grid-too-large", "attention", Attention, kUsual, "out of bounds"},

@@ -11,6 +11,7 @@
 #include "backends/gpu/emit/kernels.h"
 #include "backends/gpu/emit/narrow_indices.h"
 #include "backends/gpu/emit/threads.h"
+#include "backends/gpu/plan/attention_tile.h"
 #include "hlo/byte_stream.h"
 #include "hlo/own_calls.h"
 #include "llvm/IR/InstIterator.h"
@@ -224,7 +225,10 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
   TENON_RETURN_IF_ERROR(e.Finish());
   NarrowIndices(*f, launch_.plan.threads, info_.launch->grid[0].constant_or(0));
   // Tiles have their sums in registers, as many as there are.
-  if (launch_.plan.slice > 0 || launch_.plan.loops.kind == PlanKind::kAttention || SpillsUnlessTold(*f)) f->addFnAttr("nvvm.minctasm", "1");
+  const bool attention = launch_.plan.loops.kind == PlanKind::kAttention;
+  if (launch_.plan.slice > 0 || attention || SpillsUnlessTold(*f)) {
+    f->addFnAttr("nvvm.minctasm", absl::StrCat(attention ? BlocksOfAttention(fused_, launch_.plan) : 1));
+  }
   return absl::OkStatus();
 }
 

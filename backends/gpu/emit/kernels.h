@@ -16,6 +16,8 @@ void EmitTiledContractionKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Val
 
 // A block has some query rows of attention; scores and weights stay in shared memory, tile by tile.
 void EmitAttentionKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread);
+// With stages: scores and weights stay in registers.
+void EmitAttentionInRegisters(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread);
 
 // A block has a square of the result. Operands that lie across it are read along themselves into `tiles`, in shared memory.
 void EmitTransposeKernel(KernelEmitter& e, const GpuPlan& plan, llvm::Value* thread, llvm::Value* tiles);

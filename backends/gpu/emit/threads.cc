@@ -119,6 +119,18 @@ Value* ThreadInBlock(llvm::IRBuilderBase& b) { return Read(b, llvm::Intrinsic::n
 Value* BlockInGrid(llvm::IRBuilderBase& b) { return Read(b, llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x); }
 void Barrier(llvm::IRBuilderBase& b) { b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {}, {b.getInt32(0)}); }
 
+void CopyAsync(llvm::IRBuilderBase& b, Value* to, Value* from) {
+  to = b.CreateAddrSpaceCast(to, b.getPtrTy(kSharedSpace));
+  from = b.CreateAddrSpaceCast(from, b.getPtrTy(kGlobalSpace));
+  b.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16, {}, {to, from});
+}
+void CommitCopies(llvm::IRBuilderBase& b) {
+  b.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, llvm::ArrayRef<Value*>());
+}
+void WaitForCopies(llvm::IRBuilderBase& b, int64_t groups) {
+  b.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {}, {b.getInt32(static_cast<uint32_t>(groups))});
+}
+
 Value* ShuffleUp(llvm::IRBuilderBase& b, Value* v, int distance, int size) {
   return Shuffle(b, llvm::Intrinsic::nvvm_shfl_sync_up_i32, v, distance, Segment(size), TeamMask(b, size));
 }
@@ -126,9 +138,13 @@ Value* ShuffleLast(llvm::IRBuilderBase& b, Value* v, int size) {
   return Shuffle(b, llvm::Intrinsic::nvvm_shfl_sync_idx_i32, v, size - 1, Segment(size) | kWholeWarp, TeamMask(b, size));
 }
 
-Values MergeLanes(KernelEmitter& e, Values values, int size, const KernelTeam::Merge& merge) {
+Value* AnyInWarp(llvm::IRBuilderBase& b, Value* condition) {
+  return b.CreateIntrinsic(llvm::Intrinsic::nvvm_vote_any_sync, {}, {b.getInt32(kAllLanes), condition});
+}
+
+Values MergeLanes(KernelEmitter& e, Values values, int size, const KernelTeam::Merge& merge, bool by_warps) {
   llvm::IRBuilder<>& b = e.Here();
-  Value* mask = TeamMask(b, size);
+  Value* mask = TeamMask(b, by_warps ? kWarp : size);
   for (int distance = size / 2; distance > 0; distance /= 2) {
     Values others;
     for (Value* v : values) others.push_back(Shuffle(e.Here(), llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, v, distance, kWholeWarp, mask));

@@ -15,7 +15,6 @@
 #include "backends/gpu/emit/threads.h"
 #include "backends/gpu/plan/block_product.h"
 #include "llvm/IR/Intrinsics.h"
-#include "llvm/IR/IntrinsicsNVPTX.h"
 
 namespace tenon::gpu {
 
@@ -188,7 +187,7 @@ class TiledContraction {
   // copies go.
   void StagedSlices(Value* from, Value* to, Value* end) {
     e_.Loop(from, to, e_.I64(1), [&](Value* slice) {
-      b().CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {}, {I32(gpu_.stages - 2)});
+      WaitForCopies(b(), gpu_.stages - 2);
       Barrier(b());
       Begin(b().CreateAdd(slice, e_.I64(gpu_.stages - 1)), end);
       e_.InLevel([&] {
@@ -208,7 +207,7 @@ class TiledContraction {
       for (const Side* side : {&rows_, &columns_}) Copy(*side, first);
       stage_ = nullptr;
     });
-    b().CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, llvm::ArrayRef<Value*>());
+    CommitCopies(b());
   }
 
   void Slices(Value* from, Value* to) {
@@ -298,9 +297,7 @@ class TiledContraction {
         Value* from = side.lanes == kMatrix ? e_.VectorPointer(base, element, side.source->offset) : nullptr;
         if (from == nullptr) return Write(side, Read(side));
         Value* to = b().CreateGEP(element, SliceOf(side), e_.ScalarIndex(side.offset).v[0]);
-        to = b().CreateAddrSpaceCast(to, b().getPtrTy(kSharedSpace));
-        from = b().CreateAddrSpaceCast(from, b().getPtrTy(kGlobalSpace));
-        b().CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16, {}, {to, from});
+        CopyAsync(b(), to, from);
       });
     };
     auto zero = [&](int64_t, Value* term, Value* place) {

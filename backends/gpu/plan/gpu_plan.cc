@@ -738,7 +738,7 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
     return bad("pieces of what is no sort and no scan of a team");
   }
   const bool multiplies = loops.kind == PlanKind::kContraction || loops.kind == PlanKind::kAttention;
-  const bool slices = (plan.slice != 0 || plan.stages != 1) && loops.kind != PlanKind::kContraction;
+  const bool slices = (plan.slice != 0 && loops.kind != PlanKind::kContraction) || (plan.stages != 1 && !multiplies);
   if (slices || (plan.mma && !multiplies)) return bad("slices of what is no contraction");
   const bool rows = loops.kind == PlanKind::kRow || loops.kind == PlanKind::kColumn || loops.kind == PlanKind::kSort;
   const bool teams = rows || scan || plan.slice > 0 || loops.kind == PlanKind::kAttention;

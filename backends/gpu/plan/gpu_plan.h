@@ -8,7 +8,8 @@
 //               lie across it go through shared memory for
 //   contraction a thread: a tile in registers. With `slice`: a block, whose tile is `rows` by `block` elements: slices of both operands, of
 //               so many terms, go through shared memory; with `mma` tensor cores multiply them
-//   attention   a block: a tile of `rows` queries, and of `block` keys at a time; with `mma` tensor cores multiply
+//   attention   a block: a tile of `rows` queries, and of `block` keys at a time; with `mma` tensor cores multiply, with `stages`
+//               too scores and weights stay in registers
 //   scatter, select-and-scatter   a thread
 //   scan        a thread; of an associative combiner a team, and rows that are few and long lie in pieces, a block each, in three launches
 //   sort        a team of threads that share a row, in shared memory; longer rows lie in pieces, a block each, that are sorted by a first
@@ -51,7 +52,7 @@ struct GpuPlan {
   int64_t piece = 0;
   int slice = 0;      // of a contraction that blocks compute: terms that lie in shared memory at once
   bool mma = false;   // its operands are halves, multiplied by tensor cores
-  int stages = 1;     // with `mma`: slices in shared memory, of which all but one are on their way
+  int stages = 1;     // with `mma`: slices (attention: tiles of keys and values) in shared memory, of which all but one are on their way
   bool operator==(const GpuPlan&) const = default;
 
   // Units that a block computes.
