@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/gpu/ptx_of_text.h"
 
 namespace tenon::gpu {
@@ -33,6 +34,18 @@ TEST(PtxRepair, NegatesInWords) {
   EXPECT_EQ(RepairPtx("\tabs.s16 \t%rs2, %rs1;"), word + "abs.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
   EXPECT_EQ(RepairPtx("\tneg.s16 \t%rs2, %rs1;"), word + "neg.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
   EXPECT_EQ(RepairPtx("\tsub.s16 \t%rs2, 0, %rs1;"), word + "neg.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
+}
+
+// cvt.f32.f16 gives the canonical NaN, which has no sign: where HLO tells NaNs from each other they are made of their bits.
+TEST(F16Nans, KeepTheirSignWhereItIsLookedAt) {
+  const auto compared = [](const char* type, const char* order) {
+    return PtxOfBody(absl::StrCat("  x = ", type, "[4096] parameter(0)\n  y = ", type, "[4096] parameter(1)\n",
+                                  "  ROOT r = pred[4096] compare(x, y), direction=LT", order, "\n"));
+  };
+  const std::string infinity = "2139095040";  // 0x7f800000
+  EXPECT_THAT(compared("f16", ", type=TOTALORDER"), AllOf(HasSubstr("cvt.f32.f16"), HasSubstr(infinity)));
+  EXPECT_THAT(compared("f16", ""), Not(HasSubstr(infinity)));
+  EXPECT_THAT(compared("bf16", ", type=TOTALORDER"), Not(HasSubstr(infinity)));
 }
 
 TEST(PtxRepair, IsDoneToWhatIsEmitted) {

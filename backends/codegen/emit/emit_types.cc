@@ -97,6 +97,19 @@ int64_t StorageBytes(PrimitiveType t) {
   return IsHalf(t) || IsNarrowFloat(t) ? 4 : ByteWidth(t);
 }
 
+namespace {
+
+// Where the f16 of `bits` is a NaN, its sign and payload; else `wide`.
+Value* WithNanOf(llvm::IRBuilderBase& b, Value* wide, Value* bits) {
+  Value* x = Widen(b, b.CreateBitCast(bits, WithLanesOf(bits->getType(), b.getInt16Ty())));
+  Value* sign = b.CreateShl(b.CreateAnd(x, IntLike(x, 0x8000)), IntLike(x, 16));
+  Value* payload = b.CreateShl(b.CreateAnd(x, IntLike(x, 0x3ff)), IntLike(x, 13));
+  Value* nan = b.CreateOr(b.CreateOr(sign, payload), IntLike(x, 0x7f800000));
+  return b.CreateSelect(b.CreateICmpUGT(b.CreateAnd(x, IntLike(x, 0x7fff)), IntLike(x, 0x7c00)), AsF32(b, nan), wide, "f16.nan");
+}
+
+}  // namespace
+
 Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
                   const EmitOptions& options) {
   if (type == PrimitiveType::kPred) return b.CreateICmpNE(v, IntLike(v, 0));
@@ -109,8 +122,9 @@ Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
   }
   if (type == PrimitiveType::kF16) {
     if (!options.has_f16c) return F16ToF32(b, v);
-    return b.CreateFPExt(b.CreateBitCast(v, WithLanesOf(v->getType(), b.getHalfTy())),
-                         WithLanesOf(v->getType(), b.getFloatTy()));
+    Value* wide = b.CreateFPExt(b.CreateBitCast(v, WithLanesOf(v->getType(), b.getHalfTy())),
+                                WithLanesOf(v->getType(), b.getFloatTy()));
+    return options.keeps_f16_nans ? WithNanOf(b, wide, v) : wide;
   }
   return v;
 }
@@ -123,6 +137,15 @@ Value* UnchangedBf16(Value* v) {
   if (wide == nullptr || !wide->getOperand(0)->getType()->getScalarType()->isIntegerTy(16)) return nullptr;
   auto* by = llvm::dyn_cast<llvm::Constant>(shifted->getOperand(1));
   return by != nullptr && by == IntLike(wide, 16) ? wide->getOperand(0) : nullptr;
+}
+
+// The same of an f16 whose NaNs were kept.
+static Value* UnchangedF16(Value* v) {
+  auto* select = llvm::dyn_cast<llvm::SelectInst>(v);
+  auto* wide = select == nullptr ? nullptr : llvm::dyn_cast<llvm::FPExtInst>(select->getFalseValue());
+  auto* half = wide == nullptr ? nullptr : llvm::dyn_cast<llvm::BitCastInst>(wide->getOperand(0));
+  const bool kept = half != nullptr && select->getName().starts_with("f16.nan");
+  return kept && half->getOperand(0)->getType()->isIntOrIntVectorTy(16) ? half->getOperand(0) : nullptr;
 }
 
 Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const EmitOptions& options) {
@@ -138,6 +161,7 @@ Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const Emit
     return Narrow(b, b.CreateLShr(bits, IntLike(bits, 16)));
   }
   if (type == PrimitiveType::kF16) {
+    if (Value* same = UnchangedF16(v)) return same;
     if (PacksHalves(type, options)) return b.CreateBitCast(RoundedHalf(b, type, v, options), WithLanesOf(v->getType(), b.getInt16Ty()));
     if (!options.has_f16c) return F32ToF16(b, v);
     // LLVM folds a rounding of f64 to f32 and one to f16 into one from f64, which is a call of the compiler's run-time library.

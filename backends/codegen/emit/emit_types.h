@@ -33,6 +33,7 @@ struct EmitOptions {
   bool excess_precision = true;  // false: round bf16/f16 values to their type after every op
   bool divides_as_doubles = false;  // s64 and f64 are converted to each other, and s64 multiplied, as vectors
   bool merging = false;          // inside a reduction: which zero max(-0, +0) gives is left open
+  bool keeps_f16_nans = false;   // the target's conversion of f16 makes any NaN the canonical one, which this kernel tells from others
   bool packs_f16 = false, packs_bf16 = false;  // pairs are rounded, added, multiplied by one instruction (packed_half.h)
 };
 

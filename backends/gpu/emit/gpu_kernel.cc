@@ -104,6 +104,16 @@ bool SpillsUnlessTold(const llvm::Function& f) {
   });
 }
 
+// Does it tell a NaN of f16 from others?
+bool LooksAtF16Nans(const Instruction& op) {
+  if (op.opcode() == Opcode::kCompare && op.operand(0)->shape().element_type() == PrimitiveType::kF16) {
+    return op.attrs().get_or<std::string>(Attr::kComparisonType, "") == "TOTALORDER";
+  }
+  return absl::c_any_of(op.called_computations(), [](const Computation* c) {
+    return absl::c_any_of(c->instructions(), [](const Instruction* i) { return LooksAtF16Nans(*i); });
+  });
+}
+
 }  // namespace
 
 GpuKernel::GpuKernel(FusedKernel fused, GpuLaunch launch, const GpuModel& model, bool excess_precision)
@@ -153,7 +163,11 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
   Value *thread = nullptr, *memory = nullptr;
   LaunchMemory temporaries;
   const KernelSpecs specs{.vector_bytes = 16,
-                          .types = {.has_f16c = true, .excess_precision = excess_precision_, .packs_f16 = true, .packs_bf16 = packs_bf16_},
+                          .types = {.has_f16c = true,
+                                    .excess_precision = excess_precision_,
+                                    .keeps_f16_nans = absl::c_any_of(fused_.order, [](const auto* op) { return LooksAtF16Nans(*op); }),
+                                    .packs_f16 = true,
+                                    .packs_bf16 = packs_bf16_},
                           .has_fma = true,
                           .prefetches = false,
                           .reads_between = false};
