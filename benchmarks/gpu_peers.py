@@ -16,7 +16,7 @@ import time
 import torch
 import torch.nn.functional as F
 
-TYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
 def case(name, dtype, dims):
@@ -28,10 +28,11 @@ def case(name, dtype, dims):
     if name == "matrix product":
         rows, terms, columns = dims
         return torch.matmul, [random(rows, terms), random(terms, columns)]
-    if name == "attention":
+    if name in ("attention", "causal attention"):
         batch, queries, head = dims
+        causal = name != "attention"
         q, k, v = (random(1, batch, queries, head) for _ in range(3))
-        return lambda q, k, v: F.scaled_dot_product_attention(q, k, v), [q, k, v]
+        return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), [q, k, v]
     rows, columns = dims
     x = random(rows, columns)
     if name == "copy by a kernel":

@@ -93,6 +93,12 @@ std::vector<Check> AllChecks(const std::string& tests) {
     }
     checks.push_back(OfAttention({.type = type, .queries = 37, .keys = 41, .terms = 33, .columns = 31, .turned = true}, ++seed));
     checks.push_back(OfAttention({.type = type, .queries = 40, .keys = 48, .terms = 128, .columns = 128, .turned = true}, ++seed));
+    // Tiles of the most queries, on a GPU of up to 132 multiprocessors.
+    for (const auto& [head, mask] : {std::pair{64, gpu::AttentionMask::kNone}, {64, gpu::AttentionMask::kCausal},
+                                     {128, gpu::AttentionMask::kBias}}) {
+      checks.push_back(
+          OfAttention({.type = type, .batch = 44, .queries = 300, .keys = 70, .terms = head, .columns = head, .mask = mask}, ++seed));
+    }
   }
   return checks;
 }

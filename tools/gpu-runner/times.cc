@@ -77,6 +77,7 @@ struct Computed {
   std::vector<int64_t> dims;
   double flops;
   std::string text;  // TYPE
+  std::vector<const char*> types = {"f32", "bf16"};
 };
 Computed Product(int64_t rows, int64_t terms, int64_t columns) {
   const std::string text = absl::StrCat(R"(HloModule m
@@ -84,14 +85,18 @@ ENTRY e { a = TYPE[)", rows, ",", terms, "] parameter(0) b = TYPE[", terms, ",",
                                         columns, "] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0} }");
   return {"matrix product", {rows, terms, columns}, 2.0 * static_cast<double>(rows) * static_cast<double>(terms * columns), text};
 }
-Computed Attention(int64_t batch, int64_t queries, int64_t head) {
-  const std::string text =
-      gpu::AttentionText({.type = "TYPE", .batch = batch, .queries = queries, .keys = queries, .terms = head, .columns = head});
-  return {"attention", {batch, queries, head}, 4.0 * static_cast<double>(batch * queries) * static_cast<double>(queries * head), text};
+// Products with what a mask hides are counted, too.
+Computed Attention(int64_t batch, int64_t queries, int64_t head, bool causal = false) {
+  gpu::AttentionSizes sizes{.type = "TYPE", .batch = batch, .queries = queries, .keys = queries, .terms = head, .columns = head};
+  if (causal) sizes.mask = gpu::AttentionMask::kCausal;
+  const std::string text = gpu::AttentionText(sizes);
+  return {causal ? "causal attention" : "attention", {batch, queries, head},
+          4.0 * static_cast<double>(batch * queries) * static_cast<double>(queries * head), text, {"f32", "bf16", "f16"}};
 }
 std::vector<Computed> AllComputed(bool rehearsal) {
-  if (rehearsal) return {Product(64, 64, 64), Attention(1, 32, 16)};
-  return {Product(512, 1024, 1024), Product(4096, 4096, 4096), Product(16, 4096, 4096), Attention(64, 1024, 64), Attention(16, 4096, 128)};
+  if (rehearsal) return {Product(64, 64, 64), Attention(1, 32, 16), Attention(1, 32, 16, true)};
+  return {Product(512, 1024, 1024),  Product(4096, 4096, 4096), Product(16, 4096, 4096),       Attention(64, 1024, 64),
+          Attention(16, 4096, 128), Attention(64, 1024, 64, true), Attention(16, 4096, 128, true)};
 }
 
 // Arrays in the device's memory, and a program on them.
@@ -253,7 +258,7 @@ std::vector<Timing> RunTimes(const TimeOptions& options) {
     timings.push_back(std::move(t));
   };
   for (const Computed& computed : AllComputed(options.rehearsal)) {
-    for (const char* type : {"f32", "bf16"}) {
+    for (const char* type : computed.types) {
       if (options.time_is_up()) return timings;
       time(absl::StrReplaceAll(computed.text, {{"TYPE", type}}),
            {.name = computed.name, .type = type, .dims = computed.dims, .flops = computed.flops});

@@ -34,7 +34,7 @@ struct Timing {
 };
 
 // Layer norm, softmax, sums of rows, of columns and of all, a transpose, a scan along rows, a copy by a kernel of ours; matrix products
-// and attention by kernels of ours. f32 and bf16.
+// and attention by kernels of ours. f32 and bf16; attention of f16, too.
 std::vector<Timing> RunTimes(const TimeOptions& options);
 
 }  // namespace tenon::runner
