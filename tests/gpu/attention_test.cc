@@ -229,6 +229,38 @@ TEST(GpuAttention, SpecialScores) {
   }
 }
 
+// Whatever the tile and however many stages are on their way.
+TEST(GpuAttention, TakesOtherTilesAndStages) {
+  for (const char* type : {"f16", "bf16"}) {
+    const std::string text = AttentionText({.type = type, .queries = 70, .keys = 290, .terms = 48, .columns = 32});
+    const auto module = ParseModule(text);
+    ASSERT_TRUE(module.ok()) << module.status();
+    const std::vector<Literal> arguments = AttentionInputs(**module, 11);
+    const auto expected = lab::Expect(**module, arguments, /*excess_precision=*/true);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    const std::string plans = PlansFor(text, kModels[0]);
+    ASSERT_THAT(plans, AllOf(HasSubstr("threads=32 team=32 mma stages=2 "), HasSubstr(" rows=16 "), HasSubstr(" block=32 "))) << plans;
+    for (const int rows : {16, 64, 128}) {
+      for (const int keys : {32, 64}) {
+        for (const int stages : {2, 3, 5}) {
+          const std::string given = absl::StrReplaceAll(
+              plans, {{"threads=32 team=32 mma stages=2 ", absl::StrCat("threads=", 2 * rows, " team=", 2 * rows, " mma stages=", stages, " ")},
+                      {" rows=16 ", absl::StrCat(" rows=", rows, " ")}, {" block=32 ", absl::StrCat(" block=", keys, " ")}});
+          std::unique_ptr<Module> moved = (*module)->Clone();
+          lab::MoveInside(*moved, 1);
+          const CompileOptions options{.targets = {*MakeEmulatedGpu(kModels[0])}, .plans = given};
+          const auto executable = LiteralExecutable::Compile(*moved, options, EmulatedHost(PlainHost()));
+          ASSERT_TRUE(executable.ok()) << executable.status() << given;
+          const auto got = (*executable)->Run(arguments);
+          ASSERT_TRUE(got.ok()) << got.status() << given;
+          const lab::Verdict v = lab::Compare(*got, *expected);
+          EXPECT_EQ(v.outcome, lab::Outcome::kSame) << v.text << given;
+        }
+      }
+    }
+  }
+}
+
 // The judge's bounds let the kernel pass (above), and none without its rescaling, or that takes zeros behind the last key for keys.
 TEST(GpuAttention, TheJudgeFindsWrongOnes) {
   for (const char* type : {"f32", "f16", "bf16"}) {
