@@ -243,9 +243,10 @@ TEST(GpuAttention, TakesOtherTilesAndStages) {
     for (const int rows : {16, 64, 128}) {
       for (const int keys : {32, 64}) {
         for (const int stages : {2, 3, 5}) {
-          const std::string given = absl::StrReplaceAll(
-              plans, {{"threads=32 team=32 mma stages=2 ", absl::StrCat("threads=", 2 * rows, " team=", 2 * rows, " mma stages=", stages, " ")},
-                      {" rows=16 ", absl::StrCat(" rows=", rows, " ")}, {" block=32 ", absl::StrCat(" block=", keys, " ")}});
+          const std::string block = absl::StrCat("threads=", 2 * rows, " team=", 2 * rows, " mma stages=", stages, " ");
+          const std::string given = absl::StrReplaceAll(plans, {{"threads=32 team=32 mma stages=2 ", block},
+                                                                {" rows=16 ", absl::StrCat(" rows=", rows, " ")},
+                                                                {" block=32 ", absl::StrCat(" block=", keys, " ")}});
           std::unique_ptr<Module> moved = (*module)->Clone();
           lab::MoveInside(*moved, 1);
           const CompileOptions options{.targets = {*MakeEmulatedGpu(kModels[0])}, .plans = given};

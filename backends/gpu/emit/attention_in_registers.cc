@@ -6,8 +6,8 @@
 //
 // The last tile, if it is no whole one, has code of its own: its keys behind the last are taken for the last, then for -inf.
 //
-// Where no exponential is more than 1 it is 2^(log2(e) * d), by the GPU's own instruction: off by less than 2^-22 (2 ulp of ex2.approx, and
-// |d| e^d 2^-24 for the rounded product), as far as two halves tell one (2^-17 of a bf16 weight, 2^-22 of an f16 one).
+// Where no exponential is more than 1 it is 2^(log2(e) * d), by the GPU's own instruction: off by about 2^-22 of 1 (2 ulp of ex2.approx,
+// and |d| e^d 2^-24 for the rounded product), 0 below 2^-126; two halves tell a bf16 weight to 2^-17, an f16 one to 2^-22. d = 0 gives 1.
 #include <array>
 #include <cmath>
 #include <numbers>
