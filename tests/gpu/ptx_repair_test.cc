@@ -62,5 +62,22 @@ TEST(PtxRepair, IsDoneToWhatIsEmitted) {
   EXPECT_THAT(high, Not(HasSubstr("abs.s16"))) << high;
 }
 
+// Without backends/gpu/emit/selection_repair.h LLVM ends this compile.
+TEST(SelectionRepair, LeadingZerosOfFewBitsSeenInAWord) {
+  const std::string counted = PtxOfBody(R"(
+  x = bf16[4096] parameter(0)
+  p = pred[4096] convert(x)
+  w = s64[4096] convert(p)
+  z = s64[4096] count-leading-zeros(w)
+  f = bf16[4096] convert(z)
+  h = s64[4096] count-leading-zeros(w)
+  limit = s64[] constant(32)
+  limits = s64[4096] broadcast(limit), dimensions={}
+  m = s64[4096] and(h, limits)
+  ROOT t = (bf16[4096], s64[4096]) tuple(f, m))");
+  EXPECT_THAT(counted, HasSubstr("clz.b32")) << counted;
+  EXPECT_THAT(counted, Not(HasSubstr("clz.b64"))) << counted;
+}
+
 }  // namespace
 }  // namespace tenon::gpu

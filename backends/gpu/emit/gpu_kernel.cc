@@ -10,6 +10,7 @@
 #include "backends/contract/digest.h"
 #include "backends/gpu/emit/kernels.h"
 #include "backends/gpu/emit/narrow_indices.h"
+#include "backends/gpu/emit/selection_repair.h"
 #include "backends/gpu/emit/threads.h"
 #include "backends/gpu/plan/attention_tile.h"
 #include "hlo/byte_stream.h"
@@ -237,6 +238,7 @@ absl::Status GpuKernel::Emit(llvm::Module& module, const std::string& symbol) co
   };
   if (!IsEmpty(fused_)) body();
   TENON_RETURN_IF_ERROR(e.Finish());
+  RepairSelection(*f);
   NarrowIndices(*f, launch_.plan.threads, info_.launch->grid[0].constant_or(0));
   // Tiles have their sums in registers, as many as there are.
   const bool attention = launch_.plan.loops.kind == PlanKind::kAttention;
