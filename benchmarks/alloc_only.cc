@@ -1,11 +1,13 @@
 // The cheapest thing that can stand behind AOTAutograd: drops its boxed inputs and allocates the
-// outputs. What a compiled call costs above this is the compiler's own doing.
+// outputs, as zeros: what lies in memory may be subnormal, and gradients of that are added up many times slower. What a
+// compiled call costs above this is the compiler's own doing.
 #include <ATen/EmptyTensor.h>
 #include <Python.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -36,6 +38,7 @@ PyObject* Run(PyObject* self, PyObject* inputs) {
   for (size_t i = 0; i < plan.size(); ++i) {
     const Output& o = plan[i];
     at::Tensor t(at::detail::empty_strided_cpu(o.sizes, o.strides, o.dtype));
+    if (t.storage().nbytes() > 0) std::memset(t.storage().mutable_data(), 0, t.storage().nbytes());
     PyList_SET_ITEM(outputs, static_cast<Py_ssize_t>(i), THPVariable_Wrap(std::move(t)));
   }
   return outputs;

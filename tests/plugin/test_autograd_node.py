@@ -92,6 +92,35 @@ def test_gradients_accumulate(node, ran):
     ran(node, forwards=3, backwards=3, accumulated=12, by_aten=0, stock_calls=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("width", [3, 40])
+def test_gradients_are_added_into_any_memory(node, ran, dtype, width):
+    """Into the tensors that were there, one count of a write each, whatever lies in them: transposed, in a window, shared by two
+    leaves, and of more numbers than the node adds by itself."""
+    lays = (
+        lambda g: g, lambda g: g.t().contiguous().t(), lambda g: torch.zeros(2 * width, 2 * width, dtype=dtype)[::2, 1::2].copy_(g),
+        lambda g: g.view_as(g),
+    )  # fmt: skip
+
+    def drive(model, call):
+        parameters = [p for p in model.parameters() if p.dim() == 2]
+        seen, common = [], torch.ones(width, width, dtype=dtype)
+        for p, lay in zip(parameters, lays):
+            p.grad = lay(torch.full_like(p, 0.5))
+        parameters[4].grad = parameters[5].grad = common
+        for _ in range(3):
+            before = [(p.grad, p.grad._version) for p in parameters]
+            call(torch.ones(2, width, dtype=dtype)).sum().backward()
+            for p, (grad, version) in zip(parameters, before):
+                assert p.grad is grad
+                seen.append(grad._version - version)
+        return [p.grad for p in parameters], torch.tensor(seen)
+
+    make = lambda: nn.Sequential(*(nn.Linear(width, width) for _ in range(6))).to(dtype)
+    same(drive, node=node, make=make, **({"rtol": 0.05, "atol": 0.05} if dtype == torch.bfloat16 else {}))
+    ran(node, accumulated=36)
+
+
 def test_two_forwards_and_one_backward(node, ran):
     def drive(model, call):
         (call(torch.randn(4, 16)).sum() + call(torch.randn(4, 16)).square().sum()).backward()
