@@ -182,14 +182,16 @@ bool IsComplexFunction(Opcode opcode) {
 
 // Of exact operands. Where there is no C library, complex functions of f64 are our own, right to a few units of the larger part, and those
 // of narrower types are these, rounded. Powers multiply the error of a logarithm, and of large angles nothing is left, not even the sign of
-// an infinity; the square root of atan2's formula may lose all places.
+// an infinity; the square root of atan2's formula may lose all places. Beside a pole of logistic a unit of 1 + exp(-x) is as many more of its
+// inverse as that is large.
 double OwnComplexError(Opcode opcode, PrimitiveType type, const std::complex<double>* x, double v) {
   if (opcode == Opcode::kAtan2) return kUnknown;
   constexpr double kLargeAngle = 1024;
   if (opcode == Opcode::kPower && x[0] != 0.0 && std::abs(x[1]) * std::abs(std::log(x[0])) > kLargeAngle) return kUnknown;
   if (!std::isfinite(v)) return 0;  // an infinity without a part beside it; FinitePart
   const bool power = opcode == Opcode::kPower || opcode == Opcode::kCbrt;
-  return Spacing(type, v) * (BitWidth(ComplexComponent(type)) < 64 ? 1 : power ? 4096 : 8);
+  const double units = power ? 4096 : opcode == Opcode::kLogistic ? 8 * std::max(v, 1.0) : 8;
+  return Spacing(type, v) * (BitWidth(ComplexComponent(type)) < 64 ? 1 : units);
 }
 
 // Complex arithmetic is done in f64 on both sides and rounded once: the same bits from exact operands. Each part of an inexact operand may
