@@ -182,8 +182,8 @@ bool IsComplexFunction(Opcode opcode) {
 
 // Of exact operands. Where there is no C library, complex functions of f64 are our own, right to a few units of the larger part, and those
 // of narrower types are these, rounded. Powers multiply the error of a logarithm, and of large angles nothing is left, not even the sign of
-// an infinity; the square root of atan2's formula may lose all places. Beside a pole of logistic a unit of 1 + exp(-x) is as many more of its
-// inverse as that is large.
+// an infinity; the square root of atan2's formula may lose all places. Beside a pole of logistic a unit of 1 + exp(-x) is as many more of
+// its inverse as that is large.
 double OwnComplexError(Opcode opcode, PrimitiveType type, const std::complex<double>* x, double v) {
   if (opcode == Opcode::kAtan2) return kUnknown;
   constexpr double kLargeAngle = 1024;
