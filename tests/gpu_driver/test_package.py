@@ -29,9 +29,10 @@ def test_a_rehearsal(tmp_path):
     results, page = _results(tmp_path)
     checks = results["checks"]
     assert results["rehearsal"] and checks["right"] >= 25 and checks["wrong"] == [] and checks["not_run"] == 0
-    timed = ["matrix product", "attention", "copy by a kernel", "layer norm", "softmax", "sums of rows", "sums of columns", "sum of all",
-             "transpose", "scan of rows"]  # fmt: skip
-    assert [t["name"] for t in results["times"]] == [name for name in timed for _ in ("f32", "bf16")]
+    timed = ["matrix product", "attention", "causal attention", "copy by a kernel", "layer norm", "softmax", "sums of rows",
+             "sums of columns", "sum of all", "transpose", "scan of rows"]  # fmt: skip
+    types = lambda name: ("f32", "bf16", "f16") if "attention" in name else ("f32", "bf16")
+    assert [t["name"] for t in results["times"]] == [name for name in timed for _ in types(name)]
     assert all(t["error"] == "" and t["launches"] >= 1 and t["us"] > 0 for t in results["times"])
     assert page.startswith("## Rehearsal: emulated GPU") and "no figure here is a GPU's" in page
     assert "GB/s |" in page and "under 80 %" not in page
