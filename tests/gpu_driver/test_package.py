@@ -47,11 +47,12 @@ def test_what_fails_is_told(tmp_path):
     assert "* wrong: " in _results(tmp_path)[1]
     # From a process' tenth launch on every kernel fails, and the GPU with it: what was right before stays right, the next process has
     # the next check, none hangs.
-    lost = _run(*runner, *REHEARSAL, "--jobs=1", TENON_FAKE_CUDA_FAIL="kernel:700:9")
-    checks = _results(tmp_path)[0]["checks"]
-    assert lost.returncode == 1 and checks["right"] >= 2 and "CUDA_ERROR_ILLEGAL_ADDRESS" in lost.stdout
-    assert len(checks["wrong"]) >= 2 and checks["not_run"] == 0, "each process loses one check"
-    assert checks["right"] > len(checks["wrong"]), "and a new one goes on"
+    for _ in range(4):  # whether a process is gone already when it is given a number is chance
+        lost = _run(*runner, *REHEARSAL, "--jobs=1", TENON_FAKE_CUDA_FAIL="kernel:700:9")
+        checks = _results(tmp_path)[0]["checks"]
+        assert lost.returncode == 1 and checks["right"] >= 2 and "CUDA_ERROR_ILLEGAL_ADDRESS" in lost.stdout
+        assert len(checks["wrong"]) >= 2 and checks["not_run"] == 0, "each process loses one check"
+        assert checks["right"] > len(checks["wrong"]), "and a new one goes on"
     late = _run(*runner, *REHEARSAL, "--seconds=1", "--every=1")
     assert late.returncode == 1 and _results(tmp_path)[0]["checks"]["not_run"] > 0
     assert _run(*runner, "--evry=3").returncode == 2

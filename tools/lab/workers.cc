@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -29,10 +30,11 @@ struct Worker {
   Clock::time_point since;
 };
 
+// Of a worker.
 void WriteAll(int fd, const char* data, size_t size) {
   while (size > 0) {
     const ssize_t n = write(fd, data, size);
-    if (n <= 0) _exit(3);  // the other side is gone
+    if (n <= 0) _exit(3);  // who asked is gone
     data += n;
     size -= static_cast<size_t>(n);
   }
@@ -119,7 +121,8 @@ class Pool {
   void Give(Worker* w, int64_t k) {
     w->working_on = k;
     w->since = Clock::now();
-    WriteAll(w->to, reinterpret_cast<const char*>(&w->working_on), sizeof w->working_on);
+    // A worker that is worn out may be gone by now: what it reads is empty then, and the next one has the number.
+    if (write(w->to, &k, sizeof k) < 0) TENON_CHECK(errno == EPIPE, "no number for a worker");
   }
 
   void Wait() {
