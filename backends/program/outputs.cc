@@ -3,7 +3,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "backends/program/builder.h"
+#include "backends/program/framework_config.h"
 #include "hlo/check.h"
+#include "hlo/own_calls.h"
 
 namespace tenon {
 
@@ -32,8 +34,9 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   const StridedView& view = views_.at(key);
   const Value& value = program().values[plan_.of.at(view.buffer)];
   const bool own = value.kind == ValueKind::kSlot && value.space == out.space && view.buffer == key;
-  const bool given = own && LiesAs(view, out.sizes, out.strides);
   const bool opaque = out.dtype == PrimitiveType::kOpaque;
+  // A view of an input is another caller's memory, or about to be written: the graph may have had a copy where HLO has the input.
+  const bool given = own && LiesAs(view, out.sizes, out.strides) && (opaque || !ViewsInput(*view.buffer.instruction));
   TENON_CHECK(given || !opaque, absl::StrCat("output ", k, " is opaque and in no slot"));
   if (given && (slots_given->insert(value.index).second || opaque)) {
     spec->kind = OutputKind::kSlot;
@@ -55,6 +58,16 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   step.body = std::move(copy);
   steps().push_back(std::move(step));
   return absl::OkStatus();
+}
+
+bool ProgramBuilder::ViewsInput(const Instruction& op) const {
+  if (op.opcode() == Opcode::kParameter) return true;
+  if (!IsFrameworkCall(op)) return false;
+  FrameworkCallSite read;
+  const absl::StatusOr<const FrameworkCallSite*> site = CallSiteOf(op, &read);
+  return site.ok() && (*site)->rule == ResultRule::kView && absl::c_any_of(op.operands(), [&](const Instruction* operand) {
+    return ViewsInput(*views_.at({operand, 0}).buffer.instruction);
+  });
 }
 
 bool ProgramBuilder::LiesAs(const StridedView& view, absl::Span<const Dim> sizes, absl::Span<const Dim> strides) {

@@ -142,6 +142,27 @@ def test_a_view_of_what_was_written_before_has_the_new_elements(tenon):
         assert torch.equal(a, x) and torch.equal(b, torch.ones(3) if new else torch.zeros(3)), maker
 
 
+@pytest.mark.by_aten(steps={"aten.diagonal.default"})
+@pytest.mark.parametrize("copy", [torch.floor, torch.clone, lambda a: a * 1])
+@pytest.mark.parametrize("written", [False, True])
+def test_a_view_of_a_copy_is_not_the_inputs_memory(backend, copy, written):
+    """Where HLO has the input itself for the copy, and the view is a framework step's: of symbolic sizes."""
+
+    def f(a, b):
+        d = copy(a).diagonal(0, 0, 2)
+        if written:
+            a.copy_(b)
+        return d
+
+    compiled = torch.compile(f, backend=backend, dynamic=True)
+    for n in (5, 9):
+        a, b = (torch.randint(-99, 99, (n, n, 17), dtype=torch.int32) for _ in range(2))
+        wanted = a.diagonal(0, 0, 2).clone()
+        found = compiled(a, b)
+        a.zero_()
+        assert torch.equal(found, wanted)
+
+
 def test_an_update_of_nothing(backend):
     """What is written back is the input itself, since no element is taken; another input is written beside it."""
 
