@@ -36,7 +36,7 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   const bool own = value.kind == ValueKind::kSlot && value.space == out.space && view.buffer == key;
   const bool opaque = out.dtype == PrimitiveType::kOpaque;
   // A view of an input is another caller's memory, or about to be written: the graph may have had a copy where HLO has the input.
-  const bool given = own && LiesAs(view, out.sizes, out.strides) && (opaque || !ViewsInput(*view.buffer.instruction));
+  const bool given = own && LiesAs(view, out.sizes, out.strides) && (opaque || ParameterUnder(*view.buffer.instruction) == nullptr);
   TENON_CHECK(given || !opaque, absl::StrCat("output ", k, " is opaque and in no slot"));
   if (given && (slots_given->insert(value.index).second || opaque)) {
     spec->kind = OutputKind::kSlot;
@@ -60,14 +60,16 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   return absl::OkStatus();
 }
 
-bool ProgramBuilder::ViewsInput(const Instruction& op) const {
-  if (op.opcode() == Opcode::kParameter) return true;
-  if (!IsFrameworkCall(op)) return false;
+const Instruction* ProgramBuilder::ParameterUnder(const Instruction& op) const {
+  if (op.opcode() == Opcode::kParameter) return &op;
+  if (!IsFrameworkCall(op)) return nullptr;
   FrameworkCallSite read;
   const absl::StatusOr<const FrameworkCallSite*> site = CallSiteOf(op, &read);
-  return site.ok() && (*site)->rule == ResultRule::kView && absl::c_any_of(op.operands(), [&](const Instruction* operand) {
-    return ViewsInput(*views_.at({operand, 0}).buffer.instruction);
-  });
+  if (!site.ok() || (*site)->rule != ResultRule::kView) return nullptr;
+  for (const Instruction* operand : op.operands()) {
+    if (const Instruction* under = ParameterUnder(*views_.at({operand, 0}).buffer.instruction)) return under;
+  }
+  return nullptr;
 }
 
 bool ProgramBuilder::LiesAs(const StridedView& view, absl::Span<const Dim> sizes, absl::Span<const Dim> strides) {
@@ -160,9 +162,9 @@ absl::StatusOr<View> ProgramBuilder::Hold(const Binding::Mutation& m) {
 
 // The input in whose memory lies what is written back; nullopt: in none's.
 std::optional<int64_t> ProgramBuilder::InputReadBy(const Binding::Mutation& m) const {
-  const Instruction* producer = views_.at(RootLeaf(m.root_index)).buffer.instruction;
-  if (producer->opcode() != Opcode::kParameter) return std::nullopt;
-  const Binding::Parameter& p = binding_.parameters[producer->parameter_number()];
+  const Instruction* parameter = ParameterUnder(*views_.at(RootLeaf(m.root_index)).buffer.instruction);
+  if (parameter == nullptr) return std::nullopt;
+  const Binding::Parameter& p = binding_.parameters[parameter->parameter_number()];
   return p.kind == Binding::Parameter::Kind::kInput ? std::optional<int64_t>(p.index) : std::nullopt;
 }
 
@@ -170,7 +172,8 @@ std::optional<int64_t> ProgramBuilder::InputReadBy(const Binding::Mutation& m) c
 bool ProgramBuilder::WritesItself(const Binding::Mutation& m) const {
   const StridedView& source = views_.at(RootLeaf(m.root_index));
   const Binding::Input& input = binding_.inputs[m.input];
-  return InputReadBy(m) == m.input && KnownEqual(source.offset, 0) && LiesAs(source, input.sizes, input.strides);
+  const bool whole = KnownEqual(source.offset, 0) && LiesAs(source, input.sizes, input.strides);
+  return source.buffer.instruction->opcode() == Opcode::kParameter && InputReadBy(m) == m.input && whole;
 }
 
 int32_t ProgramBuilder::InputValue(int64_t input) {

@@ -163,6 +163,21 @@ def test_a_view_of_a_copy_is_not_the_inputs_memory(backend, copy, written):
         assert torch.equal(found, wanted)
 
 
+@pytest.mark.by_aten(steps={"aten.as_strided.default"})
+def test_a_view_of_a_copy_is_written_to_another_input(backend):
+    def f(a, b, x):
+        d = a.clone().as_strided((a.shape[0],), (a.shape[1],), 3)
+        a.copy_(x)
+        b.copy_(d)
+
+    compiled = torch.compile(f, backend=backend, dynamic=True)
+    for n in (5, 9):
+        a, x = (torch.randint(-99, 99, (n, 17), dtype=torch.int32) for _ in range(2))
+        wanted, b = a.as_strided((n,), (17,), 3).clone(), torch.zeros(n, dtype=torch.int32)
+        compiled(a, b, x)
+        assert torch.equal(b, wanted) and torch.equal(a, x)
+
+
 def test_an_update_of_nothing(backend):
     """What is written back is the input itself, since no element is taken; another input is written beside it."""
 
