@@ -121,6 +121,22 @@ def test_gradients_are_added_into_any_memory(node, ran, dtype, width):
     ran(node, accumulated=36)
 
 
+def test_a_gradient_that_overlaps_the_one_that_is_there(node, ran):
+    """The tangent itself is the gradient, and lies partly in the memory it would be added to: refused, as by eager."""
+
+    def drive(call):
+        buffer = torch.arange(12.0)
+        x = torch.zeros(8, requires_grad=True)
+        x.grad = buffer[:8]
+        call(x).backward(buffer[4:])
+
+    model = lambda x: x + 1
+    wanted = words(RuntimeError, drive, model)
+    assert "refer to a single memory location" in wanted
+    assert words(RuntimeError, drive, compiled(model, node)) == wanted
+    ran(node, backwards=1)
+
+
 def test_two_forwards_and_one_backward(node, ran):
     def drive(model, call):
         (call(torch.randn(4, 16)).sum() + call(torch.randn(4, 16)).square().sum()).backward()

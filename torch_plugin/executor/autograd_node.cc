@@ -308,7 +308,7 @@ bool AddFew(AccumulateGrad& leaf, const at::Tensor& grad) {
   if (!into.defined() || !plain(into) || !plain(grad) || into.scalar_type() != grad.scalar_type()) return false;
   // ATen warns where a gradient lies otherwise than its variable.
   if (into.sizes() != grad.sizes() || into.strides() != grad.strides() || into.strides() != variable.strides()) return false;
-  if (!into.is_non_overlapping_and_dense()) return false;
+  if (!into.is_non_overlapping_and_dense() || into.is_alias_of(grad)) return false;  // of one memory: ATen knows which overlaps to refuse
   if (into.scalar_type() == at::kFloat) Add<float>(into, grad);
   else if (into.scalar_type() == at::kDouble) Add<double>(into, grad);
   else return false;
