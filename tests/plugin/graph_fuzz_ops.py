@@ -730,7 +730,17 @@ _row("real.default imag.default", one(torch.is_complex), keeps)
 _row("_conj.default", one(torch.is_complex), keeps)
 _row("_neg_view.default", one(lambda t: t.is_floating_point() or t.is_complex()), keeps)
 _row("complex.default", _like_other(lambda t: t.dtype == torch.float32), keeps)
-_row("abs.default angle.default", one(torch.is_complex), exact=True)
+_row("abs.default", one(torch.is_complex), exact=True)
+
+
+def _to_turn(m):
+    """Where complex numbers were negated, it depends on strides whether eager has 0 or -0 of a 0 (its vectors take the difference from
+    0, its loop over single elements the negative): a half turn to one side or the other."""
+    negated = any(v.tensor.is_complex() and v.tensor.is_neg() for v in m.values.values())
+    return None if negated else one(torch.is_complex)(m)
+
+
+_row("angle.default", _to_turn, exact=True)
 # The library's.
 _is_square = lambda t: t.dim() == 2 and t.shape[0] == t.shape[1] and t.dtype == torch.float64
 _row("_fft_r2c.default", one(lambda t: t.dtype == torch.float32 and full(t), lambda m, t: [t.dim() - 1], 0, True), exact=True)
