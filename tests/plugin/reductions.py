@@ -71,12 +71,15 @@ _case("cumprod of 4,000", lambda x: (1 + x * 1e-3).cumprod(0), (4_000,), offset=
 _case("logcumsumexp of 20,000", lambda x: x.logcumsumexp(0), (20_000,))
 
 
-def _index_add(x):
-    index = torch.arange(x.shape[0]) * 7919 % 100
-    return torch.zeros(100, x.shape[1], dtype=x.dtype).index_add(0, index, x)
+def _by_index(add):
+    """add(zeros, index, x): rows of x that have one index are summed."""
+    return lambda x: add(torch.zeros(100, x.shape[1], dtype=x.dtype), torch.arange(x.shape[0]) * 7919 % 100, x)
 
 
-_case("index_add of 20,000x16 into 100", _index_add, (20_000, 16), dtypes=F32)
+_case("index_add of 20,000x16 into 100", _by_index(lambda y, i, x: y.index_add(0, i, x)), (20_000, 16))
+_case("index_add by 1/3 of 20,000x16 into 100", _by_index(lambda y, i, x: y.index_add(0, i, x, alpha=1 / 3)), (20_000, 16))
+_case("scatter_add of 20,000x16 into 100", _by_index(lambda y, i, x: y.scatter_add(0, i[:, None].expand_as(x), x)), (20_000, 16))
+_case("index_put of 20,000x16 into 100", _by_index(lambda y, i, x: y.index_put((i,), x, accumulate=True)), (20_000, 16))
 
 
 def _batch_norm(x):

@@ -470,10 +470,11 @@ namespace {
 Lowering IndexUpdate(OpContext& op, Instruction* source, std::string_view reduce, bool negative, const char* exception = "IndexError") {
   Builder& b = op.b;
   Instruction *x = op.tensor(0), *index = op.tensor(2);
-  x = AtLeast1d(op, x);
-  source = AtLeast1d(op, source);
+  if (IsEmpty(index)) return Values{x};
+  const PT math = reduce.empty() ? op.result_type() : OpMath(op.result_type());
+  x = b.Convert(AtLeast1d(op, x), math);
+  source = b.Convert(AtLeast1d(op, source), math);
   if (Rank(index) == 0) index = b.Reshape(index, {1});
-  if (IsEmpty(index)) return Values{op.tensor(0)};
   const int64_t axis = op.axis(1, Rank(x));
   index = InRange(op, index, x->shape().dim(axis), {negative, exception, "index out of range in self"});
   std::vector<int64_t> window;
@@ -481,8 +482,7 @@ Lowering IndexUpdate(OpContext& op, Instruction* source, std::string_view reduce
     if (d != axis) window.push_back(d);
   }
   // Update dims: the index dim stays at `axis`, so the window dims are the other ones.
-  Instruction* y = Scatter(op, x, index, b.Convert(source, op.result_type()), {axis}, 1, window,
-                           Combiner(op, op.result_type(), reduce));
+  Instruction* y = Scatter(op, x, index, source, {axis}, 1, window, Combiner(op, math, reduce));
   return op.One(b.Reshape(y, op.result_dims()));
 }
 }  // namespace
@@ -491,6 +491,7 @@ Lowering LowerIndexAdd(OpContext& op) {
   const bool pred = op.result_type() == PT::kPred;
   if (pred && !op.is_none(4) && !op.boolean(4)) return Values{op.tensor(0)};
   if (!pred && !op.is_none(4) && !op.equals(4, 1)) {
+    source = op.b.Convert(source, OpMath(source->shape().element_type()));
     Instruction* alpha = op.NumberConstant(op.arg(4), source->shape().element_type());
     source = op.b.Binary(kMultiply, source, op.b.BroadcastTo(alpha, source->shape().dims()));
   }
