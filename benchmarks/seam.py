@@ -64,8 +64,24 @@ def captured(layers: int):
     torch.manual_seed(0)
     net, x = model(layers), torch.randn(2, 8, 16)
     with torch.no_grad():
-        torch.compile(net, backend=backend.training_backend(keep, own=False), dynamic=False)(x)
+        torch.compile(net, backend=_handing_to(keep, backend), dynamic=False)(x)
     return seen[0]
+
+
+def _handing_to(compiler, backend):
+    """The build's backend with another compiler of AOTAutograd's graphs."""
+    if hasattr(backend, "training_backend"):
+        return backend.training_backend(compiler, own=False)
+
+    def before_the_node(gm, inputs):
+        aot = backend.aot_autograd(
+            fw_compiler=None, inference_compiler=lambda graph, inputs: compiler(graph, inputs, "inference"),
+            decompositions=backend.decompositions.table(), keep_inference_input_mutations=True,
+        )  # fmt: skip
+        with backend.kept_whole(backend.decompositions.WHOLE):
+            return aot(gm, inputs)
+
+    return before_the_node
 
 
 def child(layers: int, repeats: int) -> dict[str, float]:
