@@ -372,3 +372,17 @@ def test_a_product_of_vectors_is_a_sum_of_ours(graphs_ran_natively):
     record = _check(lambda x: x.log1p().dot(x.log1p()), graphs_ran_natively, *((torch.ones(n),) for n in (1000, 20, 5000)),
                     rtol=1e-6, atol=0)[0]  # fmt: skip
     assert not record.framework_steps()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_long_sums_of_halves_by_index(dtype, graphs_ran_natively):
+    """Are added in float, as eager adds them: the same bits. In halves a thousand numbers would stop to grow."""
+
+    def added(y, index, x):
+        return y.index_add(0, index, x)
+
+    calls = []
+    for rows, length, width in ((4, 1000, 8), (3, 7, 5), (9, 5000, 16), (2, 64, 33)):
+        x = torch.rand(length, width).to(dtype)
+        calls.append((torch.rand(rows, width).to(dtype), torch.randint(0, rows, (length,)), x))
+    _check(added, graphs_ran_natively, *calls, rtol=0, atol=0)
