@@ -691,9 +691,33 @@ int64_t Typical(Dim d) {
   return kTypicalSize;
 }
 
+namespace {
+
+// The least number that leaves no exact quotient (floordiv(x, n) where n divides x) in d's multiple by it; 1 if that is large.
+int64_t ExactDenominator(Dim d) {
+  constexpr int64_t kLarge = 1 << 16;
+  int64_t all = 1;
+  for (const Term& term : ToPoly(d).terms) {
+    i128 product = 1;
+    for (Dim atom : term.atoms) {
+      const DimExpr& e = *atom.expr();
+      if (e.kind != DimExpr::Kind::kFloorDiv || !e.operands[1].is_constant()) continue;
+      if (Divides(e.operands[1], e.operands[0]) == Ternary::kYes) product *= e.operands[1].constant();
+      if (product <= 0 || product > kLarge) return 1;
+    }
+    all = std::lcm(all, static_cast<int64_t>(product));
+    if (all > kLarge) return 1;
+  }
+  return all;
+}
+
+}  // namespace
+
 Ternary Equal(Dim a, Dim b) {
   if (a == b) return Ternary::kYes;
   Dim d = a - b;
+  // Exact quotients have no one form: floordiv(t,2) is 2*floordiv(t,4) where 4 divides t. Their multiples have.
+  if (!d.is_constant()) d = d * Dim(ExactDenominator(d));
   if (d.is_constant()) return d.constant() == 0 ? Ternary::kYes : Ternary::kNo;
   Range r = RangeOf(d);
   if (r.lo > 0 || r.hi < 0) return Ternary::kNo;

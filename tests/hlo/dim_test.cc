@@ -107,6 +107,10 @@ TEST_F(DimTest, ComparisonsAnswerThreeWays) {
   EXPECT_EQ(Equal(2 * s, 2 * t + 1), Ternary::kNo);
   EXPECT_EQ(Equal(s, t), Ternary::kUnknown);
   EXPECT_EQ(Equal(n, 0), Ternary::kNo);
+  EXPECT_EQ(Equal(FloorDiv(eight, 2) + 2, 2 * FloorDiv(eight, 4) + 2), Ternary::kYes);
+  EXPECT_EQ(Equal(FloorDiv(eight, 2) + FloorDiv(eight, 4), 3 * FloorDiv(eight, 4)), Ternary::kYes);
+  EXPECT_EQ(Equal(s * FloorDiv(eight, 2) + 1, 2 * s * FloorDiv(eight, 4) + 2), Ternary::kNo);
+  EXPECT_EQ(Equal(FloorDiv(s, 2), 2 * FloorDiv(s, 4)), Ternary::kUnknown);
   EXPECT_EQ(Divides(4, 8 * s + 4), Ternary::kYes);
   EXPECT_EQ(Divides(4, 8 * s + 2), Ternary::kNo);
   EXPECT_EQ(Divides(4, s), Ternary::kUnknown);
