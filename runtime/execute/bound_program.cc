@@ -307,9 +307,14 @@ absl::Status BoundProgram::BindStep(const Step& step, std::vector<BoundStep>* ou
 void BoundProgram::BindGroups(size_t region) {
   for (LaunchGroup& group : FindLaunchGroups(program, program.regions[region])) {
     BoundStep* steps = &regions[region][static_cast<size_t>(group.first)];
-    int64_t operands = 0;
-    for (int32_t i = 0; i < group.count; ++i) operands += static_cast<int64_t>(kernels[steps[i].index].operands.size());
+    int64_t operands = 0, args = 0;
+    for (int32_t i = 0; i < group.count; ++i) {
+      const BoundKernel& k = kernels[steps[i].index];
+      operands += static_cast<int64_t>(k.operands.size());
+      args += static_cast<int64_t>(k.args.size());
+    }
     max_operands = std::max(max_operands, operands);
+    max_args = std::max(max_args, args);
     max_group = std::max<int64_t>(max_group, group.count);
     steps->group = static_cast<int32_t>(groups.size());
     groups.push_back(std::move(group));

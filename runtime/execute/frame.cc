@@ -94,6 +94,7 @@ Frame::Frame(const BoundProgram* b)
       scratch(b->host),
       overlap_(*b) {
   grouped.reserve(static_cast<size_t>(b->max_group));
+  work_ends.reserve(static_cast<size_t>(b->max_group));
   for (size_t i = 0; i < bound.update_values.size(); ++i) updates.push_back(std::make_unique<HostBuffer>(bound.host));
   for (const LibraryStep* step : bound.symbolic_libraries) library_sizes.emplace_back(*step);
   for (const BoundDevice& d : bound.devices) devices.push_back(std::make_unique<OnDevice>(d, bound.host));

@@ -91,8 +91,9 @@ class Frame {
   std::vector<TenonTensor> slots;  // tensor NULL: empty
   std::vector<void*> caches;       // the host's wrappers
   std::vector<void*> pointers;     // of the kernel being run
-  std::vector<int64_t> args;       // of the kernel being run, if symbolic
-  std::vector<GroupedKernel> grouped;  // of the launch group being run; never grows in a run
+  std::vector<int64_t> args;       // of the kernel or the launch group being run, those that are symbolic
+  std::vector<GroupedKernel> grouped;  // of the launch group being run, as the next; never grow in a run
+  std::vector<int64_t> work_ends;
   std::vector<TenonTensor> operands, results;  // of the framework call being made
   std::vector<int64_t> numbers;                // likewise
   FrameArena arena;  // of the host's memory

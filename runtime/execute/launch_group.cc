@@ -11,32 +11,33 @@
 namespace tenon {
 namespace {
 
-constexpr int64_t kLargestMember = 32 * kWorkPerGrain;  // beyond it, a launch of its own costs nothing beside the work
-constexpr size_t kMostOperands = 4096;
+constexpr size_t kMostOperands = 4096, kMostMayMeet = 64;
 
-// Memory that a program names: bytes [begin, end) of a space. An update may lie in its input's memory.
+// Memory that a program names: bytes [begin, end) of a space. An update may lie in its input's memory. Values that each call places lie
+// behind all others of the arena, and apart from those that live together with them.
 struct Bytes {
-  enum class Space { kArena, kOutput, kInput } space;
+  enum class Space { kArena, kPlaced, kOutput, kInput } space;
   int64_t index, begin, end;
+  BufferLife life = {-1, -1};
   bool Meets(const Bytes& other) const {
-    return space == other.space && index == other.index && begin < other.end && other.begin < end;
+    if (space != other.space) return false;
+    return index == other.index && begin < other.end && other.begin < end;
+  }
+  // In some calls.
+  bool MayMeet(const Bytes& other) const {
+    return space == Space::kPlaced && other.space == Space::kPlaced && index != other.index && !life.Meets(other.life);
   }
 };
-
-int64_t WorkOf(const KernelStep& kernel) {
-  const int64_t size = kernel.end - kernel.begin, grain = std::max<int64_t>(1, kernel.grain);
-  if (size / grain > kLargestMember) return kLargestMember + 1;
-  return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(size) / static_cast<double>(grain) * kWorkPerGrain));
-}
 
 class Member {
  public:
   Member(const Program& program, const Step& step) : program_(program) {
     const auto* kernel = std::get_if<KernelStep>(&step.body);
     if (kernel == nullptr || kernel->launch || (step.effect != Effect::kPure && step.effect != Effect::kMutates)) return;
-    if (!IsStatic(kernel->args) || kernel->grain < 0 || kernel->begin < 0 || kernel->end <= kernel->begin) return;
-    work_ = WorkOf(*kernel);
-    if (work_ > kLargestMember) return;
+    if (kernel->grain >= 0 && kernel->begin >= 0 && kernel->end >= 0) {
+      work_ = WorkOf(kernel->end - kernel->begin, kernel->grain);
+      if (work_ == 0 || work_ > kLargestMember) return;
+    }
     const KernelOperands operands = OperandsOf(program, *kernel);
     fits_ = operands.extras.empty() && absl::c_all_of(operands.reads, [&](const View& v) { return Touch(v, &reads_); }) &&
             absl::c_all_of(operands.results, [&](const View& v) { return Touch(v, &writes_); });
@@ -46,12 +47,24 @@ class Member {
   int64_t work() const { return work_; }
   // One of the two would see what the other writes.
   bool Meets(const Member& other) const {
-    return Any(writes_, other.writes_) || Any(writes_, other.reads_) || Any(reads_, other.writes_);
+    return AnyPair(other, [](const Bytes& x, const Bytes& y) { return x.Meets(y); });
+  }
+  // What in some calls makes it so: values of this and of `other`.
+  void AddMayMeet(const Member& other, int32_t number, int32_t others, std::vector<LaunchGroup::MayMeet>* to) const {
+    AnyPair(other, [&](const Bytes& x, const Bytes& y) {
+      if (x.MayMeet(y)) to->push_back({number, others, static_cast<int32_t>(x.index), static_cast<int32_t>(y.index)});
+      return false;
+    });
   }
 
  private:
-  static bool Any(const std::vector<Bytes>& a, const std::vector<Bytes>& b) {
-    return absl::c_any_of(a, [&](const Bytes& x) { return absl::c_any_of(b, [&](const Bytes& y) { return x.Meets(y); }); });
+  // Of places of which one is written.
+  template <typename Holds>
+  bool AnyPair(const Member& other, Holds holds) const {
+    const auto any = [&](const std::vector<Bytes>& a, const std::vector<Bytes>& b) {
+      return absl::c_any_of(a, [&](const Bytes& x) { return absl::c_any_of(b, [&](const Bytes& y) { return holds(x, y); }); });
+    };
+    return any(writes_, other.writes_) || any(writes_, other.reads_) || any(reads_, other.writes_);
   }
 
   // False: nobody knows what else lies there (a framework's tensor), or the order of writes counts (the error word).
@@ -62,7 +75,11 @@ class Member {
       case ValueKind::kConstant:
         return to == &reads_;
       case ValueKind::kArena:
-        if (value.is_placed_per_call() || value.offset < 0 || value.bytes < 0) return false;
+        if (value.is_placed_per_call()) {
+          to->push_back({Bytes::Space::kPlaced, view.value, 0, 1, value.life});
+          return true;
+        }
+        if (value.offset < 0 || value.bytes < 0) return false;
         to->push_back({Bytes::Space::kArena, 0, value.offset, value.offset + value.bytes});
         return true;
       case ValueKind::kOutput:
@@ -81,11 +98,19 @@ class Member {
 
   const Program& program_;
   bool fits_ = false;
-  int64_t work_ = 0;
+  int64_t work_ = LaunchGroup::kOfSizes;
   std::vector<Bytes> reads_, writes_;
 };
 
 }  // namespace
+
+int64_t WorkOf(int64_t size, int64_t grain) {
+  if (size <= 0) return 0;
+  grain = std::max<int64_t>(1, grain);
+  if (size / grain > kLargestMember) return kLargestMember + 1;
+  const double work = static_cast<double>(size) / static_cast<double>(grain) * kWorkPerGrain;
+  return std::clamp<int64_t>(static_cast<int64_t>(work), 1, kLargestMember + 1);
+}
 
 std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& region) {
   std::vector<LaunchGroup> groups;
@@ -93,7 +118,8 @@ std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& 
   LaunchGroup open;
   size_t operands = 0;
   auto close = [&] {
-    if (open.count >= 2 && open.work() >= 2 * kWorkPerGrain) groups.push_back(std::move(open));
+    const bool known = !absl::c_linear_search(open.work, LaunchGroup::kOfSizes);
+    if (open.count >= 2 && (!known || absl::c_accumulate(open.work, int64_t{0}) >= 2 * kWorkPerGrain)) groups.push_back(std::move(open));
     open = LaunchGroup();
     members.clear();
     operands = 0;
@@ -106,12 +132,18 @@ std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& 
       continue;
     }
     const size_t more = std::get<KernelStep>(step.body).operands.size();
+    std::vector<LaunchGroup::MayMeet> may_meet;
+    for (size_t m = 0; m < members.size(); ++m) {
+      members[m].AddMayMeet(next, static_cast<int32_t>(m), static_cast<int32_t>(members.size()), &may_meet);
+    }
     // Before the first step that updates an input the run looks at what may have failed: it begins a group.
     const bool apart = open.count > 0 && (region.steps[open.first].effect != step.effect || operands + more > kMostOperands ||
+                                          open.may_meet.size() + may_meet.size() > kMostMayMeet ||
                                           absl::c_any_of(members, [&](const Member& m) { return m.Meets(next); }));
     if (apart) close();
+    else open.may_meet.insert(open.may_meet.end(), may_meet.begin(), may_meet.end());
     if (open.count++ == 0) open.first = static_cast<int32_t>(i);
-    open.work_ends.push_back((members.empty() ? 0 : open.work()) + next.work());
+    open.work.push_back(next.work());
     operands += more;
     members.push_back(std::move(next));
   }
@@ -119,9 +151,9 @@ std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& 
   return groups;
 }
 
-void RunPiece(const LaunchGroup& group, const GroupedKernel* kernels, int64_t piece, int64_t pieces, char* scratch, PieceTime* times) {
-  const int64_t from = group.work() * piece / pieces, to = group.work() * (piece + 1) / pieces;
-  const auto& ends = group.work_ends;
+void RunPiece(absl::Span<const GroupedKernel> kernels, absl::Span<const int64_t> ends, int64_t piece, int64_t pieces, char* scratch,
+              PieceTime* times) {
+  const int64_t from = ends.back() * piece / pieces, to = ends.back() * (piece + 1) / pieces;
   for (size_t k = std::upper_bound(ends.begin(), ends.end(), from) - ends.begin(); k < ends.size(); ++k) {
     const int64_t start = k == 0 ? 0 : ends[k - 1], work = ends[k] - start;
     if (start >= to) return;

@@ -3,12 +3,14 @@
 // alone they would use one thread, and no barrier between them is needed.
 //
 // The work of a group is that of its kernels in a row, counted in parts of their grains. It is cut evenly, wherever that falls: a kernel's
-// result does not depend on where its range is cut (runtime/kernel_abi.h).
+// result does not depend on where its range is cut (runtime/kernel_abi.h). Sizes that are expressions are known in each call: a kernel
+// that is large then has a launch of its own, between those of the kernels before and behind it.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "runtime/kernel_abi.h"
 #include "runtime/profile/run_trace.h"
 #include "runtime/program/program.h"
@@ -16,14 +18,24 @@
 namespace tenon {
 
 inline constexpr int64_t kWorkPerGrain = 256;
+inline constexpr int64_t kLargestMember = 32 * kWorkPerGrain;  // beyond it, a launch of its own costs nothing beside the work
+
+// Of a range of `size`, 0 and more: 0 of nothing. More than kLargestMember is kLargestMember + 1.
+int64_t WorkOf(int64_t size, int64_t grain);
 
 struct LaunchGroup {
+  static constexpr int64_t kOfSizes = -1;
+  // Values of the kernels `earlier` and `later`, one of which writes its value, that calls place (Value::life) and that may share memory
+  // then, as they are not alive together. Where they do, another launch begins with `later`.
+  struct MayMeet {
+    int32_t earlier, later, of_earlier, of_later;
+  };
   int32_t first = 0, count = 0;    // steps of the region
-  std::vector<int64_t> work_ends;  // per kernel: its work and that of those before it
-  int64_t work() const { return work_ends.back(); }
+  std::vector<int64_t> work;       // per kernel; kOfSizes: its range or its grain is an expression
+  std::vector<MayMeet> may_meet;   // in the order of `later`
 };
 
-// The groups of `region`, in order and disjoint: at least two steps each, with work for two threads. All sizes in them are static.
+// The groups of `region`, in order and disjoint: at least two steps each, with work for two threads as far as it is known.
 std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& region);
 
 // A kernel of a group as it is about to run.
@@ -33,11 +45,11 @@ struct GroupedKernel {
   const int64_t* args;
   int64_t begin, end;
 };
-// Piece `piece` of `pieces` of the group's work. `kernels`: as many as the group has. `times`, if not null: TimesOf(group, pieces) places,
-// the same for all pieces; each writes to its own.
-void RunPiece(const LaunchGroup& group, const GroupedKernel* kernels, int64_t piece, int64_t pieces, char* scratch,
+// Piece `piece` of `pieces` of the kernels' work. `work_ends`, per kernel: its work and that of those before it. `times`, if not null:
+// TimesOf(kernels.size(), pieces) places, the same for all pieces; each writes to its own.
+void RunPiece(absl::Span<const GroupedKernel> kernels, absl::Span<const int64_t> work_ends, int64_t piece, int64_t pieces, char* scratch,
               PieceTime* times = nullptr);
 // Piece k writes what it did of kernel j to place j + k: pieces go on where the one before ended, so no two meet.
-inline int64_t TimesOf(const LaunchGroup& group, int64_t pieces) { return group.count + pieces; }
+inline int64_t TimesOf(size_t kernels, int64_t pieces) { return static_cast<int64_t>(kernels) + pieces; }
 
 }  // namespace tenon

@@ -35,8 +35,8 @@ struct Pieces {
 };
 
 struct GroupPieces {
-  const LaunchGroup* group;
-  const GroupedKernel* kernels;
+  absl::Span<const GroupedKernel> kernels;
+  absl::Span<const int64_t> work_ends;
   int64_t count;
   char* scratch;
   int64_t scratch_bytes;
@@ -44,7 +44,7 @@ struct GroupPieces {
 
   static void Run(void* self, int64_t first, int64_t last) {
     const GroupPieces& p = *static_cast<const GroupPieces*>(self);
-    for (int64_t k = first; k < last; ++k) RunPiece(*p.group, p.kernels, k, p.count, p.scratch + k * p.scratch_bytes, p.times);
+    for (int64_t k = first; k < last; ++k) RunPiece(p.kernels, p.work_ends, k, p.count, p.scratch + k * p.scratch_bytes, p.times);
   }
 };
 
@@ -163,6 +163,23 @@ class Loop {
 
   PieceTime* Times(int64_t pieces) { return trace_ == nullptr ? nullptr : trace_->Pieces(pieces); }
 
+  struct Range {
+    int64_t begin, end, grain;
+  };
+  Range RangeOf(const BoundKernel& k) {
+    if (k.static_args) return {k.begin, k.end, k.step->grain};
+    return {Resolve(k.step->begin, f_.dims), Resolve(k.step->end, f_.dims), std::max<int64_t>(1, Resolve(k.step->grain, f_.dims))};
+  }
+
+  // Of this call; `at`: room in the frame for them, of which they take what they need.
+  const int64_t* ArgsOf(const BoundKernel& k, int64_t** at) {
+    if (k.static_args) return k.args.data();
+    int64_t* args = *at;
+    *at = std::copy(k.args.begin(), k.args.end(), args);
+    for (size_t i = 0; i < k.step->args.size(); ++i) args[i] = Resolve(k.step->args[i], f_.dims);
+    return args;
+  }
+
   bool Kernel(const BoundKernel& k, int32_t counter) {
     void** pointers = f_.pointers.data();
     for (size_t i = 0; i < k.operands.size(); ++i) {
@@ -170,17 +187,9 @@ class Loop {
       if (IsEmptySlot(v)) return EmptySlot("a kernel");
       pointers[i] = v.value < 0 ? nullptr : f_.Address(v);
     }
-    const int64_t* args = k.args.data();
-    int64_t begin = k.begin, end = k.end, grain = k.step->grain;
-    if (!k.static_args) {
-      std::copy(k.args.begin(), k.args.end(), f_.args.begin());
-      for (size_t i = 0; i < k.step->args.size(); ++i)
-        f_.args[i] = Resolve(k.step->args[i], f_.dims);
-      args = f_.args.data();
-      begin = Resolve(k.step->begin, f_.dims);
-      end = Resolve(k.step->end, f_.dims);
-      grain = std::max<int64_t>(1, Resolve(grain, f_.dims));
-    }
+    int64_t* room = f_.args.data();
+    const int64_t* args = ArgsOf(k, &room);
+    const auto [begin, end, grain] = RangeOf(k);
     if (begin >= end) return true;
     const int64_t pieces = CountPieces((end - begin) / grain);
     if (k.scratch_bytes != 0) {
@@ -234,26 +243,60 @@ class Loop {
   }
 
   bool Group(const LaunchGroup& group, const BoundStep* steps) {
-    std::optional<HostRange> range;
-    if (ranges_ != nullptr) range.emplace(ranges_, absl::StrCat(steps->step->name, " and ", group.count - 1, " more"));
-    const uint64_t begin = trace_ == nullptr ? 0 : Ticks();
-    f_.grouped.clear();
-    void** pointers = f_.pointers.data();
-    int64_t scratch_bytes = 0;
+    int32_t first = 0;
+    auto pair = group.may_meet.begin();
     for (int32_t i = 0; i < group.count; ++i) {
+      bool part = false;
+      for (; pair != group.may_meet.end() && pair->later == i; ++pair) part |= pair->earlier >= first && Meet(pair->of_earlier, pair->of_later);
+      if (part) {
+        if (!Members(group, steps, first, i)) return false;
+        first = i;
+      }
+      if (group.work[i] != LaunchGroup::kOfSizes) continue;
+      const Range range = RangeOf(b_.kernels[steps[i].index]);
+      if (WorkOf(range.end - range.begin, range.grain) <= kLargestMember) continue;
+      if (!Members(group, steps, first, i) || !Alone(steps[i])) return false;
+      first = i + 1;
+    }
+    return Members(group, steps, first, group.count);
+  }
+
+  // Whether values that lie in memory of the frame share some.
+  bool Meet(int32_t a, int32_t b) const {
+    const char *at = f_.base[a], *bt = f_.base[b];
+    return at < bt + Resolve(b_.program.values[b].bytes, f_.dims) && bt < at + Resolve(b_.program.values[a].bytes, f_.dims);
+  }
+
+  bool Alone(const BoundStep& step) { return watched_ ? TimedStep(step) : RunStep(step); }
+
+  // Those of a group from `first` to `end`, of which none is large.
+  bool Members(const LaunchGroup& group, const BoundStep* steps, int32_t first, int32_t end) {
+    if (end - first < 2) return first == end || Alone(steps[first]);
+    std::optional<HostRange> named;
+    if (ranges_ != nullptr) named.emplace(ranges_, absl::StrCat(steps[first].step->name, " and ", end - first - 1, " more"));
+    const uint64_t began = trace_ == nullptr ? 0 : Ticks();
+    f_.grouped.clear();
+    f_.work_ends.clear();
+    void** pointers = f_.pointers.data();
+    int64_t *args = f_.args.data(), scratch_bytes = 0, all = 0;
+    for (int32_t i = first; i < end; ++i) {
       const BoundKernel& k = b_.kernels[steps[i].index];
-      f_.grouped.push_back({k.function, pointers, k.args.data(), k.begin, k.end});
+      const Range range = RangeOf(k);
+      all += group.work[i] != LaunchGroup::kOfSizes ? group.work[i] : WorkOf(range.end - range.begin, range.grain);
+      f_.work_ends.push_back(all);
+      f_.grouped.push_back({k.function, pointers, ArgsOf(k, &args), range.begin, range.end});
       for (const BoundView& v : k.operands) *pointers++ = v.value < 0 ? nullptr : f_.Address(v);
       scratch_bytes = std::max(scratch_bytes, k.scratch_bytes);
     }
-    GroupPieces work{&group, f_.grouped.data(), CountPieces(group.work() / kWorkPerGrain), nullptr, scratch_bytes, nullptr};
+    GroupPieces work{f_.grouped, f_.work_ends, CountPieces(all / kWorkPerGrain), nullptr, scratch_bytes, nullptr};
     if (scratch_bytes != 0) {
       if (absl::Status s = f_.ReserveScratch(work.count * scratch_bytes); !s.ok()) return Fail(TENON_ERROR, std::string(s.message()));
     }
     work.scratch = f_.scratch.data();
-    work.times = Times(TimesOf(group, work.count));
-    host_.parallel_for(host_.context, 0, work.count, 1, GroupPieces::Run, &work);
-    if (trace_ != nullptr) trace_->AddLaunch(steps->counter, group.count, begin, Ticks());
+    work.times = Times(TimesOf(f_.grouped.size(), work.count));
+    if (work.count == 1) GroupPieces::Run(&work, 0, 1);
+    else host_.parallel_for(host_.context, 0, work.count, 1, GroupPieces::Run, &work);
+    if (trace_ != nullptr) trace_->AddLaunch(steps[first].counter, end - first, began, Ticks());
     return true;
   }
 

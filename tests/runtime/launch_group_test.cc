@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <numeric>
 
 #include "runtime/execute/executable.h"
@@ -13,6 +14,7 @@ namespace tenon::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Pair;
 constexpr PrimitiveType kF = PrimitiveType::kF32;
 constexpr int64_t kGrain = 1000;
 
@@ -48,7 +50,7 @@ TEST(LaunchGroup, IndependentSmallKernelsJoin) {
   ASSERT_EQ(groups.size(), 1);
   EXPECT_EQ(groups[0].first, 0);
   EXPECT_EQ(groups[0].count, 5);
-  EXPECT_THAT(groups[0].work_ends, ElementsAre(230, 242, 243, 422, 806));
+  EXPECT_THAT(groups[0].work, ElementsAre(230, 12, 1, 179, 384));
 }
 
 TEST(LaunchGroup, LittleWorkAndLargeKernelsStayAlone) {
@@ -157,6 +159,120 @@ TEST(LaunchGroup, AnyNumberOfThreadsComputesAllOfIt) {
     for (size_t k = 0; k < sizes.size(); ++k) {
       for (size_t i = 0; i < out[k].data.size(); ++i) ASSERT_EQ(out[k].data[i], in[k].data[i] + 1) << k << " " << i << " of " << threads;
     }
+  }
+}
+
+// Each call's sizes say what is large: it runs alone, between the launches of the others.
+TEST(LaunchGroup, SizesOfEachCallSayWhatIsLarge) {
+  FakeHost fake;
+  Backwards host(fake);
+  constexpr int32_t kCount = 5;
+  Pairs pairs(std::vector<int64_t>(kCount, 1));
+  const int32_t scale = AddKernel(pairs.program, "scale");
+  for (int32_t k = 0; k < kCount; ++k) {
+    const SizeRef n = ~k;
+    pairs.program.dim_program.push_back({DimOp::Kind::kInputDim, k, 0});
+    pairs.program.inputs[k].dims = pairs.program.outputs[k].dims = {n};
+    auto& kernel = std::get<KernelStep>(pairs.program.regions[0].steps[k].body);
+    kernel.end = n;
+    kernel.kernel = scale;
+    kernel.literals = {std::bit_cast<uint32_t>(static_cast<float>(k + 1))};  // each kernel has its own arguments
+    for (View& v : kernel.operands) v.dims = {n};
+  }
+  ASSERT_EQ(GroupsOf(pairs.program).size(), 1);
+  EXPECT_THAT(GroupsOf(pairs.program)[0].work, ::testing::Each(LaunchGroup::kOfSizes));
+  auto made = Executable::Create(std::move(pairs.program), FakeLoader(), &host.host);
+  ASSERT_TRUE(made.ok()) << made.status();
+  const struct {
+    std::vector<int64_t> sizes;
+    int launches;
+  } calls[] = {{{1500, 900, 700, 1500, 1500}, 1},
+               {{10, 20, 0, 30, 40}, 0},                            // too little for two threads
+               {{1500, 1500, 50 * kGrain, 1500, 1500}, 3},          // one large: two, it, two
+               {{50 * kGrain, 50 * kGrain, 900, 900, 900}, 3},      // two large, then three
+               {{900, 50 * kGrain, 900, 50 * kGrain, 900}, 2},      // those that are left are single
+               {{0, 0, 0, 0, 0}, 0}};
+  for (const auto& call : calls) {
+    for (const int threads : {3, 2}) {
+      Backwards::threads = threads;
+      Backwards::launches = 0;
+      std::vector<Array> in, out;
+      std::vector<TenonTensor> inputs, outputs;
+      for (const int64_t n : call.sizes) in.emplace_back(std::vector<int64_t>{n}, n + 0.5f), out.emplace_back(std::vector<int64_t>{n});
+      for (size_t k = 0; k < kCount; ++k) inputs.push_back(in[k].tensor()), outputs.push_back(out[k].tensor());
+      ASSERT_EQ((*made)->Run(inputs.data(), outputs.data()).code, TENON_OK);
+      EXPECT_EQ(Backwards::launches, call.launches);
+      for (size_t k = 0; k < kCount; ++k) EXPECT_THAT(out[k].data, ::testing::Each((static_cast<float>(call.sizes[k]) + 0.5f) * static_cast<float>(k + 1))) << k;
+    }
+  }
+}
+
+// Where each call places a, b and c: those that live together lie apart, and behind the arena's fixed part. Of others each call looks.
+TEST(LaunchGroup, OfValuesThatCallsPlaceTheirLivesTell) {
+  constexpr int64_t n = 2 * kGrain;
+  Program p = Empty();
+  const int32_t in = AddInput(p, kF, {n}), out = AddOutput(p, kF, {n});
+  p.arena_bytes = 4 * n;
+  const int32_t fixed = AddValue(p, ValueKind::kArena, 0, 4 * n);
+  const int32_t a = AddValue(p, ValueKind::kArena, 0, ~0), b = AddValue(p, ValueKind::kArena, 0, ~0), c = AddValue(p, ValueKind::kArena, 0, ~0);
+  p.values[a].life = {0, 3}, p.values[b].life = {3, 5}, p.values[c].life = {4, 5};
+  const int32_t add = AddKernel(p, "add_one");
+  std::vector<std::pair<int32_t, int32_t>> pairs;
+  auto grouped = [&](int32_t from0, int32_t to0, int32_t from1, int32_t to1) {
+    p.regions[0].steps.clear();
+    for (const auto& [from, to] : {std::pair{from0, to0}, {from1, to1}}) {
+      p.regions[0].steps.push_back(KernelCall(add, {MakeView(from, kF, {n}), MakeView(to, kF, {n})}, n, kGrain));
+    }
+    const std::vector<LaunchGroup> groups = GroupsOf(p);
+    if (groups.empty()) return false;
+    for (const LaunchGroup::MayMeet& m : groups[0].may_meet) pairs.push_back({m.of_earlier, m.of_later});
+    return true;
+  };
+  EXPECT_TRUE(grouped(a, out, in, b)) << "alive together";
+  EXPECT_TRUE(grouped(a, out, in, fixed));
+  EXPECT_TRUE(grouped(in, fixed, c, out));
+  EXPECT_THAT(pairs, ::testing::IsEmpty());
+  EXPECT_TRUE(grouped(a, out, in, c)) << "c may lie where a was";
+  EXPECT_TRUE(grouped(in, a, c, out));
+  EXPECT_TRUE(grouped(in, c, in, a));
+  EXPECT_THAT(pairs, ElementsAre(Pair(a, c), Pair(a, c), Pair(c, a)));
+  EXPECT_FALSE(grouped(in, a, a, out)) << "read after write";
+  EXPECT_FALSE(grouped(b, out, in, b)) << "write after read";
+}
+
+// out = x + 2 by way of a, other = y + 2 by way of c, which lies where a was: the second kernel and the third are not one launch then.
+TEST(LaunchGroup, ValuesThatShareMemoryInACallPart) {
+  FakeHost fake;
+  Backwards host(fake);
+  constexpr SizeRef kN = ~0, kM = ~1, kBytesN = ~2, kBytesM = ~3;
+  Program p = Empty();
+  const auto row = [](int32_t value, SizeRef n) {
+    View v = MakeView(value, kF, {1});
+    v.dims = {n};
+    return v;
+  };
+  const int32_t x = AddInput(p, kF, {1}), y = AddInput(p, kF, {1}), out = AddOutput(p, kF, {1}), other = AddOutput(p, kF, {1});
+  p.inputs[0].dims = p.outputs[0].dims = {kN};
+  p.inputs[1].dims = p.outputs[1].dims = {kM};
+  p.dim_program = {{DimOp::Kind::kInputDim, 0, 0}, {DimOp::Kind::kInputDim, 1, 0}, {DimOp::Kind::kMul, kN, 4}, {DimOp::Kind::kMul, kM, 4}};
+  const int32_t a = AddValue(p, ValueKind::kArena, 0, kBytesN), c = AddValue(p, ValueKind::kArena, 0, kBytesM);
+  p.values[a].life = {0, 1}, p.values[c].life = {2, 3};
+  const int32_t add = AddKernel(p, "add_one");
+  const auto call = [&](int32_t from, int32_t to, SizeRef n) {
+    p.regions[0].steps.push_back(KernelCall(add, {row(from, n), row(to, n)}, 0, kGrain));
+    std::get<KernelStep>(p.regions[0].steps.back().body).end = n;
+  };
+  call(x, a, kN), call(a, out, kN), call(y, c, kM), call(c, other, kM);
+  ASSERT_EQ(GroupsOf(p).size(), 1) << "the second and the third";
+  auto made = Executable::Create(std::move(p), FakeLoader(), &host.host);
+  ASSERT_TRUE(made.ok()) << made.status();
+  Backwards::threads = 2;
+  for (const int64_t m : {3 * kGrain, int64_t{1}}) {
+    Array in0({3 * kGrain}, 10), in1({m}, 20), out0({3 * kGrain}), out1({m});
+    TenonTensor inputs[] = {in0.tensor(), in1.tensor()}, outputs[] = {out0.tensor(), out1.tensor()};
+    ASSERT_EQ((*made)->Run(inputs, outputs).code, TENON_OK);
+    EXPECT_THAT(out0.data, ::testing::Each(12.0f));
+    EXPECT_THAT(out1.data, ::testing::Each(22.0f));
   }
 }
 
