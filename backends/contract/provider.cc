@@ -75,9 +75,7 @@ bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
   if (IsOneSum(dot, kShort)) return true;
   if (site.target->facts().machine.matmul_share > kWorthwhile || dot.shape().element_type() != PrimitiveType::kF32) return false;
   if (!GeneratedTakes(dot, site).ok()) return false;
-  Dim summed = 1;
-  for (Dim d : SummedExtents(dot)) summed *= d;
-  const int64_t terms = Typical(summed);
+  const int64_t terms = Typical(TermsOf(dot));
   const Dim free_columns = FreeElements(dot, 1, Attr::kRhsContractingDims, Attr::kRhsBatchDims);
   // Without a number of columns nothing is packed, nor are blocks of them whole vectors.
   if (terms < kShort || !free_columns.is_constant() || Typical(dot.shape().num_elements()) == 0) return false;

@@ -126,15 +126,14 @@ bool OfOneType(const Instruction& op) {
   return absl::c_all_of(op.operands(), [&](const Instruction* o) { return o->shape().element_type() == op.shape().element_type(); });
 }
 
-std::optional<int64_t> TermsOf(const Instruction& contraction) {
+Dim TermsOf(const Instruction& contraction) {
   Dim terms = 1;
   for (Dim d : SummedExtents(contraction)) terms *= d;
-  if (!terms.is_constant()) return std::nullopt;
-  return terms.constant();
+  return terms;
 }
 
 bool SumsInParts(const Instruction& op) {
-  return op.shape().element_type() == PrimitiveType::kF32 && TermsOf(op).value_or(kPartTerms + 1) > kPartTerms;
+  return op.shape().element_type() == PrimitiveType::kF32 && TermsOf(op).constant_or(kPartTerms + 1) > kPartTerms;
 }
 
 ContractionIndex MapContraction(IndexSpace& space, const Instruction& op,

@@ -17,8 +17,8 @@ namespace tenon {
 bool IsContraction(const Instruction& op);
 // Operands and result have one element type.
 bool OfOneType(const Instruction& op);
-// Number of products in one element of the result; nullopt if a size is symbolic.
-std::optional<int64_t> TermsOf(const Instruction& contraction);
+// Number of products in one element of the result.
+Dim TermsOf(const Instruction& contraction);
 
 // Rounding errors of a sum grow with its length: more f32 terms than this are added up in parts, as libraries do.
 inline constexpr int64_t kPartTerms = 512;

@@ -439,7 +439,13 @@ void KernelEmitter::EmitTerms(const Contraction& c, const Guard* inside, const V
     Value* end = EmitDim(var->high + 1);
     const bool in_parts = !c.parts.empty() && i + 1 == c.at.terms.size();
     if (!in_parts) return LoopOver(var, I64(0), end, 1, [&] { nest(i + 1); });
-    Loop(I64(0), end, I64(kPartTerms), [&](Value* from) {
+    // Of a number of terms that only calls know, the first part is its own sum: there may be no other.
+    const bool first_apart = c.at.taps.empty() && c.at.terms.size() == 1 && !TermsOf(*c.op).is_constant();
+    if (first_apart) {
+      Value* to = Here().CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, I64(kPartTerms));
+      LoopOver(var, I64(0), to, 1, [&] { Accumulate(c, inside, wanted); });
+    }
+    Loop(I64(first_apart ? kPartTerms : 0), end, I64(kPartTerms), [&](Value* from) {
       Contraction part = c;
       part.sums = c.parts;
       for (llvm::AllocaInst* sum : part.sums) Here().CreateStore(llvm::Constant::getNullValue(sum->getAllocatedType()), sum);

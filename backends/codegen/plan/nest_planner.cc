@@ -38,7 +38,7 @@ int CostOf(const Instruction& op) {
       return op.opcode() == Opcode::kReduceWindow ? kTapCost * static_cast<int>(TapsOf(WindowOf(op))) : 1;
     case Family::kContraction:
       return IsContraction(op) ? static_cast<int>(std::min<int64_t>(
-                                     1 + TermsOf(op).value_or(1000) / 2, int64_t{1} << 24))
+                                     1 + Typical(TermsOf(op)) / 2, int64_t{1} << 24))
                                : 1;
     default:
       if (IsPointwiseCall(op)) return ElementwiseCost(op);

@@ -155,7 +155,7 @@ class Estimate {
 
   // Of a vector of sums: the tile's steps, shared by its vectors.
   double ContractionSlots(const Instruction& op) const {
-    const double terms = static_cast<double>(TermsOf(op).value_or(1000));
+    const double terms = TypicalOf(TermsOf(op));
     const double parts = IsComplex(op.shape().element_type()) ? 2 : 1;
     if (plan_.kind != PlanKind::kContraction) return (terms + 1) * parts * parts * (kLoad + 1);
     const int64_t across = std::max<int64_t>(1, plan_.block / std::max(plan_.lanes, 1));
