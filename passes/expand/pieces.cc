@@ -61,18 +61,21 @@ Instruction* SplitView::Of(Instruction* x) {
   if (!inserted) return it->second;
   Instruction* seen = Elementwise(x);
   if (seen == nullptr) seen = Splat(x);
-  if (seen == nullptr) seen = b_.Reshape(x, Dims(x->shape()));
+  if (seen == nullptr) seen = Leaf(x);
   seen->mutable_shape().set_layout(Layout(x->shape()));
   return made_[x] = seen;
 }
 
 DimVector SplitView::Dims(const Shape& s) const {
   DimVector dims(s.dims().begin(), s.dims().end());
-  dims[dim_] = FloorDiv(s.dim(dim_), pieces_);
+  dims[dim_] = to_ - from_;
+  if (pieces_ == 0) return dims;
+  dims[dim_] = FloorDiv(to_ - from_, pieces_);
   dims.insert(dims.begin() + dim_, Dim(pieces_));
   return dims;
 }
 Permutation SplitView::Layout(const Shape& s) const {
+  if (pieces_ == 0) return s.minor_to_major();
   Permutation layout;
   for (int64_t d : s.minor_to_major()) {
     if (d >= dim_) layout.push_back(d + 1);
@@ -101,10 +104,19 @@ Instruction* SplitView::Elementwise(Instruction* x) {
 Instruction* SplitView::Splat(Instruction* x) {
   const int64_t along = x->attrs().get_or<int64_t>(Attr::kIotaDimension, dim_);
   if (along != dim_) {
-    return b_.Iota(Shape(x->shape().element_type(), Dims(x->shape())), along + (along > dim_ ? 1 : 0));
+    return b_.Iota(Shape(x->shape().element_type(), Dims(x->shape())), along + (along > dim_ && pieces_ > 0 ? 1 : 0));
   }
   if (x->opcode() != Opcode::kBroadcast || !x->operand(0)->shape().is_scalar()) return nullptr;
   return b_.Broadcast(x->operand(0), Dims(x->shape()), {});
+}
+
+Instruction* SplitView::Leaf(Instruction* x) {
+  if (!KnownEqual(from_, 0) || !KnownEqual(to_, x->shape().dim(dim_))) {
+    const Permutation layout = x->shape().minor_to_major();
+    x = b_.SliceDim(x, dim_, from_, to_);
+    x->mutable_shape().set_layout(layout);
+  }
+  return pieces_ == 0 ? x : b_.Reshape(x, Dims(like_));
 }
 
 // `total`, in f64, is what `sum` and its wide uses are.

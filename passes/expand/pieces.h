@@ -22,11 +22,13 @@ bool IsReduced(const Instruction& reduce, int64_t d);
 // Its result is spread over as many elements again: all of it is one kernel that finds its rows in a cache.
 bool IsSpreadAgain(const Instruction& reduce);
 
-// Dim `dim` becomes two: `pieces` and the rest. Values that have the dims of `like`, seen so; elementwise ops that may move go behind the
-// reshape.
+// Elements [from, to) of dim `dim`, which becomes two: `pieces` and the rest (pieces 0: it stays one). Values that have the dims of `like`,
+// seen so; elementwise ops that may move go behind the slice and the reshape.
 class SplitView {
  public:
-  SplitView(Builder& b, const Shape& like, int64_t dim, int64_t pieces) : b_(b), like_(like), dim_(dim), pieces_(pieces) {}
+  SplitView(Builder& b, const Shape& like, int64_t dim, int64_t pieces) : SplitView(b, like, dim, pieces, 0, like.dim(dim)) {}
+  SplitView(Builder& b, const Shape& like, int64_t dim, int64_t pieces, Dim from, Dim to)
+      : b_(b), like_(like), dim_(dim), pieces_(pieces), from_(from), to_(to) {}
   Instruction* Of(Instruction* x);
 
  private:
@@ -35,10 +37,12 @@ class SplitView {
   bool Moves(const Instruction& x) const;
   Instruction* Elementwise(Instruction* x);
   Instruction* Splat(Instruction* x);
+  Instruction* Leaf(Instruction* x);
 
   Builder& b_;
   const Shape like_;
   const int64_t dim_, pieces_;
+  const Dim from_, to_;
   int moved_ = 0;
   absl::flat_hash_map<Instruction*, Instruction*> made_;
 };

@@ -115,18 +115,11 @@ class Split {
     const Values xs(operands.begin(), operands.begin() + Width(reduce_));
     if (cut_.split < 0) return Second(Reduced(xs, Without(cut_.whole)), cut_.whole);
     const Dim extent = xs[0]->shape().dim(cut_.split), main_part = FloorDiv(extent, cut_.pieces) * Dim(cut_.pieces);
-    if (KnownEqual(main_part, extent)) return Pieces(xs);
-    auto slice = [&](Dim from, Dim to) {
-      Values slices;
-      for (Instruction* x : xs) {
-        const Permutation layout = x->shape().minor_to_major();
-        slices.push_back(b_.SliceDim(x, cut_.split, from, to));
-        slices.back()->mutable_shape().set_layout(layout);
-      }
-      return slices;
-    };
-    const Values main = Pieces(slice(0, main_part));
-    return Both(main, Shaped(Widened(Reduced(slice(main_part, extent), reduce_.dimensions()))));
+    const Values main = Pieces(xs, main_part);
+    if (KnownEqual(main_part, extent)) return main;
+    SplitView rest(b_, xs[0]->shape(), cut_.split, 0, main_part, extent);
+    const Values seen = Seen(xs, rest);
+    return Both(main, Shaped(Widened(Reduced(seen, reduce_.dimensions()))));
   }
 
  private:
@@ -219,11 +212,17 @@ class Split {
     return Shaped({b_.Reduce(Widened(partial)[0], zero, dims, Opcode::kAdd)});
   }
 
-  Values Pieces(const Values& xs) {
-    SplitView view(b_, xs[0]->shape(), cut_.split, cut_.pieces);
+  Values Seen(const Values& xs, SplitView& view) {
     Values seen;
     for (Instruction* x : xs) seen.push_back(view.Of(x));
     b_.set_metadata(reduce_.metadata());
+    return seen;
+  }
+
+  // Of the first `end` elements of the dim that is split.
+  Values Pieces(const Values& xs, Dim end) {
+    SplitView view(b_, xs[0]->shape(), cut_.split, cut_.pieces, 0, end);
+    const Values seen = Seen(xs, view);
     auto renamed = [&](int64_t d) { return d + (d > cut_.split ? 1 : 0); };
     std::vector<int64_t> left = {cut_.split}, first;
     for (int64_t d : cut_.whole) left.push_back(renamed(d));

@@ -101,7 +101,7 @@ bool SamePlaces(const Shape& a, const Shape& b) {
 
 // A gather of whole rows by a table: where a row is read from is known outside of the loop along it, whatever moves the rows.
 bool TakesRows(const Instruction& op) {
-  if (op.opcode() != Opcode::kGather || op.operand(1)->opcode() != Opcode::kConstant || op.operand(1)->shape().rank() != 1) return false;
+  if (op.opcode() != Opcode::kGather || op.operand(1)->shape().rank() != 1) return false;
   const std::vector<int64_t> offset = op.int_list(Attr::kOffsetDims), collapsed = op.int_list(Attr::kCollapsedSliceDims);
   if (collapsed.size() != 1 || !op.shape().has_layout() || op.shape().rank() < 2) return false;
   return absl::c_linear_search(offset, op.shape().minor_to_major()[0]);
@@ -112,6 +112,12 @@ bool TakesRows(const Instruction& op) {
 bool KeepsRowsWhole(const Instruction& gather, const Shape& result) {
   return result.has_layout() && result.rank() == gather.shape().rank() &&
          result.minor_to_major()[0] == gather.shape().minor_to_major()[0];
+}
+
+// So many fewer than `work` that a kernel of their own is nothing beside what it saves there.
+bool AreFew(Dim elements, Dim work) {
+  constexpr int64_t kTimes = 16, kMost = int64_t{1} << 50;
+  return std::min(Typical(elements), kMost) * kTimes < Typical(work);
 }
 
 bool IsDear(const Instruction& op) { return IsPointwise(op) && OpCostOf(op.opcode()).slots >= kDearSlots; }
@@ -201,7 +207,7 @@ bool BringsRowReduce(const Instruction& op, Dim work, const PassContext& context
 // Does `op`, of few elements, hang elementwise on something dear of as many elements, which will be computed once in a kernel of
 // its own? (Batch norm's scale * rsqrt(variance): per channel, not per pixel.)
 bool Clusters::FedByDear(const Instruction& op, Dim work) const {
-  if (Less(op.shape().num_elements() * 16, work) != Ternary::kYes || IsDear(op)) return false;
+  if (!AreFew(op.shape().num_elements(), work) || IsDear(op)) return false;
   std::vector<const Instruction*> queue = {&op};
   for (size_t i = 0; i < queue.size() && i < 16; ++i) {
     for (const Instruction* o : queue[i]->operands()) {
@@ -403,6 +409,11 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
   }
   if (!as_result && looping && IsPointwise(*op) && FedByDear(*op, ElementsOf(ArrayShape(*c.lead)))) {
     *why = "its operand has a kernel, which can do this once per element of it";
+    return false;
+  }
+  const bool on_host = context_.spaces == nullptr || SpaceOf(ArrayShape(*c.lead)) == 0;
+  if (!as_result && looping && on_host && op->opcode() == Opcode::kReshape && AreFew(ElementsOf(op->shape()), ElementsOf(ArrayShape(*c.lead)))) {
+    *why = "its places would be found again for each element that it is broadcast to";  // a view has none to find
     return false;
   }
   if (!LoopLike(c.form) && IsDear(*op) && IsReadByIndex(*op, c)) {

@@ -73,17 +73,7 @@ Permutation LikeOperand(const std::vector<int64_t>& dims, const Permutation& ope
 std::optional<Permutation> AsView(const Instruction& reshape) {
   const Shape &from = reshape.operand(0)->shape(), &to = reshape.shape();
   const std::optional<DimVector> strides = ReshapeStrides(from.dims(), from.strides(), to.dims());
-  if (!strides || !absl::c_all_of(*strides, [](Dim d) { return d.is_constant(); })) return std::nullopt;
-  Permutation layout = RowMajor(to.rank());
-  // Dims of one element, which may have any stride, stay beside the dim inside of them.
-  std::vector<int64_t> stride(to.rank());
-  int64_t inner = 1;
-  for (int64_t d = to.rank(); d-- > 0;) {
-    if (!KnownOne(to.dim(d))) inner = (*strides)[d].constant();
-    stride[d] = inner;
-  }
-  std::stable_sort(layout.begin(), layout.end(), [&](int64_t a, int64_t b) { return stride[a] < stride[b]; });
-  return layout;
+  return strides ? LayoutOfDense(to.dims(), *strides) : std::nullopt;
 }
 
 Permutation LayoutFor(const Instruction& op, const Shape& shape) {

@@ -275,11 +275,8 @@ std::optional<Permutation> LayoutBehindReshape(const Instruction& reshape) {
   const Shape &to = reshape.shape(), &from = reshape.operand(0)->shape();
   const std::optional<DimVector> strides = ReshapeStrides(to.dims(), to.strides(), from.dims());
   if (!strides) return std::nullopt;
-  Permutation layout = RowMajor(from.rank());
-  if (to.minor_to_major() == RowMajor(to.rank())) return layout;
-  if (!absl::c_all_of(*strides, [](Dim d) { return d.is_constant(); })) return std::nullopt;
-  absl::c_stable_sort(layout, [&](int64_t a, int64_t b) { return (*strides)[a].constant() < (*strides)[b].constant(); });
-  return layout;
+  if (to.minor_to_major() == RowMajor(to.rank())) return RowMajor(from.rank());
+  return LayoutOfDense(from.dims(), *strides);
 }
 
 bool RepeatsElements(const StridedView& view) {

@@ -70,6 +70,36 @@ std::optional<DimVector> ReshapeStrides(absl::Span<const Dim> dims, absl::Span<c
   return result;
 }
 
+std::optional<Permutation> LayoutOfDense(absl::Span<const Dim> dims, absl::Span<const Dim> strides) {
+  const auto rank = static_cast<int64_t>(dims.size());
+  std::vector<int64_t> place(dims.size());  // dims of one place lie in each other, the later one inside
+  if (absl::c_all_of(strides, [](Dim d) { return d.is_constant(); })) {
+    for (int64_t d = 0; d < rank; ++d) place[d] = strides[d].constant();
+  } else {
+    std::vector<int64_t> left;
+    for (int64_t d = rank; d-- > 0;) {
+      if (!KnownOne(dims[d])) left.push_back(d);
+    }
+    Dim inside = 1;
+    for (int64_t k = 0; !left.empty(); ++k) {
+      const auto next = absl::c_find_if(left, [&](int64_t d) { return KnownEqual(strides[d], inside); });
+      if (next == left.end()) return std::nullopt;
+      place[*next] = k;
+      inside *= dims[*next];
+      left.erase(next);
+    }
+  }
+  int64_t inner = 0;
+  for (int64_t d = rank; d-- > 0;) {
+    if (KnownOne(dims[d])) place[d] = inner;
+    inner = place[d];
+  }
+  Permutation layout(dims.size());
+  for (int64_t d = 0; d < rank; ++d) layout[d] = rank - 1 - d;
+  absl::c_stable_sort(layout, [&](int64_t a, int64_t b) { return place[a] < place[b]; });
+  return layout;
+}
+
 namespace {
 
 std::optional<StridedView> Reshaped(const Instruction& op, const StridedView& operand) {

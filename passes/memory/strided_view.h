@@ -29,6 +29,10 @@ std::optional<StridedView> ApplyViewOp(const Instruction& op, const StridedView&
 std::optional<DimVector> ReshapeStrides(absl::Span<const Dim> dims, absl::Span<const Dim> strides,
                                         absl::Span<const Dim> new_dims);
 
+// The layout of dims that lie densely with such strides; dims of one element, which may have any, stay beside the dim inside of them.
+// nullopt: nobody knows in which order, the strides being expressions of which none is the product of the dims inside of it.
+std::optional<Permutation> LayoutOfDense(absl::Span<const Dim> dims, absl::Span<const Dim> strides);
+
 // The value as laid out by the layouts alone: through the chain of view ops up to the instruction that owns the buffer.
 StridedView ViewByLayout(const Instruction* op);
 
