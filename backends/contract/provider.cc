@@ -76,12 +76,11 @@ bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
   if (site.target->facts().machine.matmul_share > kWorthwhile || dot.shape().element_type() != PrimitiveType::kF32) return false;
   if (!GeneratedTakes(dot, site).ok()) return false;
   const int64_t terms = Typical(TermsOf(dot));
-  const Dim free_columns = FreeElements(dot, 1, Attr::kRhsContractingDims, Attr::kRhsBatchDims);
-  // Without a number of columns nothing is packed, nor are blocks of them whole vectors.
-  if (terms < kShort || !free_columns.is_constant() || Typical(dot.shape().num_elements()) == 0) return false;
+  if (terms < kShort || Typical(dot.shape().num_elements()) == 0) return false;
   int64_t batch = 1;
   for (int64_t d : dot.int_list(Attr::kLhsBatchDims)) batch *= Typical(dot.operand(0)->shape().dim(d));
-  const int64_t rows = Typical(FreeElements(dot, 0, Attr::kLhsContractingDims, Attr::kLhsBatchDims)), columns = free_columns.constant();
+  const int64_t rows = Typical(FreeElements(dot, 0, Attr::kLhsContractingDims, Attr::kLhsBatchDims));
+  const int64_t columns = Typical(FreeElements(dot, 1, Attr::kRhsContractingDims, Attr::kRhsBatchDims));
   if (columns < kShort) return false;
   if (rows == 1) return batch > 1;
   return rows >= (terms <= kPackedTerms ? kPackedRows : kRows);

@@ -204,6 +204,15 @@ bool BringsRowReduce(const Instruction& op, Dim work, const PassContext& context
 
 }  // namespace
 
+// Does `op` merge dims of which one only repeats? Which element it takes, divisions tell. On a device, where a launch costs more than those,
+// nobody asks.
+bool Clusters::FindsPlaces(const Instruction& op) const {
+  if (op.opcode() != Opcode::kReshape || (context_.spaces != nullptr && SpaceOf(op.shape()) != 0)) return false;
+  const Instruction* repeated = op.operand(0);
+  if (repeated->opcode() == Opcode::kCopy) repeated = repeated->operand(0);  // insert-copies
+  return repeated->opcode() == Opcode::kBroadcast && !KnownOne(repeated->operand(0)->shape().num_elements());
+}
+
 // Does `op`, of few elements, hang elementwise on something dear of as many elements, which will be computed once in a kernel of
 // its own? (Batch norm's scale * rsqrt(variance): per channel, not per pixel.)
 bool Clusters::FedByDear(const Instruction& op, Dim work) const {
@@ -212,7 +221,7 @@ bool Clusters::FedByDear(const Instruction& op, Dim work) const {
   for (size_t i = 0; i < queue.size() && i < 16; ++i) {
     for (const Instruction* o : queue[i]->operands()) {
       if (!KnownEqual(o->shape().is_array() ? o->shape().num_elements() : Dim(-1), op.shape().num_elements())) continue;
-      const bool dear = IsDear(*o) && Fusible(*o);
+      const bool dear = (IsDear(*o) || FindsPlaces(*o)) && Fusible(*o);
       if (dear && !BringsRowReduce(*o, work, context_)) return true;
       if (IsPointwise(*o) || o->opcode() == Opcode::kReshape) queue.push_back(o);
     }
@@ -411,9 +420,8 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *why = "its operand has a kernel, which can do this once per element of it";
     return false;
   }
-  const bool on_host = context_.spaces == nullptr || SpaceOf(ArrayShape(*c.lead)) == 0;
-  if (!as_result && looping && on_host && op->opcode() == Opcode::kReshape && AreFew(ElementsOf(op->shape()), ElementsOf(ArrayShape(*c.lead)))) {
-    *why = "its places would be found again for each element that it is broadcast to";  // a view has none to find
+  if (!as_result && looping && FindsPlaces(*op) && AreFew(ElementsOf(op->shape()), ElementsOf(ArrayShape(*c.lead)))) {
+    *why = "its places would be found again for each element that it is broadcast to";
     return false;
   }
   if (!LoopLike(c.form) && IsDear(*op) && IsReadByIndex(*op, c)) {

@@ -30,10 +30,16 @@ class Machine : public Target {
   }
 };
 
+std::string ProviderOf(double matmul_share, const std::string& symbols, int64_t batch, const std::string& rows, const std::string& columns,
+                       const std::string& terms, const std::string& type = "f32");
 std::string ProviderOf(double matmul_share, int64_t batch, int64_t rows, int64_t columns, int64_t terms, const std::string& type = "f32") {
-  const auto shape = [&](int64_t m, int64_t n) { return absl::StrCat(type, "[", batch, ",", m, ",", n, "]"); };
+  return ProviderOf(matmul_share, "", batch, absl::StrCat(rows), absl::StrCat(columns), absl::StrCat(terms), type);
+}
+std::string ProviderOf(double matmul_share, const std::string& symbols, int64_t batch, const std::string& rows, const std::string& columns,
+                       const std::string& terms, const std::string& type) {
+  const auto shape = [&](const std::string& m, const std::string& n) { return absl::StrCat(type, "[", batch, ",", m, ",", n, "]"); };
   const auto module = ParseModule(absl::StrCat(
-      "HloModule m\nENTRY e {\n x = ", shape(rows, terms), " parameter(0)\n y = ", shape(columns, terms), " parameter(1)\n ROOT d = ",
+      "HloModule m", symbols, "\nENTRY e {\n x = ", shape(rows, terms), " parameter(0)\n y = ", shape(columns, terms), " parameter(1)\n ROOT d = ",
       shape(rows, columns), " dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}\n}\n"));
   TENON_CHECK(module.ok(), module.status().ToString());
   const Machine machine(matmul_share);
@@ -56,6 +62,19 @@ TEST(Providers, GeneratedCodeMultipliesWhereTheLibraryHasNone) {
   EXPECT_EQ(ProviderOf(0.5, 1, 1, 512, 512), "host.matmul") << "a matrix and a vector";
   EXPECT_EQ(ProviderOf(0.5, 32, 1, 4096, 64), "generated") << "many of those";
   EXPECT_EQ(ProviderOf(0.5, 1, 500, 512, 512, "bf16"), "host.matmul");
+}
+
+// By what they usually are, whichever dim it is.
+TEST(Providers, OfSymbolicSizesTheTypicalOnesTell) {
+  const auto provider = [](const std::string& typical, const std::string& rows, const std::string& columns, const std::string& terms) {
+    return ProviderOf(0.5, absl::StrCat(", symbols={s:[0,100000]~", typical, "}"), 1, rows, columns, terms);
+  };
+  EXPECT_EQ(provider("500", "s", "512", "512"), "generated");
+  EXPECT_EQ(provider("500", "512", "s", "512"), "generated");
+  EXPECT_EQ(provider("500", "512", "512", "s"), "generated") << "a gradient of weights";
+  EXPECT_EQ(provider("3", "s", "512", "512"), "host.matmul");
+  EXPECT_EQ(provider("15", "512", "s", "512"), "host.matmul");
+  EXPECT_EQ(provider("15", "512", "512", "s"), "host.matmul");
 }
 
 // The strides of the operands and the result that the library is handed, and its result's.
