@@ -236,8 +236,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan, bool own_sc
     return bad("tiles of what is no contraction");
   }
   if (plan.kind == PlanKind::kLoop && plan.rows != 0) {
-    if (plan.rows < 0 || plan.rows > kMaxTogether || plan.tile_loop < 0 || plan.tile_loop != loops - 2 || plan.split > plan.tile_loop ||
-        !plan.loops[static_cast<size_t>(plan.tile_loop)].extent.is_constant()) {
+    if (plan.rows < 0 || plan.rows > kMaxTogether || plan.tile_loop < 0 || plan.tile_loop != loops - 2 || plan.split > plan.tile_loop) {
       return bad("no loop of which iterations can be done together");
     }
   }

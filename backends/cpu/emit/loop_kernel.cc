@@ -74,6 +74,7 @@ class LoopKernel {
 
   // The tile loop, `rows` iterations at once, and those that are left.
   void Tiles(const std::function<void()>& body) {
+    if (!plan_.loops[Tile()].extent.is_constant()) return TilesOfAnyNumber(body);
     const int64_t extent = plan_.loops[Tile()].extent.constant(), whole = extent / plan_.rows;
     tile_count_ = plan_.rows;
     if (whole == 1) {
@@ -88,6 +89,19 @@ class LoopKernel {
     tile_count_ = extent % plan_.rows;
     tile_ = e_.space().Constant(whole * plan_.rows);
     body();
+  }
+
+  // Those that are left one by one.
+  void TilesOfAnyNumber(const std::function<void()>& body) {
+    const Dim extent = plan_.loops[Tile()].extent, whole = FloorDiv(extent, plan_.rows), done = whole * Dim(plan_.rows);
+    tile_count_ = plan_.rows;
+    Index at = e_.space().Var(whole);
+    tile_ = e_.space().Multiply(at, plan_.rows);
+    e_.LoopOver(at, e_.I64(0), e_.EmitDim(whole), 1, body);
+    tile_count_ = 1;
+    at = e_.space().Var(extent - done);
+    tile_ = e_.space().AddConstant(at, done);
+    e_.LoopOver(at, e_.I64(0), e_.EmitDim(extent - done), 1, body);
   }
 
   void Inner(size_t i) {

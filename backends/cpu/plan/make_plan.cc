@@ -231,20 +231,19 @@ class Planner : public NestPlanner {
     std::optional<size_t> best;
     int most = kWorthSharing - 1;
     for (size_t i = plan_.loops.size() - 1; i-- > 0;) {
-      if (!plan_.loops[i].extent.is_constant()) continue;
       const int cost = SharedCost(plan_.loops[i]);
       if (cost > most) best = i, most = cost;
     }
     if (!best) return;
     // The inner dims of it: the others are for threads.
     PlanLoop &loop = plan_.loops[*best], inner{{}, 1, false};
-    while (!loop.dims.empty() && inner.extent.constant() < kTogether) {
+    while (!loop.dims.empty() && Typical(inner.extent) < kTogether) {
       inner.dims.insert(inner.dims.begin(), loop.dims.back());
       inner.extent *= f_.dims[static_cast<size_t>(loop.dims.back())];
       loop.dims.pop_back();
     }
-    if (inner.extent.constant() < 2) return RestoreDims(loop, inner);
-    const int64_t rows = std::min(inner.extent.constant(), kTogether);
+    if (Typical(inner.extent) < 2) return RestoreDims(loop, inner);
+    const int64_t rows = std::min(Typical(inner.extent), kTogether);
     if (BodyCost() * rows + most > 3 * kUnrollCost) return RestoreDims(loop, inner);
     loop.extent = 1;
     for (int64_t d : loop.dims) loop.extent *= f_.dims[static_cast<size_t>(d)];
