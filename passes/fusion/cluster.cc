@@ -204,8 +204,8 @@ bool BringsRowReduce(const Instruction& op, Dim work, const PassContext& context
 
 }  // namespace
 
-// Does `op` merge dims of which one only repeats? Which element it takes, divisions tell. On a device, where a launch costs more than those,
-// nobody asks.
+// Does `op` merge dims of which one only repeats? Which element it takes, divisions tell. On a device a launch costs more than those, so
+// nobody asks there.
 bool Clusters::FindsPlaces(const Instruction& op) const {
   if (op.opcode() != Opcode::kReshape || (context_.spaces != nullptr && SpaceOf(op.shape()) != 0)) return false;
   const Instruction* repeated = op.operand(0);

@@ -247,7 +247,9 @@ class Loop {
     auto pair = group.may_meet.begin();
     for (int32_t i = 0; i < group.count; ++i) {
       bool part = false;
-      for (; pair != group.may_meet.end() && pair->later == i; ++pair) part |= pair->earlier >= first && Meet(pair->of_earlier, pair->of_later);
+      for (; pair != group.may_meet.end() && pair->later == i; ++pair) {
+        part |= pair->earlier >= first && Meet(pair->of_earlier, pair->of_later);
+      }
       if (part) {
         if (!Members(group, steps, first, i)) return false;
         first = i;

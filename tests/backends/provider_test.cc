@@ -30,21 +30,21 @@ class Machine : public Target {
   }
 };
 
+// Rows, columns and terms may be expressions of `symbols` (", symbols={...}").
 std::string ProviderOf(double matmul_share, const std::string& symbols, int64_t batch, const std::string& rows, const std::string& columns,
-                       const std::string& terms, const std::string& type = "f32");
-std::string ProviderOf(double matmul_share, int64_t batch, int64_t rows, int64_t columns, int64_t terms, const std::string& type = "f32") {
-  return ProviderOf(matmul_share, "", batch, absl::StrCat(rows), absl::StrCat(columns), absl::StrCat(terms), type);
-}
-std::string ProviderOf(double matmul_share, const std::string& symbols, int64_t batch, const std::string& rows, const std::string& columns,
-                       const std::string& terms, const std::string& type) {
+                       const std::string& terms, const std::string& type = "f32") {
   const auto shape = [&](const std::string& m, const std::string& n) { return absl::StrCat(type, "[", batch, ",", m, ",", n, "]"); };
   const auto module = ParseModule(absl::StrCat(
-      "HloModule m", symbols, "\nENTRY e {\n x = ", shape(rows, terms), " parameter(0)\n y = ", shape(columns, terms), " parameter(1)\n ROOT d = ",
-      shape(rows, columns), " dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}\n}\n"));
+      "HloModule m", symbols, "\nENTRY e {\n x = ", shape(rows, terms), " parameter(0)\n y = ", shape(columns, terms),
+      " parameter(1)\n ROOT d = ", shape(rows, columns),
+      " dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}\n}\n"));
   TENON_CHECK(module.ok(), module.status().ToString());
   const Machine machine(matmul_share);
   const Choice choice = ChooseProvider(*(*module)->entry()->root(), {.target = &machine, .host_functions = kPlainFunctions});
   return std::string(choice.provider->name);
+}
+std::string ProviderOf(double matmul_share, int64_t batch, int64_t rows, int64_t columns, int64_t terms, const std::string& type = "f32") {
+  return ProviderOf(matmul_share, "", batch, absl::StrCat(rows), absl::StrCat(columns), absl::StrCat(terms), type);
 }
 
 TEST(Providers, TheLibraryMultipliesWhereItHasGoodCode) {

@@ -202,7 +202,10 @@ TEST(LaunchGroup, SizesOfEachCallSayWhatIsLarge) {
       for (size_t k = 0; k < kCount; ++k) inputs.push_back(in[k].tensor()), outputs.push_back(out[k].tensor());
       ASSERT_EQ((*made)->Run(inputs.data(), outputs.data()).code, TENON_OK);
       EXPECT_EQ(Backwards::launches, call.launches);
-      for (size_t k = 0; k < kCount; ++k) EXPECT_THAT(out[k].data, ::testing::Each((static_cast<float>(call.sizes[k]) + 0.5f) * static_cast<float>(k + 1))) << k;
+      for (size_t k = 0; k < kCount; ++k) {
+        const float want = (static_cast<float>(call.sizes[k]) + 0.5f) * static_cast<float>(k + 1);
+        EXPECT_THAT(out[k].data, ::testing::Each(want)) << k;
+      }
     }
   }
 }
@@ -214,7 +217,8 @@ TEST(LaunchGroup, OfValuesThatCallsPlaceTheirLivesTell) {
   const int32_t in = AddInput(p, kF, {n}), out = AddOutput(p, kF, {n});
   p.arena_bytes = 4 * n;
   const int32_t fixed = AddValue(p, ValueKind::kArena, 0, 4 * n);
-  const int32_t a = AddValue(p, ValueKind::kArena, 0, ~0), b = AddValue(p, ValueKind::kArena, 0, ~0), c = AddValue(p, ValueKind::kArena, 0, ~0);
+  const auto placed = [&] { return AddValue(p, ValueKind::kArena, 0, ~0); };
+  const int32_t a = placed(), b = placed(), c = placed();
   p.values[a].life = {0, 3}, p.values[b].life = {3, 5}, p.values[c].life = {4, 5};
   const int32_t add = AddKernel(p, "add_one");
   std::vector<std::pair<int32_t, int32_t>> pairs;
