@@ -685,6 +685,7 @@ bool Clusters::Reaches(std::vector<const Instruction*> from, const Cluster* targ
     }
     if (homes(op).empty() || outside_.contains(op)) {
       for (const Instruction* user : op->users()) queue.push_back(user);
+      for (const Instruction* next : op->control_successors()) queue.push_back(next);  // draws of random state keep their order
     }
   }
   return false;

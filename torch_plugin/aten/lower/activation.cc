@@ -168,10 +168,11 @@ Lowering LowerHardsigmoidBackward(OpContext& op) {
   Instruction* inside = op.b.Binary(kAnd, Is(x, "GT", -3), Is(x, "LT", 3));
   return Done(Select(inside, grad * (1.0f / 6.0f), grad.Number(0)));
 }
+// NaN is in the middle, as in ATen's vectors; of ELU it is among the negative.
 Lowering LowerHardswishBackward(OpContext& op) {
   V grad = In(op, 0), x = In(op, 1);
   V middle = grad * (x / 3 + 0.5);
-  return Done(Select(Is(x, "LE", -3), grad.Number(0), Select(Is(x, "LT", 3), middle, grad)));
+  return Done(Select(Is(x, "LE", -3), grad.Number(0), Select(Is(x, "GE", 3), grad, middle)));
 }
 Lowering LowerLeakyReluBackward(OpContext& op) {
   V grad = In(op, 0), x = In(op, 1);
@@ -183,7 +184,7 @@ Lowering LowerEluBackward(OpContext& op) {
   const double alpha = op.number(1), scale = op.number(2), input_scale = op.number(3);
   V negative = op.boolean(4) ? grad * input_scale * (y + alpha * scale)
                              : grad * Exp(y * input_scale) * (input_scale * alpha * scale);
-  return Done(Select(Is(y, "LE", 0), negative, grad * scale));
+  return Done(Select(Is(y, "GT", 0), grad * scale, negative));
 }
 Lowering LowerSoftplusBackward(OpContext& op) {
   V grad = In(op, 0), x = In(op, 1);
