@@ -22,6 +22,8 @@ double Minimum(double a, double b) {
   return a < b ? a : b;
 }
 
+// C's pow gives NaN for a signalling one here, which any NaN of a narrow type may become.
+double Power(double a, double b) { return a == 1 || b == 0 ? 1 : std::pow(a, b); }
 double Sign(double x) { return std::isnan(x) || x == 0 ? x : x > 0 ? 1.0 : -1.0; }
 
 double StochasticRound(double x, uint64_t random, const ScalarOpParams& p, int random_bits) {
@@ -91,7 +93,7 @@ ScalarOp::Kernel FloatKernel(Opcode opcode, PrimitiveType result) {
     TENON_BINARY(kMaximum, Maximum(a, b))
     TENON_BINARY(kMinimum, Minimum(a, b))
     TENON_BINARY(kMultiply, a* b)
-    TENON_BINARY(kPower, std::pow(a, b))
+    TENON_BINARY(kPower, Power(a, b))
     TENON_BINARY(kRemainder, std::fmod(a, b))
     TENON_BINARY(kSubtract, a - b)
     case Opcode::kIsFinite:
