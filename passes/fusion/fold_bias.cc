@@ -98,8 +98,10 @@ absl::StatusOr<bool> FoldBias(Module& module, PassContext& context) {
   if (!context.folds_bias) return false;
   bool changed = false;
   for (Computation* c : ControlComputations(module)) {
-    for (Instruction* op : c->PostOrder()) {
-      if (op->family() != Family::kContraction || op->user_count() != 1 || op == c->root() || !IsFree(*op)) continue;
+    std::vector<Instruction*> contractions = c->PostOrder();  // none of which goes with another
+    std::erase_if(contractions, [](const Instruction* op) { return op->family() != Family::kContraction; });
+    for (Instruction* op : contractions) {
+      if (op->user_count() != 1 || op == c->root() || !IsFree(*op)) continue;
       Instruction* epilogue = op->users().front();
       if (!IsFree(*epilogue)) continue;
       const Instruction* bias = context.folds_bias(*op, *epilogue);
