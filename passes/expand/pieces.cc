@@ -88,6 +88,7 @@ Permutation SplitView::Layout(const Shape& s) const {
 bool SplitView::Moves(const Instruction& x) const {
   if (!IsPointwise(x) || x.IsStateful() || !x.shape().is_array() || x.opcode() == Opcode::kBitcastConvert) return false;
   if (!x.control_predecessors().empty() || !x.control_successors().empty()) return false;
+  if (!IsWhole()) return x.user_count() == 1;
   const bool cheap = x.operand_count() > 1 && x.opcode() != Opcode::kDivide && x.opcode() != Opcode::kPower;
   return x.user_count() == 1 || cheap || x.opcode() == Opcode::kConvert || x.opcode() == Opcode::kAbs || x.opcode() == Opcode::kNegate;
 }
@@ -111,7 +112,7 @@ Instruction* SplitView::Splat(Instruction* x) {
 }
 
 Instruction* SplitView::Leaf(Instruction* x) {
-  if (!KnownEqual(from_, 0) || !KnownEqual(to_, x->shape().dim(dim_))) {
+  if (!IsWhole()) {
     const Permutation layout = x->shape().minor_to_major();
     x = b_.SliceDim(x, dim_, from_, to_);
     x->mutable_shape().set_layout(layout);

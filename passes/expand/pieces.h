@@ -23,7 +23,8 @@ bool IsReduced(const Instruction& reduce, int64_t d);
 bool IsSpreadAgain(const Instruction& reduce);
 
 // Elements [from, to) of dim `dim`, which becomes two: `pieces` and the rest (pieces 0: it stays one). Values that have the dims of `like`,
-// seen so; elementwise ops that may move go behind the slice and the reshape.
+// seen so; elementwise ops that may move go behind the slice and the reshape. Behind a slice those that nobody else reads: what others
+// read is in memory, and slices of it need no other array kept beside it.
 class SplitView {
  public:
   SplitView(Builder& b, const Shape& like, int64_t dim, int64_t pieces) : SplitView(b, like, dim, pieces, 0, like.dim(dim)) {}
@@ -38,6 +39,7 @@ class SplitView {
   Instruction* Elementwise(Instruction* x);
   Instruction* Splat(Instruction* x);
   Instruction* Leaf(Instruction* x);
+  bool IsWhole() const { return KnownEqual(from_, 0) && KnownEqual(to_, like_.dim(dim_)); }
 
   Builder& b_;
   const Shape like_;
