@@ -716,8 +716,6 @@ int64_t ExactDenominator(Dim d) {
 Ternary Equal(Dim a, Dim b) {
   if (a == b) return Ternary::kYes;
   Dim d = a - b;
-  // Exact quotients have no one form: floordiv(t,2) is 2*floordiv(t,4) where 4 divides t. Their multiples have.
-  if (!d.is_constant()) d = d * Dim(ExactDenominator(d));
   if (d.is_constant()) return d.constant() == 0 ? Ternary::kYes : Ternary::kNo;
   Range r = RangeOf(d);
   if (r.lo > 0 || r.hi < 0) return Ternary::kNo;
@@ -726,6 +724,8 @@ Ternary Equal(Dim a, Dim b) {
   int64_t k = d.expr()->kind == DimExpr::Kind::kSum ? d.expr()->addend : 0;
   int64_t g = KnownDivisor(d - k);
   if (g > 1 && k % g != 0) return Ternary::kNo;
+  // Exact quotients have no one form: floordiv(t,2) is 2*floordiv(t,4) where 4 divides t. Their multiples have.
+  if (const int64_t n = ExactDenominator(d); n > 1) return Equal(d * Dim(n), 0);
   return Ternary::kUnknown;
 }
 

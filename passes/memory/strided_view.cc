@@ -94,8 +94,7 @@ std::optional<Permutation> LayoutOfDense(absl::Span<const Dim> dims, absl::Span<
     if (KnownOne(dims[d])) place[d] = inner;
     inner = place[d];
   }
-  Permutation layout(dims.size());
-  for (int64_t d = 0; d < rank; ++d) layout[d] = rank - 1 - d;
+  Permutation layout = RowMajor(rank);
   absl::c_stable_sort(layout, [&](int64_t a, int64_t b) { return place[a] < place[b]; });
   return layout;
 }

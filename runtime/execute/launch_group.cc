@@ -20,8 +20,7 @@ struct Bytes {
   int64_t index, begin, end;
   BufferLife life = {-1, -1};
   bool Meets(const Bytes& other) const {
-    if (space != other.space) return false;
-    return index == other.index && begin < other.end && other.begin < end;
+    return space == other.space && index == other.index && begin < other.end && other.begin < end;
   }
   // In some calls.
   bool MayMeet(const Bytes& other) const {
@@ -106,10 +105,8 @@ class Member {
 
 int64_t WorkOf(int64_t size, int64_t grain) {
   if (size <= 0) return 0;
-  grain = std::max<int64_t>(1, grain);
-  if (size / grain > kLargestMember) return kLargestMember + 1;
-  const double work = static_cast<double>(size) / static_cast<double>(grain) * kWorkPerGrain;
-  return std::clamp<int64_t>(static_cast<int64_t>(work), 1, kLargestMember + 1);
+  const double work = static_cast<double>(size) / static_cast<double>(std::max<int64_t>(1, grain)) * kWorkPerGrain;
+  return static_cast<int64_t>(std::clamp<double>(work, 1, kLargestMember + 1));
 }
 
 std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& region) {
@@ -117,6 +114,7 @@ std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& 
   std::vector<Member> members;
   LaunchGroup open;
   size_t operands = 0;
+  const bool places = absl::c_any_of(program.values, [](const Value& v) { return v.is_placed_per_call(); });
   auto close = [&] {
     const bool known = !absl::c_linear_search(open.work, LaunchGroup::kOfSizes);
     if (open.count >= 2 && (!known || absl::c_accumulate(open.work, int64_t{0}) >= 2 * kWorkPerGrain)) groups.push_back(std::move(open));
@@ -133,7 +131,7 @@ std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& 
     }
     const size_t more = std::get<KernelStep>(step.body).operands.size();
     std::vector<LaunchGroup::MayMeet> may_meet;
-    for (size_t m = 0; m < members.size(); ++m) {
+    for (size_t m = 0; places && m < members.size(); ++m) {
       members[m].AddMayMeet(next, static_cast<int32_t>(m), static_cast<int32_t>(members.size()), &may_meet);
     }
     // Before the first step that updates an input the run looks at what may have failed: it begins a group.
