@@ -5,7 +5,7 @@
 Both are tenon's, in one process for each row, in blocks that take turns: `torch.compile(dynamic=True)`, every dim of every input a symbol,
 and `dynamic=False`. Bars: 1.05 for models, 1.1 for pointwise and row rows; a row misses its bar when the lower 95 % bound is above it.
 "within" is the same ratio of the time in tenon's programs alone: the rest of a call is Dynamo's guards and wrappers, which do more for
-dynamic=True (a size of an input, and a number that the function closes over, is an argument that Python makes in each call).
+dynamic=True (a size of an input is an argument that Python makes in each call).
 With `--hot` the row is called until its sizes are hot and the trial of a program for them has ended (docs/architecture/sizes.md, tiers).
 """
 

@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t kMaxReachVisits = 4000;
 constexpr int64_t kMaxMembers = 800;
 constexpr int kDearSlots = 10;  // of an op that is not done again for each element that it is broadcast to
+constexpr int kDearScalarSlots = 40;  // of a scalar op, which a kernel does once in front of its loops: less than a launch
 
 // Ops of several results: a reduce, sort, scatter, ... of several operands, a topk.
 bool MakesTuple(const Instruction& op) {
@@ -120,7 +121,11 @@ bool AreFew(Dim elements, Dim work) {
   return std::min(Typical(elements), kMost) * kTimes < Typical(work);
 }
 
-bool IsDear(const Instruction& op) { return IsPointwise(op) && OpCostOf(op.opcode()).slots >= kDearSlots; }
+bool IsDear(const Instruction& op) {
+  if (!IsPointwise(op)) return false;
+  const bool scalar = op.shape().is_array() && KnownOne(op.shape().num_elements());
+  return OpCostOf(op.opcode()).slots >= (scalar ? kDearScalarSlots : kDearSlots);
+}
 
 // Ops that read at places which other values say, or of one operand here and of another there.
 bool IsIndexing(const Instruction& op) {

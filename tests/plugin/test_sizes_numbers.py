@@ -144,3 +144,56 @@ def test_a_float_that_changes_is_an_input(graphs_ran_natively):
             torch.testing.assert_close(compiled(*ROWS[0], scale), f(*ROWS[0], scale))
     assert len(graphs_ran_natively) == 2
     assert all(record.tier == "native" and not record.framework_steps() for record in graphs_ran_natively)
+
+
+COEFFICIENTS = (0.25, 1 / 3, -1.5)  # of the functions below, which close over them
+SHIFT = 0.1
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.eps = 1e-5
+
+    def forward(self, x, power=2.5):
+        y = x * COEFFICIENTS[0] + COEFFICIENTS[1]
+        return y * COEFFICIENTS[2] / (1 + x.square().mean(-1, keepdim=True) + self.eps) * power + SHIFT
+
+
+def test_numbers_that_a_function_closes_over_are_constants(graphs_ran_natively, monkeypatch):
+    """Until they change; those that the caller passes are inputs at once."""
+    from torch._dynamo.symbolic_convert import TensorifyState
+
+    torch._dynamo.reset()
+    model = Scaled()
+    compiled = torch.compile(model, backend="tenon", dynamic=True, fullgraph=True)
+
+    def graphs_after(*call) -> int:
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(*call), model(*call))
+        return len(graphs_ran_natively)
+
+    for inputs in ROWS:
+        assert graphs_after(*inputs) == 1
+    assert graphs_after(*ROWS[0], 3.5) == 1  # an argument
+    for eps in (1e-3, 2e-3, 4e-3, 1e-5):  # an input from the second value on; the first program has the first
+        model.eps = eps
+        assert graphs_after(*ROWS[0]) == 2
+    for shift in (0.2, 0.3, 0.4):
+        monkeypatch.setitem(globals(), "SHIFT", shift)
+        assert graphs_after(*ROWS[1]) == 3
+    model.eps = 7e-3
+    assert graphs_after(*ROWS[1]) == 3
+    assert TensorifyState.empty()  # nothing that another graph's symbols would be taken for
+
+
+def test_gradients_of_numbers_that_are_closed_over(graphs_ran_natively):
+    torch._dynamo.reset()
+    model = Scaled()
+    compiled = torch.compile(model, backend="tenon", dynamic=True, fullgraph=True)
+    for (rows,) in ROWS:
+        x, y = rows.clone().requires_grad_(), rows.clone().requires_grad_()
+        compiled(x).tanh().sum().backward()
+        model(y).tanh().sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+    assert [r.kind for r in graphs_ran_natively] == ["forward", "backward"]

@@ -34,8 +34,8 @@ std::vector<llvm::Value*> CallOutOfLine(
     for (const llvm::Value* a : args) parameters.push_back(a->getType());
     f = llvm::Function::Create(llvm::FunctionType::get(result, parameters, false), llvm::Function::InternalLinkage, symbol, module);
     f->addFnAttr(llvm::Attribute::NoUnwind);
-    // Vectors are passed in the registers that the caller has for them.
-    for (const char* attribute : {"prefer-vector-width", "min-legal-vector-width"}) {
+    // Vectors are passed in the registers that the caller has for them, and spilled as they are there.
+    for (const char* attribute : {"prefer-vector-width", "min-legal-vector-width", "frame-pointer"}) {
       if (caller->hasFnAttribute(attribute)) f->addFnAttr(caller->getFnAttribute(attribute));
     }
     llvm::IRBuilder<> inside(llvm::BasicBlock::Create(b.getContext(), "entry", f));

@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 __all__ = [
     "FakeTensor",
+    "NumberInput",
     "TrainingFacts",
     "aot_compile",
     "backward_at_once",
@@ -40,6 +41,7 @@ __all__ = [
     "is_random_call",
     "is_with_effects",
     "keep_nothing_donated",
+    "known_constants",
     "known_equalities",
     "lazy_graph_modules",
     "linear_resampling",
@@ -48,6 +50,7 @@ __all__ = [
     "min_cut_rematerialization_partition",
     "no_dispatch_modes",
     "no_new_guards",
+    "number_inputs",
     "partitioner_classes",
     "partitioner_settings_changed",
     "plain_tensor_types",
@@ -643,6 +646,74 @@ def _batch_norm_shapes() -> dict:
         return x.new_empty(x.shape), *(x.new_empty(channels) if wanted else None for wanted in mask[1:])
 
     return {aten._native_batch_norm_legit_functional.default: forward, aten.native_batch_norm_backward.default: backward}
+
+
+@dataclasses.dataclass
+class NumberInput:
+    """A float of Python's that is an input of Dynamo's graph: the call makes a tensor of it, of which the graph takes the item()."""
+
+    node: torch.fx.Node
+    name: str  # Dynamo's, of where it comes from
+    value: float  # in this call
+    closed_over: bool  # a global, what a function closes over, an attribute: no argument of the call nor a part of one
+    symbol: str  # ShapeEnv's name
+    source: object = dataclasses.field(repr=False)
+
+    def make_constant(self) -> None:
+        """Its value instead of it, guarded; the caller passes what the graph has placeholders for, which is one less then."""
+        from torch._dynamo.guards import GuardBuilder, install_guard
+
+        install_guard(self.source.make_guard(GuardBuilder.CONSTANT_MATCH))
+        for item in list(self.node.users):
+            item.replace_all_uses_with(self.value)
+            self.node.graph.erase_node(item)
+        self.node.graph.erase_node(self.node)
+
+
+def number_inputs(gm: torch.fx.GraphModule) -> tuple[object, list[NumberInput]]:
+    """(code, numbers) while Dynamo traces `code` with every number an input, dynamic=True; (None, []) where that is not known."""
+    try:
+        from torch._dynamo.source import AttrSource, LocalSource
+        from torch._dynamo.symbolic_convert import InstructionTranslator
+
+        output = InstructionTranslator.current_tx().output
+        if torch._dynamo.config.assume_static_by_default or output.graph is not gm.graph:
+            return None, []
+        code = output.root_tx.f_code
+    except (AttributeError, ImportError):
+        return None, []
+
+    def is_closed_over(source) -> bool:
+        while (base := getattr(source, "base", None)) is not None:
+            if isinstance(source, AttrSource):
+                return True
+            source = base
+        return not (isinstance(source, LocalSource) and source.is_input and not source.is_derefed_cell_contents)
+
+    found = []
+    for node in gm.graph.find_nodes(op="placeholder"):
+        argument = node.meta.get("grapharg")
+        value = getattr(node.meta.get("example_value"), "item_memo", None)
+        if not getattr(argument, "pass_arg_as_tensor", False) or any(u.target != "item" for u in node.users):
+            continue
+        if isinstance(value, torch.SymFloat):
+            source = argument.source
+            found.append(NumberInput(node, source.name, value.node.hint, is_closed_over(source), str(value.node.expr), source))
+    return code, found
+
+
+@contextlib.contextmanager
+def known_constants(symbols: list[str]):
+    """Inside, AOTAutograd takes these SymFloats for constants that Dynamo knows of; else it would have Dynamo trace again."""
+    state = getattr(torch._dynamo.symbolic_convert, "TensorifyState", None)
+    new = [] if state is None else [s for s in symbols if not state.should_specialize(s)]
+    for symbol in new:
+        state.specialize(symbol)
+    try:
+        yield
+    finally:  # they are another graph's symbols in the next compile
+        for symbol in new:
+            state.force_specializations.discard(symbol)
 
 
 def backward_at_once():

@@ -9,7 +9,7 @@ from typing import Any, Callable, Sequence
 
 from torch import fx
 
-from . import aliasing, decompositions, higher_order, objects, registry, training
+from . import aliasing, closed_over, decompositions, higher_order, objects, registry, training
 from ._torch_private import aot_compile, backward_at_once, frozen_inputs, lazy_graph_modules, metadata_of, quick_trace, traced_as
 from .compiler import Compiled, compile_static, judge_fallback
 from .dynamic import compile_dynamic, symbolic_inputs
@@ -62,6 +62,7 @@ def training_backend(
 
     def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
         capture, spent = training.Capture(own), Spent()
+        example_inputs, constants = closed_over.make_constant(gm, example_inputs)
 
         def compile_part(graph: fx.GraphModule, inputs: Sequence[Any], kind: str) -> Compiled:
             compiled = record = None
@@ -89,7 +90,10 @@ def training_backend(
         instead = decompositions.MENDED | (decompositions.ALONG_DIMS if symbolic else dict.fromkeys(decompositions.WHOLE))
         metadata = metadata_of(effects_of(gm))
         at_once = backward_at_once() if own else contextlib.nullcontext()
-        with spent.phase("aot"), no_collections(), traced_as(instead), at_once, lazy_graph_modules(), metadata, quick_trace(bool(symbolic)):
+        tracing = traced_as(instead), quick_trace(bool(symbolic)), at_once, lazy_graph_modules(), metadata, constants
+        with spent.phase("aot"), no_collections(), contextlib.ExitStack() as stack:
+            for context in tracing:
+                stack.enter_context(context)
             stock = aot_compile(
                 gm,
                 example_inputs,
