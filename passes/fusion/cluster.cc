@@ -365,7 +365,13 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *form = FusionForm::kScan;  // on the CPU what follows a scan goes by vectors, as its own steps do not
     return true;
   }
-  auto takes = [&](const Instruction* u) { return IsProduct(*u) && c.contains.contains(u); };
+  if (op->opcode() == Opcode::kReduceWindow && op->shape().is_array() && IsEpilogueOf(c, *op)) {
+    *form = FusionForm::kWindow;
+    return true;
+  }
+  auto takes = [&](const Instruction* u) {
+    return (IsProduct(*u) || u->opcode() == Opcode::kReduceWindow) && c.contains.contains(u);
+  };
   if (!as_result && WidensInProducts(*op, context_) && absl::c_any_of(op->users(), takes)) return true;
   if (Alone(op->opcode()) || IsCheck(*op)) {
     *why = "needs a kernel of its own";
@@ -375,12 +381,12 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *why = absl::StrCat(std::string(OpcodeName(alone->opcode())), " takes its operands from memory");
     return false;
   }
-  if (c.form == FusionForm::kContraction) {
+  if (c.form == FusionForm::kContraction || (c.form == FusionForm::kWindow && op->opcode() != Opcode::kConstant)) {
     const bool prologue = absl::c_any_of(op->users(), [&](const Instruction* u) {
       return takes(u) || (WidensHalves(*u) && c.contains.contains(u) && absl::c_any_of(u->users(), takes));
     });
     if (prologue || !InEpilogue(*op)) {
-      *why = prologue ? "a contraction takes its operands from memory" : "no part of an epilogue";
+      *why = prologue ? absl::StrCat("a ", std::string(FusionFormName(c.form)), " takes its operands from memory") : "no part of an epilogue";
       return false;
     }
   }

@@ -392,6 +392,34 @@ TEST(SymbolicDims, PickedElementsAreNotGathered) {
   }
 }
 
+// Windows whose taps lie inside, all of them, are read without a question for each; at the borders and in small images each tap is asked.
+TEST(SymbolicDims, WindowsInTheMiddleAskNothing) {
+  const std::string text = R"(HloModule p
+add { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] add(a, b) }
+ENTRY e {
+  x = f32[9,s0,40]{2,1,0} parameter(0)
+  z = f32[] constant(0)
+  w = f32[5,floordiv(s0+1,2),40]{2,1,0} reduce-window(x, z), window={size=3x3x1 stride=2x2x1 pad=1_1x1_1x0_0}, to_apply=add
+  ROOT r = f32[5,floordiv(s0+1,2),40]{2,1,0} negate(w)
+})";
+  RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
+  for (const std::string& one : {text, WithSize(text, 9)}) {
+    absl::StatusOr<Built> built = Build({.text = one});
+    ASSERT_TRUE(built.ok()) << built.status();
+    if (!absl::c_linear_search(HostIsas(), "avx512")) continue;  // masked additions tell the loops apart
+    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "avx512", .keep_text = true});
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    int plain = 0, masked = 0;
+    for (absl::string_view line : absl::StrSplit(runner->assembly(), '\n')) {
+      if (absl::StrContains(line, "vaddps")) (absl::StrContains(line, "{%k") ? masked : plain) += 1;
+    }
+    EXPECT_GE(plain, 9) << "no loop without masks";
+    EXPECT_GE(masked, 5) << "no loop for borders";
+  }
+}
+
 // LLVM 22 would load what a mask hides, and take the mask for that of the shuffled lanes (BeforeShuffle in kernel_memory.cc).
 TEST(Masks, AreNotThoseOfAShuffleOfWhatIsLoaded) {
   // Rows of two vectors and one element: in the vectors the mask is of the row alone.

@@ -7,8 +7,10 @@
 #include "absl/base/const_init.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "backends/codegen/llvm/inside_loops.h"
 #include "backends/codegen/llvm/llvm_threads.h"
 #include "hlo/check.h"
+#include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
@@ -109,8 +111,11 @@ void Optimize(llvm::Module& module, llvm::TargetMachine* tm) {
   llvm::FunctionPassManager fpm;
   fpm.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/false));
   fpm.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  const bool copies = tm->getTargetTriple().isX86();  // a device's threads would go both ways
   for (llvm::Function& f : module) {
-    if (!f.isDeclaration()) fpm.run(f, fam);
+    if (f.isDeclaration()) continue;
+    fpm.run(f, fam);
+    if (copies) CopyLoopsForInside(f, fam.getResult<llvm::LoopAnalysis>(f));
   }
 }
 

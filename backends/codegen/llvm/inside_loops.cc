@@ -1,0 +1,166 @@
+#include "backends/codegen/llvm/inside_loops.h"
+
+#include "absl/algorithm/container.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Analysis/LoopInfo.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/PatternMatch.h"
+#include "llvm/Transforms/Utils/Cloning.h"
+#include "llvm/Transforms/Utils/Local.h"
+
+namespace tenon {
+namespace {
+
+using llvm::BasicBlock;
+using llvm::Instruction;
+using llvm::Value;
+namespace match = llvm::PatternMatch;
+
+constexpr unsigned kFewestConditions = 2;
+constexpr size_t kMostInstructions = 600;  // of a loop that is copied
+
+bool IsDummy(const Value* v) {
+  const auto* global = llvm::dyn_cast<llvm::GlobalVariable>(v->stripPointerCasts());
+  return global != nullptr && global->getName() == "tenon.dummy";
+}
+
+// The condition that `v` has in all lanes; null: it is no such mask.
+Value* SplatOf(Value* v) {
+  Value* lane = nullptr;
+  if (!match::match(v, match::m_Shuffle(match::m_InsertElt(match::m_Poison(), match::m_Value(lane), match::m_ZeroInt()),
+                                        match::m_Poison(), match::m_ZeroMask()))) {
+    return nullptr;
+  }
+  return lane->getType()->isIntegerTy(1) ? lane : nullptr;
+}
+
+struct Candidate {
+  BasicBlock *before, *body, *after;
+  llvm::SetVector<Value*> conditions;  // of what is read, known in `before`
+};
+
+// Masks of one condition, each made again in front of the innermost loop that wants it: its tail, which may not run, has one of its own.
+bool SinkMasks(llvm::Function& f, llvm::LoopInfo& loops) {
+  llvm::SmallVector<Instruction*, 16> masks;
+  for (Instruction& i : llvm::instructions(f)) {
+    if (SplatOf(&i) != nullptr && !llvm::isa<llvm::Constant>(SplatOf(&i))) masks.push_back(&i);
+  }
+  bool changed = false;
+  for (Instruction* mask : masks) {
+    llvm::SmallDenseMap<BasicBlock*, Value*> made;
+    for (llvm::Use& use : llvm::make_early_inc_range(mask->uses())) {
+      auto* user = llvm::cast<Instruction>(use.getUser());
+      llvm::Loop* loop = loops.getLoopFor(user->getParent());
+      if (loop == nullptr || loop->contains(mask) || llvm::isa<llvm::PHINode>(user)) continue;
+      BasicBlock* before = loop->getLoopPreheader();
+      if (before == nullptr || before == mask->getParent()) continue;
+      Value*& own = made[before];
+      if (own == nullptr) {
+        llvm::IRBuilder<> b(before->getTerminator());
+        own = b.CreateVectorSplat(llvm::cast<llvm::FixedVectorType>(mask->getType())->getNumElements(), SplatOf(mask));
+      }
+      use.set(own);
+      changed = true;
+    }
+    if (mask->use_empty()) llvm::RecursivelyDeleteTriviallyDeadInstructions(mask);
+  }
+  return changed;
+}
+
+bool Examine(llvm::Loop& loop, Candidate& c) {
+  if (!loop.isInnermost() || loop.getNumBlocks() != 1) return false;
+  c.body = loop.getHeader();
+  c.before = loop.getLoopPreheader();
+  c.after = loop.getUniqueExitBlock();
+  if (c.before == nullptr || c.after == nullptr || c.after->getSinglePredecessor() != c.body) return false;
+  if (c.before->getSingleSuccessor() != c.body || c.body->size() > kMostInstructions) return false;
+  for (Instruction& i : *c.body) {
+    if (const auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&i)) {
+      const llvm::Intrinsic::ID id = call->getIntrinsicID();
+      if (id == llvm::Intrinsic::masked_load || id == llvm::Intrinsic::masked_store) return false;
+    }
+    for (const llvm::User* user : i.users()) {
+      const auto* u = llvm::cast<Instruction>(user);
+      if (u->getParent() != c.body && !(u->getParent() == c.after && llvm::isa<llvm::PHINode>(u))) return false;
+    }
+    auto* select = llvm::dyn_cast<llvm::SelectInst>(&i);
+    if (select == nullptr || !IsDummy(select->getFalseValue())) continue;
+    Value* condition = select->getCondition();
+    if (condition->getType()->isIntegerTy(1) && loop.isLoopInvariant(condition)) c.conditions.insert(condition);
+  }
+  auto excludes = [](const Value* a, const Value* b) {
+    const auto *x = llvm::dyn_cast<llvm::ICmpInst>(a), *y = llvm::dyn_cast<llvm::ICmpInst>(b);
+    return match::match(a, match::m_Not(match::m_Specific(b))) ||
+           (x != nullptr && y != nullptr && x->getOperand(0) == y->getOperand(0) && x->getOperand(1) == y->getOperand(1) &&
+            x->getPredicate() == y->getInversePredicate());
+  };
+  for (const Value* a : c.conditions) {
+    if (absl::c_any_of(c.conditions, [&](const Value* b) { return excludes(a, b); })) return false;
+  }
+  return c.conditions.size() >= kFewestConditions;
+}
+
+void Copy(const Candidate& c) {
+  llvm::LLVMContext& context = c.body->getContext();
+  llvm::ValueToValueMapTy map;
+  BasicBlock* inside = llvm::CloneBasicBlock(c.body, map, ".inside", c.body->getParent());
+  inside->moveAfter(c.before);
+  map[c.body] = inside;
+  for (Instruction& i : *inside) llvm::RemapInstruction(&i, map, llvm::RF_NoModuleLevelChanges | llvm::RF_IgnoreMissingLocals);
+  for (llvm::PHINode& phi : c.after->phis()) {
+    Value* value = phi.getIncomingValueForBlock(c.body);
+    const auto own = map.find(value);
+    phi.addIncoming(own == map.end() ? value : static_cast<Value*>(own->second), inside);
+  }
+  for (Instruction& i : *inside) {
+    for (llvm::Use& use : i.operands()) {
+      Value* mask = SplatOf(use.get());
+      if (c.conditions.contains(use.get())) use.set(llvm::ConstantInt::getTrue(context));
+      else if (mask != nullptr && c.conditions.contains(mask)) use.set(llvm::Constant::getAllOnesValue(use->getType()));
+    }
+  }
+  for (Instruction& i : llvm::make_early_inc_range(*inside)) {
+    auto* select = llvm::dyn_cast<llvm::SelectInst>(&i);
+    if (select == nullptr || !match::match(select->getCondition(), match::m_AllOnes())) continue;
+    select->replaceAllUsesWith(select->getTrueValue());
+    select->eraseFromParent();
+  }
+  // Masks that only the other loop wants are made on the way to it.
+  BasicBlock* borders = BasicBlock::Create(context, c.body->getName() + ".borders", c.body->getParent(), c.body);
+  llvm::IRBuilder<> to_borders(borders);
+  Instruction* jump = to_borders.CreateBr(c.body);
+  c.body->replacePhiUsesWith(c.before, borders);
+  for (Instruction& i : llvm::make_early_inc_range(llvm::reverse(*c.before))) {
+    const bool makes_mask = llvm::isa<llvm::ShuffleVectorInst, llvm::InsertElementInst>(i);
+    if (!makes_mask || !absl::c_all_of(i.users(), [&](const llvm::User* u) {
+          const BasicBlock* where = llvm::cast<Instruction>(u)->getParent();
+          return where == borders || (where == c.body && !llvm::isa<llvm::PHINode>(u));
+        })) {
+      continue;
+    }
+    i.moveBefore(jump->getIterator());
+    jump = &i;
+  }
+  Instruction* end = c.before->getTerminator();
+  llvm::IRBuilder<> b(end);
+  Value* all = b.CreateFreeze(b.CreateAnd(llvm::SmallVector<Value*, 8>(c.conditions.begin(), c.conditions.end())));
+  b.CreateCondBr(all, inside, borders);
+  end->eraseFromParent();
+}
+
+}  // namespace
+
+bool CopyLoopsForInside(llvm::Function& f, llvm::LoopInfo& loops) {
+  const bool sunk = SinkMasks(f, loops);
+  std::vector<Candidate> found;
+  for (llvm::Loop* loop : loops.getLoopsInPreorder()) {
+    Candidate c;
+    if (Examine(*loop, c)) found.push_back(std::move(c));
+  }
+  for (const Candidate& c : found) Copy(c);  // the loops' nests are as they were: copies are not looked at
+  return sunk || !found.empty();
+}
+
+}  // namespace tenon
