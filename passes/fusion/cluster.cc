@@ -386,7 +386,8 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
       return takes(u) || (WidensHalves(*u) && c.contains.contains(u) && absl::c_any_of(u->users(), takes));
     });
     if (prologue || !InEpilogue(*op)) {
-      *why = prologue ? absl::StrCat("a ", std::string(FusionFormName(c.form)), " takes its operands from memory") : "no part of an epilogue";
+      *why = prologue ? absl::StrCat("a ", std::string(FusionFormName(c.form)), " takes its operands from memory")
+                      : "no part of an epilogue";
       return false;
     }
   }
