@@ -420,6 +420,28 @@ ENTRY e {
   }
 }
 
+// A body that is too long to be there twice is masked in all iterations; all but the last load and store whole vectors without the mask.
+TEST(SymbolicDims, LongBodiesLoadWholeVectors) {
+  std::string text = "HloModule p\nENTRY e {\n x = f32[s0] parameter(0)\n z = f32[s0] parameter(1)\n y0 = f32[s0] multiply(x, z)\n";
+  constexpr int kSteps = 60;
+  for (int k = 0; k < kSteps; ++k) {
+    absl::StrAppend(&text, " m", k, " = f32[s0] multiply(y", k, ", x)\n y", k + 1, " = f32[s0] add(m", k, ", z)\n");
+  }
+  absl::StrAppend(&text, " ROOT t = (f32[s0], f32[s0]) tuple(y", kSteps, ", y", kSteps / 2, ")\n}");
+  RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
+  absl::StatusOr<Built> built = Build({.text = text});
+  ASSERT_TRUE(built.ok()) << built.status();
+  if (!absl::c_linear_search(HostIsas(), "avx512")) GTEST_SKIP() << "no AVX-512 here";
+  absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "avx512", .keep_text = true});
+  ASSERT_TRUE(runner.ok()) << runner.status();
+  int whole = 0, masked = 0;
+  for (absl::string_view line : absl::StrSplit(runner->assembly(), '\n')) {
+    if (absl::StrContains(line, "vmov") && absl::StrContains(line, "(%r")) (absl::StrContains(line, "{%k") ? masked : whole) += 1;
+  }
+  EXPECT_GE(masked, 4) << "two loads, two stores";
+  EXPECT_GE(whole, masked);
+}
+
 // LLVM 22 would load what a mask hides, and take the mask for that of the shuffled lanes (BeforeShuffle in kernel_memory.cc).
 TEST(Masks, AreNotThoseOfAShuffleOfWhatIsLoaded) {
   // Rows of two vectors and one element: in the vectors the mask is of the row alone.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backends/codegen/llvm/asked_once.h"
 #include "hlo/check.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/Intrinsics.h"
@@ -191,12 +192,14 @@ void KernelEmitter::While(const std::function<Value*()>& condition,
   levels_.back().before = nullptr;
 }
 
-void KernelEmitter::MakeMasks() {
+void KernelEmitter::MakeMasks(bool mostly_whole) {
   llvm::IRBuilder<>& b = Here();
   const unsigned lanes = static_cast<unsigned>(mode_.lanes);
   const int64_t all = mode_.lanes * mode_.vectors();
   llvm::IntegerType* type = lanes < 32 ? b.getInt32Ty() : all < 256 ? b.getInt8Ty() : b.getInt16Ty();  // that holds `all`
   Value* left = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, mode_.remaining, I64(all));
+  auto* limited = llvm::dyn_cast<llvm::Instruction>(left);  // not where the range is a number
+  if (mostly_whole && limited != nullptr) limited->setMetadata(kWholeVectors, llvm::MDNode::get(context(), {}));
   Value* limit = b.CreateVectorSplat(lanes, b.CreateTrunc(left, type));
   mode_.masks.clear();
   for (int c = 0; c < mode_.vectors(); ++c) {
@@ -226,7 +229,7 @@ void KernelEmitter::VectorLoop(Index var, Value* lo, Value* hi, const VectorLoop
     LoopOver(var, from, to, width * threads * (unroll > 1 ? copies : 1), [&] {
       if (masked) {
         mode_.remaining = Here().CreateSub(to, vars_[static_cast<size_t>(var->var)].value);
-        MakeMasks();
+        MakeMasks(heavy);
       }
       body();
     });

@@ -189,8 +189,8 @@ class KernelEmitter {
     if (mode_.masks.empty()) return nullptr;
     return mode_.masks[mode_.masks.size() == 1 ? 0 : static_cast<size_t>(copy) % mode_.masks.size()];
   }
-  // The mode's masks, by its `remaining`.
-  void MakeMasks();
+  // The mode's masks, by its `remaining`; mostly_whole: of a loop of which all iterations but the last have whole vectors.
+  void MakeMasks(bool mostly_whole = false);
   llvm::AllocaInst* Alloca(llvm::Type* type);
 
   // ---- values ----

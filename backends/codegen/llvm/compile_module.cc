@@ -7,7 +7,7 @@
 #include "absl/base/const_init.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "backends/codegen/llvm/inside_loops.h"
+#include "backends/codegen/llvm/asked_once.h"
 #include "backends/codegen/llvm/llvm_threads.h"
 #include "hlo/check.h"
 #include "llvm/Analysis/LoopInfo.h"
@@ -111,11 +111,13 @@ void Optimize(llvm::Module& module, llvm::TargetMachine* tm) {
   llvm::FunctionPassManager fpm;
   fpm.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/false));
   fpm.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
-  const bool copies = tm->getTargetTriple().isX86();  // a device's threads would go both ways
+  const bool branches = tm->getTargetTriple().isX86();  // a device's threads would go both ways
   for (llvm::Function& f : module) {
     if (f.isDeclaration()) continue;
     fpm.run(f, fam);
-    if (copies) CopyLoopsForInside(f, fam.getResult<llvm::LoopAnalysis>(f));
+    if (!branches) continue;
+    CopyLoopsForInside(f, fam.getResult<llvm::LoopAnalysis>(f));
+    LoadWholeVectors(f);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "backends/codegen/llvm/inside_loops.h"
+#include "backends/codegen/llvm/asked_once.h"
 
 #include "absl/algorithm/container.h"
 #include "llvm/ADT/SetVector.h"
@@ -7,6 +7,7 @@
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/PatternMatch.h"
+#include "llvm/Transforms/Utils/BasicBlockUtils.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 #include "llvm/Transforms/Utils/Local.h"
 
@@ -150,7 +151,77 @@ void Copy(const Candidate& c) {
   end->eraseFromParent();
 }
 
+// The number that `mask` lets lanes below live of, marked by the emitter; null: it is another mask.
+llvm::IntrinsicInst* LimitOf(Value* mask) {
+  llvm::CmpPredicate predicate;
+  Value* limit = nullptr;
+  const auto lanes = match::m_Shuffle(match::m_InsertElt(match::m_Poison(), match::m_Trunc(match::m_Value(limit)), match::m_ZeroInt()),
+                                      match::m_Poison(), match::m_ZeroMask());
+  if (!match::match(mask, match::m_ICmp(predicate, match::m_Constant(), lanes)) || predicate != llvm::ICmpInst::ICMP_ULT) return nullptr;
+  auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(limit);
+  const bool marked = call != nullptr && call->getIntrinsicID() == llvm::Intrinsic::smin && call->getMetadata(kWholeVectors) != nullptr;
+  return marked ? call : nullptr;
+}
+
+bool IsMaskedLoad(const llvm::IntrinsicInst& call) { return call.getIntrinsicID() == llvm::Intrinsic::masked_load; }
+
+// Loads, or stores, by the same limit, close to each other: one branch is for all of them. (LLVM would compute each vector of several
+// behind the branch for the one before, and no longer side by side.)
+struct Masked {
+  llvm::SmallVector<llvm::IntrinsicInst*, 4> calls;
+  llvm::IntrinsicInst* limit;
+};
+
+void AddMasked(BasicBlock& block, std::vector<Masked>* found) {
+  bool open = false;  // the last one found may grow
+  for (Instruction& i : block) {
+    auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&i);
+    const bool load = call != nullptr && IsMaskedLoad(*call);
+    const bool store = call != nullptr && call->getIntrinsicID() == llvm::Intrinsic::masked_store;
+    llvm::IntrinsicInst* limit = load || store ? LimitOf(call->getArgOperand(load ? 1 : 2)) : nullptr;
+    if (limit == nullptr) {
+      auto taken = [&](const Value* v) { return absl::c_linear_search(found->back().calls, v); };
+      open = open && !i.mayReadOrWriteMemory() && !absl::c_any_of(i.operand_values(), taken);
+    } else if (open && found->back().limit == limit && IsMaskedLoad(*found->back().calls[0]) == load) {
+      found->back().calls.push_back(call);
+    } else {
+      found->push_back({{call}, limit});
+      open = true;
+    }
+  }
+}
+
 }  // namespace
+
+bool LoadWholeVectors(llvm::Function& f) {
+  std::vector<Masked> found;
+  for (BasicBlock& block : f) AddMasked(block, &found);
+  llvm::SmallDenseMap<Value*, Value*> whole;  // by limit
+  for (const Masked& m : found) {
+    Value*& all = whole[m.limit];
+    if (all == nullptr) {
+      llvm::IRBuilder<> b(m.limit);
+      all = b.CreateICmpSGE(m.limit->getArgOperand(0), m.limit->getArgOperand(1));
+    }
+    const auto here = m.calls.back()->getIterator();
+    Instruction *then = nullptr, *otherwise = nullptr;
+    llvm::SplitBlockAndInsertIfThenElse(all, here, &then, &otherwise);
+    llvm::IRBuilder<> b(then);
+    for (llvm::IntrinsicInst* call : m.calls) {
+      if (IsMaskedLoad(*call)) {
+        llvm::PHINode* loaded = llvm::PHINode::Create(call->getType(), 2, "", here->getParent()->begin());
+        call->replaceAllUsesWith(loaded);
+        loaded->addIncoming(b.CreateAlignedLoad(call->getType(), call->getArgOperand(0), call->getParamAlign(0).valueOrOne()),
+                            then->getParent());
+        loaded->addIncoming(call, otherwise->getParent());
+      } else {
+        b.CreateAlignedStore(call->getArgOperand(0), call->getArgOperand(1), call->getParamAlign(1).valueOrOne());
+      }
+      call->moveBefore(otherwise->getIterator());
+    }
+  }
+  return !found.empty();
+}
 
 bool CopyLoopsForInside(llvm::Function& f, llvm::LoopInfo& loops) {
   const bool sunk = SinkMasks(f, loops);
