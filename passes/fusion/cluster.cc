@@ -127,6 +127,14 @@ bool IsDear(const Instruction& op) {
   return OpCostOf(op.opcode()).slots >= (scalar ? kDearScalarSlots : kDearSlots);
 }
 
+// A number that follows from sizes and constants alone: each kernel that wants it makes it, in front of its loops.
+bool IsNumberOfSizes(const Instruction& op, int depth = 8) {
+  if (op.opcode() == Opcode::kConstant || op.opcode() == Opcode::kIota) return true;
+  const bool moves = op.opcode() == Opcode::kSlice || op.opcode() == Opcode::kReshape;
+  if (depth == 0 || !op.shape().is_array() || !KnownOne(op.shape().num_elements()) || !(moves || IsPointwise(op))) return false;
+  return !IsDear(op) && absl::c_all_of(op.operands(), [&](const Instruction* o) { return IsNumberOfSizes(*o, depth - 1); });
+}
+
 // Ops that read at places which other values say, or of one operand here and of another there.
 bool IsIndexing(const Instruction& op) {
   return op.opcode() == Opcode::kGather || op.opcode() == Opcode::kDynamicSlice || op.opcode() == Opcode::kConcatenate;
@@ -272,6 +280,7 @@ bool Clusters::Fusible(const Instruction& op) const {
 
 bool Clusters::Cheap(const Instruction& op) const {
   if (op.opcode() == Opcode::kConstant || op.opcode() == Opcode::kIota || op.opcode() == Opcode::kBroadcast) return true;
+  if (IsPointwise(op) && IsNumberOfSizes(op)) return true;
   if (op.opcode() == Opcode::kConvert) {
     return ByteWidth(op.operand(0)->shape().element_type()) < ByteWidth(op.shape().element_type()) &&
            (op.operand(0)->opcode() == Opcode::kParameter || WidensInProducts(op, context_));
