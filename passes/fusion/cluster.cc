@@ -226,6 +226,16 @@ bool Clusters::FindsPlaces(const Instruction& op) const {
   return repeated->opcode() == Opcode::kBroadcast && !KnownOne(repeated->operand(0)->shape().num_elements());
 }
 
+// Does `op` merge the rows of a copy (insert-copies) with another dim, so that whoever reads it along the merged dim would find each element by
+// divisions, and gather them? In its own dims the copy moves rows.
+bool Clusters::MergesRows(const Instruction& op, const Cluster& c) const {
+  if (op.opcode() != Opcode::kReshape || op.operand(0)->opcode() != Opcode::kCopy) return false;
+  const Instruction& copy = *op.operand(0);
+  if (copy.operand(0)->opcode() != Opcode::kTranspose || (context_.spaces != nullptr && SpaceOf(op.shape()) != 0)) return false;
+  if (op.shape().rank() == 0 || KnownEqual(op.shape().dim(LastDim(op)), copy.shape().dim(LastDim(copy)))) return false;
+  return !LoopLike(c.form) || !AreFew(ElementsOf(ArrayShape(*c.lead)), op.shape().num_elements());
+}
+
 // Does `op`, of few elements, hang elementwise on something dear of as many elements, which will be computed once in a kernel of
 // its own? (Batch norm's scale * rsqrt(variance): per channel, not per pixel.)
 bool Clusters::FedByDear(const Instruction& op, Dim work) const {
@@ -399,6 +409,10 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
                       : "no part of an epilogue";
       return false;
     }
+  }
+  if (!as_result && MergesRows(*op, c)) {
+    *why = "its rows are copied whole in its operand's dims";
+    return false;
   }
   const bool looping = LoopLike(c.form) || c.form == FusionForm::kContraction;
   const bool loop = looping && op->opcode() != Opcode::kReduce;

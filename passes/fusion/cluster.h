@@ -63,6 +63,7 @@ class Clusters {
   bool SumCanFollow(const Instruction& sum, const Cluster& c) const;
   bool ReduceCanJoin(const Instruction* reduce, const Cluster& c, FusionForm* form, std::string* why) const;
   bool RowsStayApart(const Instruction* reduce, const Cluster& c, const RowDomain& domain) const;
+  bool MergesRows(const Instruction& op, const Cluster& c) const;
   bool FindsPlaces(const Instruction& op) const;
   bool FedByDear(const Instruction& op, Dim work) const;
   bool MatchesAsResult(const Instruction* op, const Cluster& c) const;

@@ -15,8 +15,8 @@
 // What a scatter or dynamic-update-slice starts from, where it lies otherwise than the result (zeros, above all: one element, broadcast): a
 // kernel writes it into memory that the op then takes over, instead of a copy element by element.
 //
-// A broadcast behind a reshape that is no view of it (repeat, expanded heads merged): copied in the broadcast's dims, in which its rows are
-// whole; by the reshape's each element would need divisions.
+// A broadcast or transpose behind a reshape that is no view of it (repeat, expanded heads merged, patches of an image): copied in its own
+// dims, in which its rows are whole; by the reshape's each element would need divisions. Transposes only where rows stay rows, and are long.
 // An operand of a framework call that repeats elements (ones, above all: one element, broadcast): eager's operator would have got memory in
 // which each element has its own place, and not all of them (median) are right where several share one. Contractions and attention are;
 // to whom strides are promised (operators of other libraries) the host brings the operand into those.
@@ -312,17 +312,27 @@ bool CopyCallOperands(Computation* entry, PassContext& context) {
   return changed;
 }
 
-bool CopyRepeated(Computation* entry, PassContext& context) {
+// Does `transpose` move rows whole, which are worth a loop?
+bool MovesRows(const Instruction& transpose, ViewCache& views) {
+  constexpr int64_t kRow = 8;
+  const int64_t last = transpose.shape().rank() - 1;
+  return transpose.opcode() == Opcode::kTranspose && last >= 0 && Typical(transpose.shape().dim(last)) >= kRow &&
+         KnownEqual(views.Of(&transpose).strides[last], 1);
+}
+
+bool CopyBehindReshapes(Computation* entry, PassContext& context) {
   bool changed = false;
   ViewCache views;
   for (Instruction* op : entry->PostOrder()) {
     if (op->opcode() != Opcode::kReshape || views.IsView(*op)) continue;
-    Instruction* repeated = op->operand(0);
-    if (repeated->opcode() != Opcode::kBroadcast || KnownOne(repeated->operand(0)->shape().num_elements())) continue;
+    Instruction* from = op->operand(0);
+    const bool repeats = from->opcode() == Opcode::kBroadcast && !KnownOne(from->operand(0)->shape().num_elements());
+    if (!repeats && !MovesRows(*from, views)) continue;
     const std::optional<Permutation> layout = LayoutBehindReshape(*op);
     if (!layout) continue;
-    context.Note("insert-copies", "copied", *repeated, absl::StrCat(op->name(), " merges dims of which one only repeats"));
-    op->ReplaceOperand(0, CopyWithLayout(repeated, *layout));
+    context.Note("insert-copies", "copied", *from,
+                 absl::StrCat(op->name(), " merges dims ", repeats ? "of which one only repeats" : "that lie apart"));
+    op->ReplaceOperand(0, CopyWithLayout(from, *layout));
     changed = true;
   }
   return changed;
@@ -339,7 +349,7 @@ absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
     ViewCache views;
     changed |= CopyContractionOperands(c, context, views);
     changed |= CopyUpdated(c, context, views);
-    changed |= CopyRepeated(c, context);
+    changed |= CopyBehindReshapes(c, context);
     changed |= CopyCallOperands(c, context);
   }
   return changed;
