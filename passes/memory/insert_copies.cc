@@ -16,7 +16,7 @@
 // kernel writes it into memory that the op then takes over, instead of a copy element by element.
 //
 // A broadcast or transpose behind a reshape that is no view of it (repeat, expanded heads merged, patches of an image): copied in its own
-// dims, in which its rows are whole; by the reshape's each element would need divisions. Transposes only where rows stay rows, and are long.
+// dims, in which its rows are whole; by the reshape's each element would need divisions. Transposes only of long rows that stay rows.
 // An operand of a framework call that repeats elements (ones, above all: one element, broadcast): eager's operator would have got memory in
 // which each element has its own place, and not all of them (median) are right where several share one. Contractions and attention are;
 // to whom strides are promised (operators of other libraries) the host brings the operand into those.
