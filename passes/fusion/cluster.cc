@@ -135,6 +135,12 @@ bool IsNumberOfSizes(const Instruction& op, int depth = 8) {
   return !IsDear(op) && absl::c_all_of(op.operands(), [&](const Instruction* o) { return IsNumberOfSizes(*o, depth - 1); });
 }
 
+// Computed places that a gather reads at: a table in memory, as a rule.
+bool IsTable(const Instruction& op) {
+  if (op.opcode() == Opcode::kParameter || op.opcode() == Opcode::kConstant) return false;
+  return absl::c_any_of(op.users(), [&](const Instruction* u) { return u->opcode() == Opcode::kGather && u->operand(1) == &op; });
+}
+
 // Ops that read at places which other values say, or of one operand here and of another there.
 bool IsIndexing(const Instruction& op) {
   return op.opcode() == Opcode::kGather || op.opcode() == Opcode::kDynamicSlice || op.opcode() == Opcode::kConcatenate;
@@ -226,8 +232,8 @@ bool Clusters::FindsPlaces(const Instruction& op) const {
   return repeated->opcode() == Opcode::kBroadcast && !KnownOne(repeated->operand(0)->shape().num_elements());
 }
 
-// Does `op` merge the rows of a copy (insert-copies) with another dim, so that whoever reads it along the merged dim would find each element by
-// divisions, and gather them? In its own dims the copy moves rows.
+// Does `op` merge the rows of a copy (insert-copies) with another dim, so that whoever reads it along the merged dim would find each
+// element by divisions, and gather them? In its own dims the copy moves rows.
 bool Clusters::MergesRows(const Instruction& op, const Cluster& c) const {
   if (op.opcode() != Opcode::kReshape || op.operand(0)->opcode() != Opcode::kCopy) return false;
   const Instruction& copy = *op.operand(0);
@@ -244,7 +250,7 @@ bool Clusters::FedByDear(const Instruction& op, Dim work) const {
   for (size_t i = 0; i < queue.size() && i < 16; ++i) {
     for (const Instruction* o : queue[i]->operands()) {
       if (!KnownEqual(o->shape().is_array() ? o->shape().num_elements() : Dim(-1), op.shape().num_elements())) continue;
-      const bool dear = (IsDear(*o) || FindsPlaces(*o)) && Fusible(*o);
+      const bool dear = (IsDear(*o) || FindsPlaces(*o) || IsTable(*o)) && Fusible(*o);
       if (dear && !BringsRowReduce(*o, work, context_)) return true;
       if (IsPointwise(*o) || o->opcode() == Opcode::kReshape) queue.push_back(o);
     }
