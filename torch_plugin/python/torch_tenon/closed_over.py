@@ -23,7 +23,7 @@ _first_values: weakref.WeakKeyDictionary[Any, dict[str, float | None]] = weakref
 def make_constant(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> tuple[Sequence[Any], ContextManager]:
     """Takes such numbers out of Dynamo's graph: the inputs that are left, and the context to compile it in."""
     code, numbers = number_inputs(gm)
-    closed_over = [n for n in numbers if n.closed_over]
+    closed_over = [n for n in numbers if n.closed_over and n.value != 0]  # a guard takes -0.0 for 0.0
     if not closed_over:
         return example_inputs, contextlib.nullcontext()
     first = _first_values.setdefault(code, {})
