@@ -137,8 +137,9 @@ bool IsNumberOfSizes(const Instruction& op, int depth = 8) {
 
 // Computed places that a gather reads at: a table in memory, as a rule.
 bool IsTable(const Instruction& op) {
-  if (op.opcode() == Opcode::kParameter || op.opcode() == Opcode::kConstant) return false;
-  return absl::c_any_of(op.users(), [&](const Instruction* u) { return u->opcode() == Opcode::kGather && u->operand(1) == &op; });
+  return IsPointwise(op) && absl::c_any_of(op.users(), [&](const Instruction* u) {
+           return u->opcode() == Opcode::kGather && u->operand(1) == &op;
+         });
 }
 
 // Ops that read at places which other values say, or of one operand here and of another there.
