@@ -1,5 +1,6 @@
 """Graphs with dynamic sizes: one program for all of them, and what becomes of calls that it refuses (docs/architecture/sizes.md)."""
 
+import math
 import warnings
 
 import pytest
@@ -256,6 +257,45 @@ def test_resampling_of_changing_batches(mode, graphs_ran_natively):
         torch.testing.assert_close(found, wanted)
         torch.testing.assert_close(x.grad, y.grad)
     assert [r.kind for r in graphs_ran_natively] == ["forward", "backward"] and all(r.sizes.startswith("all ") for r in graphs_ran_natively)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+@pytest.mark.parametrize("mode", ("bilinear", "bicubic"))
+def test_antialiased_resampling(mode, dtype, graphs_ran_natively):
+    """Smaller and larger, images smaller than a row's taps, an infinity that stays where its taps are."""
+    f = lambda x: F.interpolate(x * 1.5, size=(9, 14), mode=mode, antialias=True)
+    compiled = torch.compile(f, backend="tenon", dynamic=True, options={"sizes": "one"})
+    for sizes in ((2, 3, 31, 23), (3, 5, 64, 40), (4, 2, 5, 8), (2, 2, 9, 200)):
+        x = torch.randn(sizes, dtype=dtype)
+        x[0, 0, 3, 4] = math.inf
+        found, wanted = compiled(x), f(x)
+        assert torch.equal(found.isfinite(), wanted.isfinite()) and not found.isfinite().all()
+        rtol, atol = (1e-5, 3e-6) if dtype is torch.float32 else (1e-12, 1e-13)
+        torch.testing.assert_close(found, wanted, rtol=rtol, atol=atol, equal_nan=True)
+    (record,) = graphs_ran_natively
+    assert record.sizes.startswith("all ") and not record.framework_steps()
+
+
+_RESAMPLINGS = {
+    "linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2, "nearest1d": 1, "nearest2d": 2, "nearest-exact": 2,
+    "bilinear, antialiased": 2, "bicubic, antialiased": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dynamic", (False, True), ids=("exact", "symbols"))
+@pytest.mark.parametrize("scale", (1.0, 1.05, 0.97))
+@pytest.mark.parametrize("name", _RESAMPLINGS)
+def test_a_scale_by_which_a_size_stays(name, scale, dynamic, tenon):
+    """Nine, six and seven elements stay as many by 1.05: most kernels of ATen's copy then, whatever the scale."""
+    mode, _, antialiased = name.partition(", ")
+    options = {"antialias": True} if antialiased else {}
+    f = lambda x: F.interpolate(x * 1.5, scale_factor=scale, mode=mode[:7] if mode[-1] == "d" else mode, **options)
+    x = torch.randn(2, 3, *(9, 6, 7)[: _RESAMPLINGS[name]])
+    x.flatten()[2] = math.inf
+    torch._dynamo.reset()
+    found, wanted = torch.compile(f, backend="tenon", dynamic=dynamic)(x), f(x)
+    assert torch.equal(found.isfinite(), wanted.isfinite()) and not found.isfinite().all()
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=5e-6, equal_nan=True)
 
 
 _STEP = """graph "g" {

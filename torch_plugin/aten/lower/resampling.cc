@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "torch_plugin/aten/lower/indexing.h"
+#include "torch_plugin/aten/lower/reduce.h"
 #include "torch_plugin/aten/lower/taps.h"
 
 namespace tenon::aten {
 namespace {
 
+using enum Opcode;
 using PT = PrimitiveType;
 
 enum class Mode { kNearest, kNearestExact, kLinear, kCubic, kLinearAntialiased, kCubicAntialiased };
@@ -18,6 +21,7 @@ struct Dim1d {
   int64_t in, out;
   bool align;
   std::optional<double> scale;  // given by the caller: output over input
+  bool copies = true;           // where the size stays, whatever the scale
 };
 
 // area_pixel_compute_scale.
@@ -37,7 +41,7 @@ Taps NearestTaps(const Dim1d& d, bool exact, bool backward) {
     if (exact) {
       const float half = static_cast<float>(o) + 0.5f;
       at = static_cast<int64_t>(std::floor(backward ? half * scale : (scale * half - 0.5f) + 0.5f));
-    } else if (d.out == d.in) {
+    } else if (d.out == d.in && d.copies) {
       at = o;
     } else if (d.out == 2 * d.in && (backward || !d.scale)) {
       at = o / 2;
@@ -117,6 +121,83 @@ Taps AntialiasedTaps(const Dim1d& d, bool cubic) {
   return t;
 }
 
+// AntialiasedTaps along `axis` where a size is a symbol: the same arithmetic in the program, in x's dtype. Taps of a row: a dim of its own,
+// as long as the longest can be.
+Instruction* AntialiasedOfSizes(OpContext& op, Instruction* x, int64_t axis, Dim in, Dim out, bool align, std::optional<double> given,
+                                bool cubic) {
+  Builder& b = op.b;
+  const PT type = x->shape().element_type();
+  const double reach = cubic ? 2 : 1;
+  if (given && !(*given > 0)) given.reset();
+  auto size = [&](Dim d) { return d.is_constant() ? op.Scalar(type, static_cast<double>(d.constant())) : op.SizeValue(d, type); };
+  auto whole_size = [&](Dim d) {
+    return d.is_constant() ? b.Full(PT::kS64, {}, static_cast<double>(d.constant())) : op.SizeValue(d, PT::kS64);
+  };
+  auto number = [&](double v) { return op.Scalar(type, v); };
+  Instruction* scale = nullptr;
+  Dim longest;
+  if (given && !align) {
+    const double of_type = type == PT::kF64 ? 1.0 / *given : static_cast<double>(static_cast<float>(1.0 / *given));
+    scale = number(of_type);
+    longest = static_cast<int64_t>(2 * reach * std::max(of_type, 1.0)) + 2;
+  } else if (align) {
+    return nullptr;
+  } else {
+    scale = b.Binary(kDivide, size(in), size(out));
+    longest = FloorDiv(static_cast<int64_t>(2 * reach) * Max(in, out), out) + 2;
+  }
+  Instruction* widened = b.Binary(kMaximum, scale, number(1));
+  Instruction* support = b.Binary(kMultiply, widened, number(reach));
+  Instruction* inverse = b.Binary(kDivide, number(1), widened);
+
+  const std::vector<Dim> rows = {out}, taps = {out, longest};
+  Instruction* elements = b.BroadcastTo(whole_size(in), rows);
+  auto in_rows = [&](Instruction* scalar) { return b.BroadcastTo(scalar, rows); };
+  auto in_taps = [&](Instruction* row) { return b.Broadcast(row, taps, {0}); };
+  auto whole = [&](Instruction* v) { return b.Convert(v, PT::kS64); };  // towards zero
+  Instruction *half = in_rows(number(0.5)), *row = b.Iota(Shape(PT::kS64, rows), 0);
+  Instruction* middle = b.Binary(kAdd, b.Convert(row, type), half);
+  Instruction* center = b.Binary(kMultiply, in_rows(scale), middle);
+  Instruction* low = whole(b.Binary(kAdd, b.Binary(kSubtract, center, in_rows(support)), half));
+  low = b.Binary(kMaximum, low, b.Full(PT::kS64, rows, 0));
+  Instruction* high = whole(b.Binary(kAdd, b.Binary(kAdd, center, in_rows(support)), half));
+  high = b.Binary(kMinimum, high, elements);
+  if (Equal(in, out) != Ternary::kNo) {
+    // ATen copies then, whatever the scale.
+    Instruction* same = b.Compare(elements, b.BroadcastTo(whole_size(out), rows), "EQ");
+    low = b.Select(same, row, low);
+    high = b.Select(same, b.Binary(kAdd, row, b.Full(PT::kS64, rows, 1)), high);
+    center = b.Select(same, middle, center);
+  }
+
+  Instruction* at = b.Binary(kAdd, in_taps(low), b.Iota(Shape(PT::kS64, taps), 1));
+  Instruction* inside = b.Compare(at, in_taps(high), "LT");
+  Instruction* from = b.Binary(kAdd, b.Binary(kSubtract, b.Convert(at, type), in_taps(center)), b.Full(type, taps, 0.5));
+  Instruction* distance = b.Unary(kAbs, b.Binary(kMultiply, from, b.BroadcastTo(inverse, taps)));
+  auto full = [&](double v) { return b.Full(type, taps, v); };
+  auto times = [&](Instruction* l, Instruction* r) { return b.Binary(kMultiply, l, r); };
+  auto plus = [&](Instruction* l, double r) { return b.Binary(kAdd, l, full(r)); };
+  auto below = [&](double limit) { return b.Compare(distance, full(limit), "LT"); };
+  Instruction* weight = nullptr;
+  if (cubic) {  // CubicNear and CubicFar, a = -0.5
+    Instruction* near = plus(times(times(plus(times(distance, full(1.5)), -2.5), distance), distance), 1);
+    Instruction* far = plus(times(plus(times(plus(times(distance, full(-0.5)), 2.5), distance), -4), distance), 2);
+    weight = b.Select(below(1), near, b.Select(below(2), far, full(0)));
+  } else {
+    weight = b.Select(below(1), b.Binary(kSubtract, full(1), distance), full(0));
+  }
+  weight = b.Select(inside, weight, full(0));
+  Instruction* total = ReduceSum(op, weight, {1});
+  Instruction* none = b.Compare(total, b.Full(type, rows, 0), "EQ");
+  weight = b.Binary(kDivide, weight, in_taps(b.Select(none, b.Full(type, rows, 1), total)));
+
+  Instruction* terms = Take(op, x, b.Select(inside, at, b.Full(PT::kS64, taps, 0)), axis);
+  const std::vector<Dim> dims(terms->shape().dims().begin(), terms->shape().dims().end());
+  terms = b.Binary(kMultiply, b.Broadcast(weight, dims, {axis, axis + 1}), terms);
+  terms = b.Select(b.Broadcast(inside, dims, {axis, axis + 1}), terms, op.Full(terms, 0));  // infinities elsewhere stay there
+  return ReduceSum(op, terms, {axis + 1});
+}
+
 template <typename F>
 Taps TapsIn(const Dim1d& d, Mode mode) {
   if (mode == Mode::kLinear) return LinearTaps<F>(d);
@@ -143,19 +224,36 @@ Lowering Resample(OpContext& op, int64_t spatial, Mode mode, bool backward) {
   const int64_t first = Rank(x) - spatial, options = backward ? 3 : 2, scales = options + (nearest ? 0 : 1);
   // Along the fastest dim elements are gathered: that comes after the dims that shrink and before those that grow.
   std::vector<int64_t> order;
-  auto shrinks = [&](int64_t k) { return Less(op.result_dims()[first + k], x->shape().dim(first + k)) == Ternary::kYes; };
+  auto shrinks = [&](int64_t k) { return Typical(op.result_dims()[first + k]) < Typical(x->shape().dim(first + k)); };
   for (int64_t k = 0; k + 1 < spatial; ++k) {
     if (shrinks(k)) order.push_back(k);
   }
   for (int64_t k = spatial - 1; k >= 0; --k) {
     if (k + 1 == spatial || !shrinks(k)) order.push_back(k);
   }
+  const bool antialiased = mode == Mode::kLinearAntialiased || mode == Mode::kCubicAntialiased;
   for (int64_t k : order) {
+    const Dim size = x->shape().dim(first + k), result = op.result_dims()[first + k];
+    if (antialiased && !backward && KnownEqual(size, result)) continue;  // whatever the scale; the backward does not
+    if (antialiased && !backward && !(size.is_constant() && result.is_constant())) {
+      std::optional<double> given;
+      if (!op.is_none(scales + k)) given = op.number(scales + k);
+      x = AntialiasedOfSizes(op, x, first + k, size, result, op.boolean(options), given, mode == Mode::kCubicAntialiased);
+      if (x == nullptr) return NotLowered("symbolic sizes: antialiasing with align_corners");
+      continue;
+    }
     const int64_t here = x->shape().constant_dim(first + k), there = op.result_dims()[first + k].constant();
     Dim1d d{.in = backward ? there : here, .out = backward ? here : there, .align = !nearest && op.boolean(options)};
     if (!op.is_none(scales + k)) d.scale = op.number(scales + k);
-    const bool copies = d.in == d.out && (mode == Mode::kLinear || mode == Mode::kNearest);
-    if (copies) continue;
+    d.copies = mode != Mode::kNearest || backward || spatial == 2 || !d.scale || *d.scale == 1;
+    if (d.in == d.out && !d.copies && spatial == 3) return NotLowered("a scale by which a size stays: ATen decides by the layout");
+    const bool copies = d.in == d.out && d.copies && (mode == Mode::kLinear || mode == Mode::kNearest);
+    if (copies) {
+      // Both neighbours are the element itself, one weighs 0: an infinity becomes NaN.
+      const bool weighs = mode == Mode::kLinear && !backward;
+      if (weighs) x = op.b.Binary(kAdd, x, op.b.Binary(kMultiply, x, op.Full(x, 0)));
+      continue;
+    }
     const Taps taps = TapsOf(d, mode, wide, backward);
     x = ApplyTaps(op, x, first + k, backward ? Transposed(taps) : taps);
   }

@@ -16,7 +16,7 @@ from typing import Callable
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 __all__ = [
     "FakeTensor",
@@ -48,6 +48,7 @@ __all__ = [
     "logger",
     "metadata_of",
     "min_cut_rematerialization_partition",
+    "nearest_resampling",
     "no_dispatch_modes",
     "no_new_guards",
     "number_inputs",
@@ -57,6 +58,7 @@ __all__ = [
     "quick_trace",
     "resampled_sizes",
     "saved_output_description",
+    "statically_known_true",
     "symbol_hint",
     "symbol_range",
     "traced_as",
@@ -202,6 +204,13 @@ def linear_resampling(x, output_size, align_corners, scale_factors):
     from torch._decomp.decompositions import _upsample_linear_vec
 
     return _upsample_linear_vec(x, output_size, align_corners, scale_factors)
+
+
+def nearest_resampling(x, output_size, scale_factors):
+    """PyTorch's decomposition of upsample_nearest{1,2,3}d.vec."""
+    from torch._decomp.decompositions import _upsample_nearest_vec
+
+    return _upsample_nearest_vec(x, output_size, scale_factors)
 
 
 @contextlib.contextmanager

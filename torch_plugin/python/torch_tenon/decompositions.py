@@ -13,7 +13,14 @@ import functools
 
 import torch
 
-from ._torch_private import decompositions_for, linear_resampling, resampled_sizes, without_casts
+from ._torch_private import (
+    decompositions_for,
+    linear_resampling,
+    nearest_resampling,
+    resampled_sizes,
+    statically_known_true,
+    without_casts,
+)
 
 _aten = torch.ops.aten
 
@@ -95,17 +102,30 @@ def _source(size, wanted, scale: float | None, align_corners: bool, at: torch.Te
     return step * (at + 0.5) - 0.5
 
 
+def _stays(size, wanted) -> bool | torch.Tensor:
+    """Whether a size stays as it is: ATen copies the dim then, whatever the scale. A bool where symbols say so, else of the call."""
+    if statically_known_true(size == wanted) or statically_known_true(size != wanted):
+        return statically_known_true(size == wanted)
+    return torch.full((), size) == torch.full((), wanted)
+
+
 def _linear(x: torch.Tensor, sizes, align_corners: bool, scales) -> torch.Tensor:
-    """Between neighbours of one dim after the other, the last one first, as PyTorch's decomposition computes it of all corners."""
+    """Between neighbours of one dim after the other, the last one first, each weighted, as ATen's kernels do it (infinities, too)."""
     dtype = torch.float32 if x.dtype in (torch.bfloat16, torch.float16) else x.dtype
     result = x.to(dtype)
     for dim in reversed(range(2, x.dim())):
         size, wanted = x.shape[dim], sizes[dim - 2]
+        if (stays := _stays(size, wanted)) is True:
+            result = result + result * 0.0  # both neighbours are the element itself, one weighs 0: an infinity becomes NaN
+            continue
         at = _source(size, wanted, scales[dim - 2], align_corners, torch.arange(wanted, device=x.device).to(dtype)).clamp(min=0.0)
         below = at.to(torch.int64)
+        if stays is not False:
+            below = torch.where(stays, torch.arange(wanted, device=x.device), below)
         part = (at - below).clamp(0.0, 1.0).reshape(-1, *[1] * (x.dim() - 1 - dim))
         low = result.index_select(dim, below)
-        result = low + (result.index_select(dim, (below + 1).clamp(max=size - 1)) - low) * part
+        between = low * (1.0 - part) + result.index_select(dim, (below + 1).clamp(max=size - 1)) * part
+        result = between if stays is False else torch.where(stays, low + low * 0.0, between)
     return result.to(x.dtype).contiguous(memory_format=torch._prims_common.suggest_memory_format(x))
 
 
@@ -116,8 +136,27 @@ def _linear_vec(x, output_size, align_corners, scale_factors):
     return _linear(x, sizes, align_corners, scale_factors or [None] * len(sizes))
 
 
+def _nearest2d_vec(x, output_size, scale_factors):
+    """ATen's upsample_nearest2d: elements of a dim by floor(place / scale) in f32, but where the size stays."""
+    sizes = resampled_sizes(x.size(), output_size, scale_factors)
+    may_stay = [_stays(x.shape[dim], sizes[dim - 2]) for dim in (2, 3)]
+    if scale_factors is None or not any(stays is not False for stays in may_stay):
+        return nearest_resampling(x, output_size, scale_factors)
+    result = x
+    for dim in (3, 2):
+        size, wanted, scale, stays = x.shape[dim], sizes[dim - 2], scale_factors[dim - 2], may_stay[dim - 2]
+        if stays is True:
+            continue
+        places = torch.arange(wanted, device=x.device)
+        step = 1.0 / scale if scale is not None and scale > 0 else size / wanted
+        at = (places.to(torch.float32) * step).to(torch.int64).clamp(max=size - 1)
+        result = result.index_select(dim, at if stays is False else torch.where(stays, places, at))
+    return result.contiguous(memory_format=torch._prims_common.suggest_memory_format(x))
+
+
 # Overloads that functional.interpolate calls -> what tracing makes of them in graphs with symbols: gathers along one dim at a time.
 ALONG_DIMS = {getattr(_aten, name).vec: _linear_vec for name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")}
+ALONG_DIMS[_aten.upsample_nearest2d.vec] = _nearest2d_vec
 
 
 def _multilabel_margin(x, target, reduction: int):
