@@ -77,6 +77,8 @@ bool WholeTuple(const Instruction& op) {
 
 bool IsProduct(const Instruction& op) { return op.opcode() == Opcode::kDot || op.opcode() == Opcode::kConvolution; }
 
+bool OnDevice(const Shape& shape, const PassContext& context) { return context.spaces != nullptr && SpaceOf(shape) != 0; }
+
 // f16 or bf16 to f32, as expand-contractions widens operands.
 bool WidensHalves(const Instruction& op) {
   if (op.opcode() != Opcode::kConvert || op.shape().element_type() != PrimitiveType::kF32) return false;
@@ -85,7 +87,7 @@ bool WidensHalves(const Instruction& op) {
 }
 // May it be done in the kernels of the contractions that read it? On a device, whose kernels read operands of half types as they lie.
 bool WidensInProducts(const Instruction& op, const PassContext& context) {
-  return context.spaces != nullptr && SpaceOf(op.shape()) != 0 && WidensHalves(op) &&
+  return OnDevice(op.shape(), context) && WidensHalves(op) &&
          absl::c_any_of(op.users(), [](const Instruction* u) { return IsProduct(*u); });
 }
 
@@ -227,7 +229,7 @@ bool BringsRowReduce(const Instruction& op, Dim work, const PassContext& context
 // Does `op` merge dims of which one only repeats? Which element it takes, divisions tell. On a device a launch costs more than those, so
 // nobody asks there.
 bool Clusters::FindsPlaces(const Instruction& op) const {
-  if (op.opcode() != Opcode::kReshape || (context_.spaces != nullptr && SpaceOf(op.shape()) != 0)) return false;
+  if (op.opcode() != Opcode::kReshape || OnDevice(op.shape(), context_)) return false;
   const Instruction* repeated = op.operand(0);
   if (repeated->opcode() == Opcode::kCopy) repeated = repeated->operand(0);  // insert-copies
   return repeated->opcode() == Opcode::kBroadcast && !KnownOne(repeated->operand(0)->shape().num_elements());
@@ -238,7 +240,7 @@ bool Clusters::FindsPlaces(const Instruction& op) const {
 bool Clusters::MergesRows(const Instruction& op, const Cluster& c) const {
   if (op.opcode() != Opcode::kReshape || op.operand(0)->opcode() != Opcode::kCopy) return false;
   const Instruction& copy = *op.operand(0);
-  if (copy.operand(0)->opcode() != Opcode::kTranspose || (context_.spaces != nullptr && SpaceOf(op.shape()) != 0)) return false;
+  if (copy.operand(0)->opcode() != Opcode::kTranspose || OnDevice(op.shape(), context_)) return false;
   if (op.shape().rank() == 0 || KnownEqual(op.shape().dim(LastDim(op)), copy.shape().dim(LastDim(copy)))) return false;
   return !LoopLike(c.form) || !AreFew(ElementsOf(ArrayShape(*c.lead)), op.shape().num_elements());
 }
@@ -386,7 +388,7 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     *form = FusionForm::kContraction;
     return true;
   }
-  const bool scans_there = op->opcode() == Opcode::kScan && context_.spaces != nullptr && SpaceOf(ArrayShape(*op)) != 0;
+  const bool scans_there = op->opcode() == Opcode::kScan && OnDevice(ArrayShape(*op), context_);
   if (scans_there && c.cost <= context_.target.max_fusion_instructions && IsEpilogueOf(c, *op)) {
     *form = FusionForm::kScan;  // on the CPU what follows a scan goes by vectors, as its own steps do not
     return true;
@@ -486,7 +488,7 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
 // May `op` be computed where `scatter` takes the elements of its updates, each of them once? Windows only: those are vectors.
 bool Clusters::FeedsUpdates(const Instruction& op, const Instruction& scatter, const Cluster& c) const {
   if (scatter.opcode() != Opcode::kScatter || !op.shape().is_array() || IsDear(op)) return false;
-  if (context_.spaces != nullptr && SpaceOf(op.shape()) != 0) return false;
+  if (OnDevice(op.shape(), context_)) return false;
   const int64_t count = (scatter.operand_count() - 1) / 2;
   const Instruction& updates = *scatter.operand(count + 1);
   if (!absl::c_linear_search(scatter.int_list(Attr::kUpdateWindowDims), LastDim(updates))) return false;
@@ -562,7 +564,7 @@ bool Clusters::IndexesRows(const Instruction& op, const Cluster& c, FusionForm f
   if (op.shape().rank() == 0 || !GoesOnAlongLastDim(op, c)) return false;
   if (op.opcode() != Opcode::kConcatenate) return ReadsRuns(op);
   constexpr int64_t kMostPieces = 4;
-  if (context_.spaces != nullptr && SpaceOf(op.shape()) != 0) return false;  // a device's teams take a row's elements in turn
+  if (OnDevice(op.shape(), context_)) return false;  // a device's teams take a row's elements in turn
   if (!row || op.operand_count() > kMostPieces || RoleOf(op.shape(), domain) != RowRole::kFull) return false;
   return absl::c_none_of(c.members, [&](const Instruction* m) { return m != &op && m->opcode() == Opcode::kConcatenate; });
 }

@@ -218,6 +218,16 @@ std::string WithSize(std::string text, int64_t n) {
   return text;
 }
 
+// What a module's kernel is compiled to; a failed expectation and "" where it is not.
+std::string AssemblyOf(const std::string& text, const std::string& isa) {
+  absl::StatusOr<Built> built = Build({.text = text});
+  EXPECT_TRUE(built.ok()) << built.status();
+  if (!built.ok()) return "";
+  absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = isa, .keep_text = true});
+  EXPECT_TRUE(runner.ok()) << runner.status();
+  return runner.ok() ? runner->assembly() : "";
+}
+
 TEST(SymbolicDims, OnePointwiseKernelForAllSizes) {
   const std::string text = R"(HloModule p
 ENTRY e {
@@ -354,11 +364,7 @@ ENTRY e {
   b = f32[4096,s0] broadcast(m), dimensions={0}
   ROOT r = f32[4096,s0] subtract(x, b)
 })");
-    absl::StatusOr<Built> built = Build({.text = text});
-    EXPECT_TRUE(built.ok()) << built.status();
-    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "sse4", .keep_text = true});
-    EXPECT_TRUE(runner.ok()) << runner.status();
-    return absl::StrContains(runner->assembly(), "prefetch");
+    return absl::StrContains(AssemblyOf(text, "sse4"), "prefetch");
   };
   EXPECT_TRUE(prefetches(1024));
   EXPECT_FALSE(prefetches(16));
@@ -405,14 +411,10 @@ ENTRY e {
   ROOT r = f32[5,floordiv(s0+1,2),40]{2,1,0} negate(w)
 })";
   RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
+  if (!absl::c_linear_search(HostIsas(), "avx512")) GTEST_SKIP() << "no AVX-512 here: masked additions tell the loops apart";
   for (const std::string& one : {text, WithSize(text, 9)}) {
-    absl::StatusOr<Built> built = Build({.text = one});
-    ASSERT_TRUE(built.ok()) << built.status();
-    if (!absl::c_linear_search(HostIsas(), "avx512")) continue;  // masked additions tell the loops apart
-    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "avx512", .keep_text = true});
-    ASSERT_TRUE(runner.ok()) << runner.status();
     int plain = 0, masked = 0;
-    for (absl::string_view line : absl::StrSplit(runner->assembly(), '\n')) {
+    for (absl::string_view line : absl::StrSplit(AssemblyOf(one, "avx512"), '\n')) {
       if (absl::StrContains(line, "vaddps")) (absl::StrContains(line, "{%k") ? masked : plain) += 1;
     }
     EXPECT_GE(plain, 9) << "no loop without masks";
@@ -429,13 +431,9 @@ TEST(SymbolicDims, LongBodiesLoadWholeVectors) {
   }
   absl::StrAppend(&text, " ROOT t = (f32[s0], f32[s0]) tuple(y", kSteps, ", y", kSteps / 2, ")\n}");
   RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
-  absl::StatusOr<Built> built = Build({.text = text});
-  ASSERT_TRUE(built.ok()) << built.status();
   if (!absl::c_linear_search(HostIsas(), "avx512")) GTEST_SKIP() << "no AVX-512 here";
-  absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "avx512", .keep_text = true});
-  ASSERT_TRUE(runner.ok()) << runner.status();
   int whole = 0, masked = 0;
-  for (absl::string_view line : absl::StrSplit(runner->assembly(), '\n')) {
+  for (absl::string_view line : absl::StrSplit(AssemblyOf(text, "avx512"), '\n')) {
     if (absl::StrContains(line, "vmov") && absl::StrContains(line, "(%r")) (absl::StrContains(line, "{%k") ? masked : whole) += 1;
   }
   EXPECT_GE(masked, 4) << "two loads, two stores";
@@ -782,18 +780,15 @@ TEST(Codegen, SpilledVectorsLieOnOneCacheLine) {
                     " = f32[4096] multiply(y", k, ", x)\n ", k + 1 == kCoefficients ? "ROOT " : "", "y", k + 1, " = f32[4096] add(m", k,
                     ", b", k, ")\n");
   }
-  absl::StatusOr<Built> built = Build({.text = text + "}"});
-  ASSERT_TRUE(built.ok()) << built.status();
   for (const std::string& isa : HostIsas()) {
-    absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = isa, .keep_text = true});
-    ASSERT_TRUE(runner.ok()) << runner.status();
     const absl::string_view reg = isa == "avx512" ? "zmm" : isa == "avx2" ? "ymm" : "";
     if (reg.empty()) continue;  // SSE's vectors take the alignment that calls give
-    const bool spills = absl::c_any_of(absl::StrSplit(runner->assembly(), '\n'), [&](absl::string_view line) {
+    const std::string assembly = AssemblyOf(text + "}", isa);
+    const bool spills = absl::c_any_of(absl::StrSplit(assembly, '\n'), [&](absl::string_view line) {
       return absl::StrContains(line, "(%rsp)") && absl::StrContains(line, reg);
     });
     EXPECT_TRUE(spills) << isa;
-    EXPECT_TRUE(absl::StrContains(runner->assembly(), isa == "avx512" ? "$-64, %rsp" : "$-32, %rsp")) << isa;
+    EXPECT_TRUE(absl::StrContains(assembly, isa == "avx512" ? "$-64, %rsp" : "$-32, %rsp")) << isa;
   }
 }
 

@@ -187,6 +187,28 @@ def test_numbers_that_a_function_closes_over_are_constants(graphs_ran_natively, 
     assert TensorifyState.empty()  # nothing that another graph's symbols would be taken for
 
 
+def test_zeros_that_are_closed_over_keep_their_sign(graphs_ran_natively):
+    """A guard takes -0.0 for 0.0, so no zero is a constant: one program, and each sign is eager's. So for two modules of one code."""
+    torch._dynamo.reset()
+
+    class Times(nn.Module):
+        def __init__(self, factor):
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, x):
+            return x * self.factor
+
+    model = Times(0.0)
+    compiled = torch.compile(model, backend="tenon", dynamic=True, fullgraph=True)
+    for model.factor in (0.0, -0.0, 0.0):
+        found, wanted = compiled(ROWS[0][0]), model(ROWS[0][0])
+        assert torch.equal(found.signbit(), wanted.signbit()) and torch.equal(found, wanted)
+    assert len(graphs_ran_natively) == 1
+    for other in (Times(0.5), Times(0.75), Times(-2.0)):
+        assert torch.equal(torch.compile(other, backend="tenon", dynamic=True, fullgraph=True)(ROWS[1][0]), other(ROWS[1][0]))
+
+
 def test_gradients_of_numbers_that_are_closed_over(graphs_ran_natively):
     torch._dynamo.reset()
     model = Scaled()

@@ -3,6 +3,7 @@
 #include "absl/algorithm/container.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Analysis/LoopInfo.h"
+#include "llvm/Analysis/VectorUtils.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
@@ -29,12 +30,8 @@ bool IsDummy(const Value* v) {
 
 // The condition that `v` has in all lanes; null: it is no such mask.
 Value* SplatOf(Value* v) {
-  Value* lane = nullptr;
-  if (!match::match(v, match::m_Shuffle(match::m_InsertElt(match::m_Poison(), match::m_Value(lane), match::m_ZeroInt()),
-                                        match::m_Poison(), match::m_ZeroMask()))) {
-    return nullptr;
-  }
-  return lane->getType()->isIntegerTy(1) ? lane : nullptr;
+  Value* lane = v->getType()->isVectorTy() ? llvm::getSplatValue(v) : nullptr;
+  return lane != nullptr && lane->getType()->isIntegerTy(1) ? lane : nullptr;
 }
 
 struct Candidate {
@@ -43,12 +40,12 @@ struct Candidate {
 };
 
 // Masks of one condition, each made again in front of the innermost loop that wants it: its tail, which may not run, has one of its own.
-bool SinkMasks(llvm::Function& f, llvm::LoopInfo& loops) {
+void SinkMasks(llvm::Function& f, llvm::LoopInfo& loops) {
   llvm::SmallVector<Instruction*, 16> masks;
   for (Instruction& i : llvm::instructions(f)) {
-    if (SplatOf(&i) != nullptr && !llvm::isa<llvm::Constant>(SplatOf(&i))) masks.push_back(&i);
+    const Value* lane = SplatOf(&i);
+    if (lane != nullptr && !llvm::isa<llvm::Constant>(lane)) masks.push_back(&i);
   }
-  bool changed = false;
   for (Instruction* mask : masks) {
     llvm::SmallDenseMap<BasicBlock*, Value*> made;
     for (llvm::Use& use : llvm::make_early_inc_range(mask->uses())) {
@@ -63,11 +60,9 @@ bool SinkMasks(llvm::Function& f, llvm::LoopInfo& loops) {
         own = b.CreateVectorSplat(llvm::cast<llvm::FixedVectorType>(mask->getType())->getNumElements(), SplatOf(mask));
       }
       use.set(own);
-      changed = true;
     }
     if (mask->use_empty()) llvm::RecursivelyDeleteTriviallyDeadInstructions(mask);
   }
-  return changed;
 }
 
 bool Examine(llvm::Loop& loop, Candidate& c) {
@@ -153,11 +148,10 @@ void Copy(const Candidate& c) {
 
 // The number that `mask` lets lanes below live of, marked by the emitter; null: it is another mask.
 llvm::IntrinsicInst* LimitOf(Value* mask) {
-  llvm::CmpPredicate predicate;
-  Value* limit = nullptr;
-  const auto lanes = match::m_Shuffle(match::m_InsertElt(match::m_Poison(), match::m_Trunc(match::m_Value(limit)), match::m_ZeroInt()),
-                                      match::m_Poison(), match::m_ZeroMask());
-  if (!match::match(mask, match::m_ICmp(predicate, match::m_Constant(), lanes)) || predicate != llvm::ICmpInst::ICMP_ULT) return nullptr;
+  const auto* compare = llvm::dyn_cast<llvm::ICmpInst>(mask);
+  if (compare == nullptr || compare->getPredicate() != llvm::ICmpInst::ICMP_ULT) return nullptr;
+  Value *lane = llvm::getSplatValue(compare->getOperand(1)), *limit = nullptr;
+  if (lane == nullptr || !match::match(lane, match::m_Trunc(match::m_Value(limit)))) return nullptr;
   auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(limit);
   const bool marked = call != nullptr && call->getIntrinsicID() == llvm::Intrinsic::smin && call->getMetadata(kWholeVectors) != nullptr;
   return marked ? call : nullptr;
@@ -193,7 +187,7 @@ void AddMasked(BasicBlock& block, std::vector<Masked>* found) {
 
 }  // namespace
 
-bool LoadWholeVectors(llvm::Function& f) {
+void LoadWholeVectors(llvm::Function& f) {
   std::vector<Masked> found;
   for (BasicBlock& block : f) AddMasked(block, &found);
   llvm::SmallDenseMap<Value*, Value*> whole;  // by limit
@@ -220,18 +214,16 @@ bool LoadWholeVectors(llvm::Function& f) {
       call->moveBefore(otherwise->getIterator());
     }
   }
-  return !found.empty();
 }
 
-bool CopyLoopsForInside(llvm::Function& f, llvm::LoopInfo& loops) {
-  const bool sunk = SinkMasks(f, loops);
+void CopyLoopsForInside(llvm::Function& f, llvm::LoopInfo& loops) {
+  SinkMasks(f, loops);
   std::vector<Candidate> found;
   for (llvm::Loop* loop : loops.getLoopsInPreorder()) {
     Candidate c;
     if (Examine(*loop, c)) found.push_back(std::move(c));
   }
   for (const Candidate& c : found) Copy(c);  // the loops' nests are as they were: copies are not looked at
-  return sunk || !found.empty();
 }
 
 }  // namespace tenon

@@ -123,27 +123,19 @@ Taps AntialiasedTaps(const Dim1d& d, bool cubic) {
 
 // AntialiasedTaps along `axis` where a size is a symbol: the same arithmetic in the program, in x's dtype. Taps of a row: a dim of its own,
 // as long as the longest can be.
-Instruction* AntialiasedOfSizes(OpContext& op, Instruction* x, int64_t axis, Dim in, Dim out, bool align, std::optional<double> given,
-                                bool cubic) {
+Instruction* AntialiasedOfSizes(OpContext& op, Instruction* x, int64_t axis, Dim in, Dim out, std::optional<double> given, bool cubic) {
   Builder& b = op.b;
   const PT type = x->shape().element_type();
   const double reach = cubic ? 2 : 1;
-  if (given && !(*given > 0)) given.reset();
-  auto size = [&](Dim d) { return d.is_constant() ? op.Scalar(type, static_cast<double>(d.constant())) : op.SizeValue(d, type); };
-  auto whole_size = [&](Dim d) {
-    return d.is_constant() ? b.Full(PT::kS64, {}, static_cast<double>(d.constant())) : op.SizeValue(d, PT::kS64);
-  };
   auto number = [&](double v) { return op.Scalar(type, v); };
   Instruction* scale = nullptr;
   Dim longest;
-  if (given && !align) {
+  if (given && *given > 0) {
     const double of_type = type == PT::kF64 ? 1.0 / *given : static_cast<double>(static_cast<float>(1.0 / *given));
     scale = number(of_type);
     longest = static_cast<int64_t>(2 * reach * std::max(of_type, 1.0)) + 2;
-  } else if (align) {
-    return nullptr;
   } else {
-    scale = b.Binary(kDivide, size(in), size(out));
+    scale = b.Binary(kDivide, op.SizeValue(in, type), op.SizeValue(out, type));
     longest = FloorDiv(static_cast<int64_t>(2 * reach) * Max(in, out), out) + 2;
   }
   Instruction* widened = b.Binary(kMaximum, scale, number(1));
@@ -151,7 +143,7 @@ Instruction* AntialiasedOfSizes(OpContext& op, Instruction* x, int64_t axis, Dim
   Instruction* inverse = b.Binary(kDivide, number(1), widened);
 
   const std::vector<Dim> rows = {out}, taps = {out, longest};
-  Instruction* elements = b.BroadcastTo(whole_size(in), rows);
+  Instruction* elements = b.BroadcastTo(op.SizeValue(in, PT::kS64), rows);
   auto in_rows = [&](Instruction* scalar) { return b.BroadcastTo(scalar, rows); };
   auto in_taps = [&](Instruction* row) { return b.Broadcast(row, taps, {0}); };
   auto whole = [&](Instruction* v) { return b.Convert(v, PT::kS64); };  // towards zero
@@ -164,7 +156,7 @@ Instruction* AntialiasedOfSizes(OpContext& op, Instruction* x, int64_t axis, Dim
   high = b.Binary(kMinimum, high, elements);
   if (Equal(in, out) != Ternary::kNo) {
     // ATen copies then, whatever the scale.
-    Instruction* same = b.Compare(elements, b.BroadcastTo(whole_size(out), rows), "EQ");
+    Instruction* same = b.Compare(elements, b.BroadcastTo(op.SizeValue(out, PT::kS64), rows), "EQ");
     low = b.Select(same, row, low);
     high = b.Select(same, b.Binary(kAdd, row, b.Full(PT::kS64, rows, 1)), high);
     center = b.Select(same, middle, center);
@@ -232,19 +224,18 @@ Lowering Resample(OpContext& op, int64_t spatial, Mode mode, bool backward) {
     if (k + 1 == spatial || !shrinks(k)) order.push_back(k);
   }
   const bool antialiased = mode == Mode::kLinearAntialiased || mode == Mode::kCubicAntialiased;
+  const bool align = !nearest && op.boolean(options);
   for (int64_t k : order) {
     const Dim size = x->shape().dim(first + k), result = op.result_dims()[first + k];
     if (antialiased && !backward && KnownEqual(size, result)) continue;  // whatever the scale; the backward does not
+    const std::optional<double> scale = op.is_none(scales + k) ? std::nullopt : std::optional(op.number(scales + k));
     if (antialiased && !backward && !(size.is_constant() && result.is_constant())) {
-      std::optional<double> given;
-      if (!op.is_none(scales + k)) given = op.number(scales + k);
-      x = AntialiasedOfSizes(op, x, first + k, size, result, op.boolean(options), given, mode == Mode::kCubicAntialiased);
-      if (x == nullptr) return NotLowered("symbolic sizes: antialiasing with align_corners");
+      if (align) return NotLowered("symbolic sizes: antialiasing with align_corners");
+      x = AntialiasedOfSizes(op, x, first + k, size, result, scale, mode == Mode::kCubicAntialiased);
       continue;
     }
-    const int64_t here = x->shape().constant_dim(first + k), there = op.result_dims()[first + k].constant();
-    Dim1d d{.in = backward ? there : here, .out = backward ? here : there, .align = !nearest && op.boolean(options)};
-    if (!op.is_none(scales + k)) d.scale = op.number(scales + k);
+    const int64_t here = size.constant(), there = result.constant();
+    Dim1d d{.in = backward ? there : here, .out = backward ? here : there, .align = align, .scale = scale};
     d.copies = mode != Mode::kNearest || backward || spatial == 2 || !d.scale || *d.scale == 1;
     if (d.in == d.out && !d.copies && spatial == 3) return NotLowered("a scale by which a size stays: ATen decides by the layout");
     const bool copies = d.in == d.out && d.copies && (mode == Mode::kLinear || mode == Mode::kNearest);

@@ -90,10 +90,8 @@ def training_backend(
         instead = decompositions.MENDED | (decompositions.ALONG_DIMS if symbolic else dict.fromkeys(decompositions.WHOLE))
         metadata = metadata_of(effects_of(gm))
         at_once = backward_at_once() if own else contextlib.nullcontext()
-        tracing = traced_as(instead), quick_trace(bool(symbolic)), at_once, lazy_graph_modules(), metadata, constants
-        with spent.phase("aot"), no_collections(), contextlib.ExitStack() as stack:
-            for context in tracing:
-                stack.enter_context(context)
+        tracing = quick_trace(bool(symbolic))
+        with spent.phase("aot"), no_collections(), traced_as(instead), at_once, lazy_graph_modules(), metadata, tracing, constants:
             stock = aot_compile(
                 gm,
                 example_inputs,

@@ -104,8 +104,10 @@ def _source(size, wanted, scale: float | None, align_corners: bool, at: torch.Te
 
 def _stays(size, wanted) -> bool | torch.Tensor:
     """Whether a size stays as it is: ATen copies the dim then, whatever the scale. A bool where symbols say so, else of the call."""
-    if statically_known_true(size == wanted) or statically_known_true(size != wanted):
-        return statically_known_true(size == wanted)
+    if statically_known_true(size == wanted):
+        return True
+    if statically_known_true(size != wanted):
+        return False
     return torch.full((), size) == torch.full((), wanted)
 
 
@@ -140,7 +142,7 @@ def _nearest2d_vec(x, output_size, scale_factors):
     """ATen's upsample_nearest2d: elements of a dim by floor(place / scale) in f32, but where the size stays."""
     sizes = resampled_sizes(x.size(), output_size, scale_factors)
     may_stay = [_stays(x.shape[dim], sizes[dim - 2]) for dim in (2, 3)]
-    if scale_factors is None or not any(stays is not False for stays in may_stay):
+    if scale_factors is None or all(stays is False for stays in may_stay):
         return nearest_resampling(x, output_size, scale_factors)
     result = x
     for dim in (3, 2):
