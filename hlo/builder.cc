@@ -73,6 +73,16 @@ Instruction* Builder::SizeValue(Dim size, PrimitiveType type) {
   return Convert(Reshape(SliceDim(counts, 0, size, size + 1), {}), type);
 }
 
+std::optional<Dim> Builder::SizeOf(const Instruction* value) {
+  while (value->opcode() == Opcode::kConvert && IsIntegral(value->operand(0)->shape().element_type())) value = value->operand(0);
+  if (value->opcode() == Opcode::kConstant) return Dim(value->literal().GetAsInt64(0));
+  if (value->opcode() != Opcode::kReshape || value->operand(0)->opcode() != Opcode::kSlice) return std::nullopt;
+  const Instruction* slice = value->operand(0);
+  const Instruction* counts = slice->operand(0);
+  if (counts->opcode() != Opcode::kIota || counts->shape().rank() != 1 || !KnownEqual(slice->shape().dim(0), 1)) return std::nullopt;
+  return slice->attrs().get<SliceSpec>(Attr::kSlice).starts[0];
+}
+
 Instruction* Builder::Unary(Opcode opcode, Instruction* x) { return Make(opcode, {x}, {}); }
 
 Instruction* Builder::Binary(Opcode opcode, Instruction* a, Instruction* b) {

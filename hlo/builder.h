@@ -5,6 +5,7 @@
 // made after it.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "hlo/module.h"
@@ -28,6 +29,8 @@ class Builder {
   Instruction* Full(PrimitiveType type, absl::Span<const Dim> dims, double value);
   // A size as a scalar: a constant, or of an expression the last of 0, 1, ..., size, of which no kernel makes more than it reads.
   Instruction* SizeValue(Dim size, PrimitiveType type);
+  // The size that an integral scalar is, if it is a constant or what SizeValue makes of an expression.
+  static std::optional<Dim> SizeOf(const Instruction* value);
 
   Instruction* Unary(Opcode opcode, Instruction* x);
   Instruction* Binary(Opcode opcode, Instruction* a, Instruction* b);

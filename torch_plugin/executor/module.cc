@@ -13,6 +13,7 @@
 #include "torch_plugin/executor/op.h"
 #include "torch_plugin/executor/overlap.h"
 #include "torch_plugin/executor/partition_object.h"
+#include "torch_plugin/executor/size_guard.h"
 #include "torch_plugin/executor/training_call.h"
 
 namespace tenon::torch_host {
@@ -147,7 +148,7 @@ extern "C" __attribute__((visibility("default"))) PyObject* PyInit__C() {
   if (module == nullptr) return nullptr;
   if (tenon::torch_host::AddExecutableType(module) != 0 || tenon::torch_host::AddGraphType(module) != 0 ||
       tenon::torch_host::AddTrainingCall(module) != 0 || tenon::torch_host::AddOverlapCheck(module) != 0 ||
-      tenon::torch_host::AddPartition(module) != 0 ||
+      tenon::torch_host::AddPartition(module) != 0 || tenon::torch_host::AddSizeGuard(module) != 0 ||
       PyModule_AddStringConstant(module, "TORCH_VERSION", TORCH_VERSION) != 0) {
     Py_DECREF(module);
     return nullptr;

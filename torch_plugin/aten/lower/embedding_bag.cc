@@ -1,6 +1,5 @@
-// _embedding_bag and its backwards: sums, means or maxima of table rows over bags of indices. Bags of one length, known when
-// compiling (a matrix of indices), are reductions over a dim; others are scattered into: their rows follow each other, so each bag's
-// sum has eager's order.
+// _embedding_bag and its backwards: sums, means or maxima of table rows over bags of indices. Bags of one length (a matrix of
+// indices) are reductions over a dim; others are scattered into: their rows follow each other, so each bag's sum has eager's order.
 #include <algorithm>
 #include <limits>
 
@@ -23,25 +22,26 @@ Instruction* Rows(OpContext& op, Instruction* per_row, const Instruction* like) 
 }
 
 // The indices of each of `bags` bags of `count` indices, where `offsets` are an arange that says so: what F.embedding_bag makes for a
-// matrix. 0: they are not.
-int64_t EqualLength(const Instruction* offsets, Dim bags, Dim count) {
+// matrix.
+std::optional<Dim> EqualLength(const Instruction* offsets, Dim bags, Dim count) {
   while (offsets->opcode() == kConvert && IsIntegral(offsets->operand(0)->shape().element_type())) offsets = offsets->operand(0);
-  int64_t length = 1;
-  if (offsets->opcode() == kMultiply && offsets->operand(1)->opcode() == kBroadcast &&
-      offsets->operand(1)->operand(0)->opcode() == kConstant) {
-    length = offsets->operand(1)->operand(0)->literal().GetAsInt64(0);
+  std::optional<Dim> length = 1;
+  if (offsets->opcode() == kMultiply && offsets->operand(1)->opcode() == kBroadcast) {
+    length = Builder::SizeOf(offsets->operand(1)->operand(0));
     offsets = offsets->operand(0);
   }
-  const bool fits = count.constant_or(0) <= std::numeric_limits<int32_t>::max() && ByteWidth(offsets->shape().element_type()) >= 4;
-  return offsets->opcode() == kIota && fits && length > 0 && KnownEqual(bags * length, count) ? length : 0;
+  if (offsets->opcode() != kIota || !length || LowerBound(*length) < 1 || !KnownEqual(bags * *length, count)) return std::nullopt;
+  const int64_t bits = 8 * ByteWidth(offsets->shape().element_type());
+  const bool fits = bits == 64 || (bits == 32 && UpperBound(count) <= std::numeric_limits<int32_t>::max());
+  return fits ? length : std::nullopt;
 }
 
 // The bag of each of `count` indices: the number of bags that start at or before it, less one, in time linear in both. `offsets` ascend
 // from 0.
 Instruction* BagOf(OpContext& op, Instruction* offsets, Dim bags, Dim count) {
   Builder& b = op.b;
-  if (const int64_t length = EqualLength(offsets, bags, count)) {
-    return b.Reshape(b.Iota(Shape(PT::kS64, {bags, length}), 0), {count});
+  if (const std::optional<Dim> length = EqualLength(offsets, bags, count)) {
+    return b.Reshape(b.Iota(Shape(PT::kS64, {bags, *length}), 0), {count});
   }
   offsets = b.SliceDim(offsets, 0, 0, bags);
   Computation* add = Combiner(op, PT::kS64, "add");
@@ -82,15 +82,15 @@ Instruction* OrUnused(OpContext& op, Instruction* x, int64_t k) {
 struct Bags {
   Instruction *table, *index, *bag, *counted;  // counted: nullptr where every index counts
   Dim count, width;                            // bags, elements of a row
-  int64_t length = 0;                          // of each bag; 0: of one each
+  std::optional<Dim> length = std::nullopt;    // of each bag, where all are as long
 };
 
 // `updates` [n, ...] of the indices reduced to those of the bags, which begin with the scalar `start`.
 Instruction* IntoBags(OpContext& op, const Bags& bags, Instruction* start, Instruction* updates, std::string_view reduce) {
   std::vector<Dim> dims = DimsOf(updates);
   dims[0] = bags.count;
-  if (bags.length == 0) return IntoRows(op, start, dims, bags.bag, updates, reduce);
-  dims.insert(dims.begin() + 1, bags.length);
+  if (!bags.length) return IntoRows(op, start, dims, bags.bag, updates, reduce);
+  dims.insert(dims.begin() + 1, *bags.length);
   Instruction* x = op.b.Reshape(updates, dims);
   return op.b.Reduce({x}, {start}, {1}, Combiner(op, x->shape().element_type(), reduce));
 }
@@ -133,7 +133,7 @@ Lowering LowerEmbeddingBag(OpContext& op) {
     return zeros;
   }
   bags.length = EqualLength(offsets, bags.count, n);
-  if (bags.length == 0) {
+  if (!bags.length) {
     Instruction *first = b.SliceDim(offsets, 0, 0, 1), *last = b.SliceDim(offsets, 0, given - 1, given);
     op.Check(b.Compare(first, b.FullLike(first, 0), "NE"), "RuntimeError",
              "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0.");

@@ -34,6 +34,7 @@ __all__ = [
     "frozen_inputs",
     "functional_trace",
     "graph_module",
+    "guards_of_frame_through",
     "hooks_are_inlined",
     "is_auto_functionalized",
     "is_higher_order",
@@ -58,6 +59,7 @@ __all__ = [
     "quick_trace",
     "resampled_sizes",
     "saved_output_description",
+    "size_inputs",
     "statically_known_true",
     "symbol_hint",
     "symbol_range",
@@ -681,16 +683,12 @@ class NumberInput:
 
 def number_inputs(gm: torch.fx.GraphModule) -> tuple[object, list[NumberInput]]:
     """(code, numbers) while Dynamo traces `code` with every number an input, dynamic=True; (None, []) where that is not known."""
-    try:
-        from torch._dynamo.source import AttrSource, LocalSource
-        from torch._dynamo.symbolic_convert import InstructionTranslator
-
-        output = InstructionTranslator.current_tx().output
-        if torch._dynamo.config.assume_static_by_default or output.graph is not gm.graph:
-            return None, []
-        code = output.root_tx.f_code
-    except (AttributeError, ImportError):
+    output = _graph_of_frame(gm)
+    if output is None or torch._dynamo.config.assume_static_by_default:
         return None, []
+    from torch._dynamo.source import AttrSource, LocalSource
+
+    code = output.root_tx.f_code
 
     def is_closed_over(source) -> bool:
         while (base := getattr(source, "base", None)) is not None:
@@ -709,6 +707,78 @@ def number_inputs(gm: torch.fx.GraphModule) -> tuple[object, list[NumberInput]]:
             source = argument.source
             found.append(NumberInput(node, source.name, value.node.hint, is_closed_over(source), str(value.node.expr), source))
     return code, found
+
+
+def _graph_of_frame(gm: torch.fx.GraphModule):
+    """Dynamo's output, while it compiles `gm` as all of a frame's graph: what the caller passes is what `gm` has placeholders for when the
+    backend returns. None where that is not known."""
+    try:
+        from torch._dynamo.symbolic_convert import InstructionTranslator
+
+        output = InstructionTranslator.current_tx().output
+        return output if output.graph is gm.graph else None
+    except (AttributeError, ImportError):
+        return None
+
+
+def size_inputs(gm: torch.fx.GraphModule) -> list[tuple[torch.fx.Node, torch.fx.Node, int]]:
+    """The placeholders of Dynamo's graph that are sizes of plain tensors for which it has placeholders too: (number, tensor, axis)."""
+    if _graph_of_frame(gm) is None:
+        return []
+    from torch._dynamo.source import TensorProperty, TensorPropertySource
+
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    sources = {node: getattr(node.meta.get("grapharg"), "source", None) for node in placeholders}
+    tensors = {sources[n].name: n for n in placeholders if type(n.meta.get("example_value")) is FakeTensor and sources[n] is not None}
+    found = []
+    for node, source in sources.items():
+        if not isinstance(source, TensorPropertySource) or source.prop is not TensorProperty.SIZE:
+            continue
+        tensor, value = tensors.get(source.base.name), node.meta.get("example_value")
+        if tensor is not None and isinstance(value, torch.SymInt) and not is_nested_int(value):
+            found.append((node, tensor, source.idx))
+    return found
+
+
+class _Through:
+    """An object of which some attributes are others."""
+
+    def __init__(self, of, **instead):
+        self.__dict__.update(instead, _of=of)
+
+    def __getattr__(self, name: str):
+        return getattr(self._of, name)
+
+
+@functools.cache
+def _guard_makers_ask():
+    """From now on Dynamo's guards of expressions go through what a frame's compile has asked for; False: not with this version."""
+    try:
+        from torch._dynamo.guards import GuardBuilder
+
+        make = GuardBuilder.add_python_lambda_leaf_guard_to_root
+    except (AttributeError, ImportError):
+        return False
+
+    @functools.wraps(make)
+    def make_through(self, code_parts, *args, **kwargs):
+        through = getattr(torch._guards.CompileContext.try_get(), "tenon_guards_through", None)
+        if through is None:
+            return make(self, code_parts, *args, **kwargs)
+        root = self.guard_manager.root
+        add = lambda guard, *rest: root.add_epilogue_lambda_guard(through(code_parts, guard), *rest)
+        manager = _Through(self.guard_manager, root=_Through(root, add_epilogue_lambda_guard=add))
+        return make(_Through(self, guard_manager=manager), code_parts, *args, **kwargs)
+
+    GuardBuilder.add_python_lambda_leaf_guard_to_root = make_through
+    return True
+
+
+def guards_of_frame_through(through: Callable) -> None:
+    """In the frame that Dynamo compiles now a guard on sizes becomes through(expressions, guard): both take the frame's locals."""
+    context = torch._guards.CompileContext.try_get()
+    if context is not None and _guard_makers_ask():
+        context.tenon_guards_through = through
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any, Callable, Sequence
 
 from torch import fx
 
-from . import aliasing, closed_over, decompositions, higher_order, objects, registry, training
+from . import aliasing, closed_over, decompositions, higher_order, objects, passed_sizes, registry, size_guards, training
 from ._torch_private import aot_compile, backward_at_once, frozen_inputs, lazy_graph_modules, metadata_of, quick_trace, traced_as
 from .compiler import Compiled, compile_static, judge_fallback
 from .dynamic import compile_dynamic, symbolic_inputs
@@ -62,7 +62,7 @@ def training_backend(
 
     def backend(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
         capture, spent = training.Capture(own), Spent()
-        example_inputs, constants = closed_over.make_constant(gm, example_inputs)
+        example_inputs, constants = closed_over.make_constant(gm, passed_sizes.take_out(gm, example_inputs))
 
         def compile_part(graph: fx.GraphModule, inputs: Sequence[Any], kind: str) -> Compiled:
             compiled = record = None
@@ -87,6 +87,8 @@ def training_backend(
                 return partition(*args, own=own_cut, **kwargs)
 
         symbolic = symbolic_inputs(gm, "example_value")
+        if symbolic:
+            size_guards.decide_natively()
         instead = decompositions.MENDED | (decompositions.ALONG_DIMS if symbolic else dict.fromkeys(decompositions.WHOLE))
         metadata = metadata_of(effects_of(gm))
         at_once = backward_at_once() if own else contextlib.nullcontext()
