@@ -16,17 +16,29 @@ using llvm::Value;
 
 namespace {
 
+// Rows of so few vectors, and of so many operations and vectors together, that their loop is written out: LLVM keeps accumulators that
+// lie in a stack slot of their own in registers.
+constexpr int64_t kMostVectors = 4, kMostCode = 64;
+
 class ColumnKernel {
  public:
   ColumnKernel(KernelEmitter& e, const KernelPlan& plan)
       : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops), stretch_(StretchOf(f_, plan)) {
     while (!plan.loops[first_reduced_].reduced) ++first_reduced_;
+    const int64_t vectors = columns_ / plan.lanes;
+    in_registers_ = columns_ > 0 && columns_ <= plan.block && columns_ % plan.lanes == 0 && vectors <= kMostVectors &&
+                    vectors * static_cast<int64_t>(f_.order.size()) <= kMostCode;
   }
 
   // The outer range counts blocks of columns within the split loops; blocks that lie side by side
   // go together as one chunk.
   void Emit() {
     Value* columns = e_.EmitDim(plan_.loops.back().extent);
+    if (columns_ > 0 && columns_ <= plan_.block) {  // a row is one chunk
+      lo_ = e_.I64(0);
+      hi_ = columns;
+      return e_.Loop(e_.begin(), e_.end(), e_.I64(1), [&](Value* row) { Chunks(row); });
+    }
     Value* blocks = e_.EmitDim(CeilDiv(plan_.loops.back().extent, plan_.block));
     llvm::AllocaInst* at = e_.Alloca(columns->getType());
     b().CreateStore(e_.begin(), at);
@@ -39,16 +51,9 @@ class ColumnKernel {
         Value* n = Min(Min(b().CreateSub(blocks, block), b().CreateSub(e_.end(), o)),
                        e_.I64(kColumnChunk / plan_.block));
         b().CreateStore(b().CreateAdd(o, n), at);
-        Value* rest = b().CreateUDiv(o, blocks);
-        for (int i = plan_.split; i-- > 0;) {
-          Value* extent = e_.EmitDim(plan_.loops[static_cast<size_t>(i)].extent);
-          e_.BindVar(iteration_.vars[static_cast<size_t>(i)], b().CreateURem(rest, extent));
-          rest = b().CreateUDiv(rest, extent);
-        }
         lo_ = b().CreateMul(block, e_.I64(plan_.block));
         hi_ = Min(b().CreateAdd(lo_, b().CreateMul(n, e_.I64(plan_.block))), columns);
-        ForLoops(e_, plan_, iteration_.vars, static_cast<size_t>(plan_.split), first_reduced_,
-                 [&] { Chunk(); });
+        Chunks(b().CreateUDiv(o, blocks));
       });
     });
   }
@@ -63,7 +68,18 @@ class ColumnKernel {
     if (plan_.loops.back().extent.constant_or(1) % plan_.lanes == 0 &&
         plan_.block % plan_.lanes == 0)
       options.multiple = plan_.lanes;
-    e_.VectorLoop(column(), lo_, hi_, options, body);
+    if (!in_registers_) return e_.VectorLoop(column(), lo_, hi_, options, body);
+    for (int64_t c = 0; c < columns_; c += plan_.lanes) e_.VectorLoop(column(), e_.I64(c), e_.I64(c + plan_.lanes), options, body);
+  }
+
+  // The columns [lo_, hi_) of the split loops' iteration `place`, and of all of the loops between those and the reduced ones.
+  void Chunks(Value* place) {
+    for (int i = plan_.split; i-- > 0;) {
+      Value* extent = e_.EmitDim(plan_.loops[static_cast<size_t>(i)].extent);
+      e_.BindVar(iteration_.vars[static_cast<size_t>(i)], i == 0 ? place : b().CreateURem(place, extent));
+      if (i > 0) place = b().CreateUDiv(place, extent);
+    }
+    ForLoops(e_, plan_, iteration_.vars, static_cast<size_t>(plan_.split), first_reduced_, [&] { Chunk(); });
   }
 
   void Chunk() {
@@ -92,6 +108,9 @@ class ColumnKernel {
   // A row of a chunk's columns, indexed by the column itself.
   KernelEmitter::InMemory ScratchRow(PrimitiveType type) {
     llvm::Type* element = StorageType(e_.context(), type);
+    if (in_registers_) {
+      return {e_.Alloca(llvm::ArrayType::get(element, static_cast<uint64_t>(columns_))), 0, column(), type};
+    }
     Value* row = e_.ScratchPointer(scratch_);
     scratch_ += kColumnChunk * StorageBytes(type) + kColumnGap;
     return {b().CreateGEP(element, row, b().CreateNeg(lo_)), e_.innermost(), column(), type};
@@ -300,6 +319,8 @@ class ColumnKernel {
   int64_t steps_ = 1, step_ = -1;  // in a tree with wide uses, and which of them is being emitted
   size_t first_reduced_ = 0;
   int64_t scratch_ = 0;
+  const int64_t columns_ = plan_.loops.back().extent.constant_or(0);
+  bool in_registers_ = false;  // a chunk's accumulators
   Value *lo_ = nullptr, *hi_ = nullptr;
 };
 
