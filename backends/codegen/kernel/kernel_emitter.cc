@@ -215,6 +215,22 @@ void KernelEmitter::MakeMasks(bool mostly_whole) {
   }
 }
 
+void KernelEmitter::OneVector(Index var, int64_t at, int lanes, Value* limit, const std::function<void()>& body) {
+  const LaneMode outer = mode_;
+  mode_.lanes = lanes;
+  mode_.level = innermost() + 1;
+  mode_.vector_var = lanes > 1 ? var->var : -1;
+  InLevel([&] {
+    BindVar(var, I64(at));
+    if (limit != nullptr) {
+      mode_.remaining = Here().CreateSub(limit, I64(at));
+      MakeMasks(false);
+    }
+    body();
+  });
+  mode_ = outer;
+}
+
 void KernelEmitter::VectorLoop(Index var, Value* lo, Value* hi, const VectorLoopOptions& options,
                                const std::function<void()>& body) {
   const auto [lanes, unroll, masked_tail, heavy, multiple, shared] = options;

@@ -158,6 +158,8 @@ class KernelEmitter {
     int64_t multiple = 1;
     bool shared = false;  // among the team, whose threads take vectors in turn
   };
+  // `body` for the lanes from `at` on, those below `limit`, of which there is one; nullptr: all.
+  void OneVector(Index var, int64_t at, int lanes, llvm::Value* limit, const std::function<void()>& body);
   void VectorLoop(Index var, llvm::Value* lo, llvm::Value* hi, const VectorLoopOptions& options,
                   const std::function<void()>& body);
   void If(llvm::Value* condition, const std::function<void()>& then);

@@ -25,37 +25,20 @@ class ColumnKernel {
   ColumnKernel(KernelEmitter& e, const KernelPlan& plan)
       : e_(e), f_(e.fused()), plan_(plan), iteration_(e.space(), f_, plan.loops), stretch_(StretchOf(f_, plan)) {
     while (!plan.loops[first_reduced_].reduced) ++first_reduced_;
-    const int64_t vectors = columns_ / plan.lanes;
-    in_registers_ = columns_ > 0 && columns_ <= plan.block && columns_ % plan.lanes == 0 && vectors <= kMostVectors &&
-                    vectors * static_cast<int64_t>(f_.order.size()) <= kMostCode;
   }
 
-  // The outer range counts blocks of columns within the split loops; blocks that lie side by side
-  // go together as one chunk.
   void Emit() {
-    Value* columns = e_.EmitDim(plan_.loops.back().extent);
-    if (columns_ > 0 && columns_ <= plan_.block) {  // a row is one chunk
-      lo_ = e_.I64(0);
-      hi_ = columns;
-      return e_.Loop(e_.begin(), e_.end(), e_.I64(1), [&](Value* row) { Chunks(row); });
-    }
-    Value* blocks = e_.EmitDim(CeilDiv(plan_.loops.back().extent, plan_.block));
-    llvm::AllocaInst* at = e_.Alloca(columns->getType());
-    b().CreateStore(e_.begin(), at);
-    // At most end - begin rounds; a round takes all blocks up to the row's end, the range's end or
-    // a full chunk.
-    e_.Loop(e_.begin(), e_.end(), e_.I64(1), [&](Value*) {
-      Value* o = b().CreateLoad(columns->getType(), at);
-      e_.If(b().CreateICmpSLT(o, e_.end()), [&] {
-        Value* block = b().CreateURem(o, blocks);
-        Value* n = Min(Min(b().CreateSub(blocks, block), b().CreateSub(e_.end(), o)),
-                       e_.I64(kColumnChunk / plan_.block));
-        b().CreateStore(b().CreateAdd(o, n), at);
-        lo_ = b().CreateMul(block, e_.I64(plan_.block));
-        hi_ = Min(b().CreateAdd(lo_, b().CreateMul(n, e_.I64(plan_.block))), columns);
-        Chunks(b().CreateUDiv(o, blocks));
-      });
-    });
+    const Dim extent = plan_.loops.back().extent;
+    const int64_t vectors = CeilDiv(Typical(extent), plan_.lanes).constant(), operations = static_cast<int64_t>(f_.order.size());
+    const bool whole = extent.is_constant() && extent.constant() % plan_.lanes == 0;
+    const bool few = vectors > 0 && vectors <= kMostVectors && vectors * operations <= kMostCode && vectors * plan_.lanes <= plan_.block;
+    columns_ = e_.EmitDim(extent);
+    if (!few || !(whole || plan_.masked_tail)) return Blocks();
+    if (extent.is_constant()) return ShortRows(vectors, whole ? nullptr : columns_);
+    Value* above = b().CreateICmpSGT(columns_, e_.I64((vectors - 1) * plan_.lanes));
+    Value* typical = b().CreateAnd(above, b().CreateICmpSLE(columns_, e_.I64(vectors * plan_.lanes)));
+    e_.If(typical, [&] { ShortRows(vectors, columns_); });
+    e_.If(b().CreateNot(typical), [&] { Blocks(); });
   }
 
  private:
@@ -63,13 +46,47 @@ class ColumnKernel {
   Value* Min(Value* x, Value* y) { return b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y); }
   Index column() const { return iteration_.vars.back(); }
 
+  // A row of columns is one chunk of so many vectors, the last of them below `limit`.
+  void ShortRows(int64_t vectors, Value* limit) {
+    vectors_ = vectors;
+    limit_ = limit;
+    lo_ = e_.I64(0);
+    hi_ = columns_;
+    e_.Loop(e_.begin(), e_.end(), e_.I64(1), [&](Value* row) { Chunks(row); });
+    vectors_ = 0;
+  }
+
+  // The outer range counts blocks of columns within the split loops; blocks that lie side by side
+  // go together as one chunk.
+  void Blocks() {
+    Value* blocks = e_.EmitDim(CeilDiv(plan_.loops.back().extent, plan_.block));
+    llvm::AllocaInst* at = e_.Alloca(blocks->getType());
+    b().CreateStore(e_.begin(), at);
+    // At most end - begin rounds; a round takes all blocks up to the row's end, the range's end or
+    // a full chunk.
+    e_.Loop(e_.begin(), e_.end(), e_.I64(1), [&](Value*) {
+      Value* o = b().CreateLoad(blocks->getType(), at);
+      e_.If(b().CreateICmpSLT(o, e_.end()), [&] {
+        Value* block = b().CreateURem(o, blocks);
+        Value* n = Min(Min(b().CreateSub(blocks, block), b().CreateSub(e_.end(), o)),
+                       e_.I64(kColumnChunk / plan_.block));
+        b().CreateStore(b().CreateAdd(o, n), at);
+        lo_ = b().CreateMul(block, e_.I64(plan_.block));
+        hi_ = Min(b().CreateAdd(lo_, b().CreateMul(n, e_.I64(plan_.block))), columns_);
+        Chunks(b().CreateUDiv(o, blocks));
+      });
+    });
+  }
+
   void Columns(const std::function<void()>& body) {
     KernelEmitter::VectorLoopOptions options{plan_.lanes, 1, plan_.masked_tail, false};
     if (plan_.loops.back().extent.constant_or(1) % plan_.lanes == 0 &&
         plan_.block % plan_.lanes == 0)
       options.multiple = plan_.lanes;
-    if (!in_registers_) return e_.VectorLoop(column(), lo_, hi_, options, body);
-    for (int64_t c = 0; c < columns_; c += plan_.lanes) e_.VectorLoop(column(), e_.I64(c), e_.I64(c + plan_.lanes), options, body);
+    if (vectors_ == 0) return e_.VectorLoop(column(), lo_, hi_, options, body);
+    for (int64_t k = 0; k < vectors_; ++k) {
+      e_.OneVector(column(), k * plan_.lanes, plan_.lanes, k + 1 == vectors_ ? limit_ : nullptr, body);
+    }
   }
 
   // The columns [lo_, hi_) of the split loops' iteration `place`, and of all of the loops between those and the reduced ones.
@@ -108,9 +125,7 @@ class ColumnKernel {
   // A row of a chunk's columns, indexed by the column itself.
   KernelEmitter::InMemory ScratchRow(PrimitiveType type) {
     llvm::Type* element = StorageType(e_.context(), type);
-    if (in_registers_) {
-      return {e_.Alloca(llvm::ArrayType::get(element, static_cast<uint64_t>(columns_))), 0, column(), type};
-    }
+    if (vectors_ > 0) return {e_.Alloca(llvm::ArrayType::get(element, static_cast<uint64_t>(vectors_ * plan_.lanes))), 0, column(), type};
     Value* row = e_.ScratchPointer(scratch_);
     scratch_ += kColumnChunk * StorageBytes(type) + kColumnGap;
     return {b().CreateGEP(element, row, b().CreateNeg(lo_)), e_.innermost(), column(), type};
@@ -131,8 +146,27 @@ class ColumnKernel {
     return a;
   }
 
+  // Rows in stack slots are of whole vectors, and LLVM keeps in registers what is never masked.
+  template <typename F>
+  void InWholeVectors(const F& body) {
+    const LaneMode mode = e_.mode();
+    LaneMode whole = mode;
+    if (vectors_ > 0) {
+      whole.remaining = nullptr;
+      whole.masks.clear();
+    }
+    e_.set_mode(whole);
+    body();
+    e_.set_mode(mode);
+  }
+
   void Store(const KernelEmitter::InMemory& row, const Val& v) {
-    e_.StoreRaw(row.base, row.level, row.offset, row.type, v);
+    InWholeVectors([&] { e_.StoreRaw(row.base, row.level, row.offset, row.type, v); });
+  }
+  Val Load(const KernelEmitter::InMemory& row) {
+    Val v;
+    InWholeVectors([&] { v = e_.LoadRaw(row); });
+    return v;
   }
 
   void Pass(const PlanPhase& phase, bool last) {
@@ -218,7 +252,7 @@ class ColumnKernel {
   // Partial sums onto their totals; they start again.
   void AddToTotals(const Accumulator& a) {
     Columns([&] {
-      Value *partial = e_.LoadRaw(a.rows[0]).v[0], *total = e_.LoadRaw(*a.wide).v[0];
+      Value *partial = Load(a.rows[0]).v[0], *total = Load(*a.wide).v[0];
       total = b().CreateFAdd(total, b().CreateFPExt(partial, total->getType()));
       Store(*a.wide, {.v = {total}, .level = e_.innermost()});
       Store(a.rows[0], {.v = {e_.PartialStart(*a.reduce, 0)}});
@@ -230,8 +264,8 @@ class ColumnKernel {
   bool InTree(const Accumulator& a, Value** sum) {
     const KernelEmitter::InMemory& kept = step_ < 2 ? a.rows[0] : *a.half;
     if (step_ < 0) return true;
-    if (step_ % 2 == 1) *sum = b().CreateFAdd(e_.LoadRaw(kept).v[0], *sum);
-    if (step_ == 3) *sum = b().CreateFAdd(e_.LoadRaw(a.rows[0]).v[0], *sum);
+    if (step_ % 2 == 1) *sum = b().CreateFAdd(Load(kept).v[0], *sum);
+    if (step_ == 3) *sum = b().CreateFAdd(Load(a.rows[0]).v[0], *sum);
     if (step_ < 3) Store(kept, {.v = {*sum}, .level = e_.innermost()});
     return step_ == 3;
   }
@@ -246,7 +280,7 @@ class ColumnKernel {
       values.push_back(e_.Eval(operand, iteration_.IndexOf(e_.space(), f_, operand->shape())));
     }
     const std::vector<KernelEmitter::InMemory> rows = wide ? std::vector<KernelEmitter::InMemory>{*a.wide} : a.rows;
-    for (const KernelEmitter::InMemory& row : rows) old.push_back(e_.LoadRaw(row));
+    for (const KernelEmitter::InMemory& row : rows) old.push_back(Load(row));
     std::vector<std::vector<Value*>> parts;
     for (int c = 0; c < e_.mode().copies; ++c) {
       parts.emplace_back();
@@ -277,7 +311,7 @@ class ColumnKernel {
   void FinishWide(Accumulator& a) {
     Columns([&] {
       const Val init = e_.Eval(a.reduce->operand(1), {});
-      Value *start = e_.Splat(init.v[0], init.level), *total = e_.LoadRaw(*a.wide).v[0];
+      Value *start = e_.Splat(init.v[0], init.level), *total = Load(*a.wide).v[0];
       total = b().CreateFAdd(b().CreateFPExt(start, total->getType()), total);
       Store(*a.wide, {.v = {total}, .level = e_.innermost()});
       Store(a.rows[0], {.v = {b().CreateFPTrunc(total, start->getType())}, .level = e_.innermost()});
@@ -299,7 +333,7 @@ class ColumnKernel {
           Val init = e_.Eval(reduce.operand(n + k), {});
           args.push_back(e_.Splat(init.v[0], init.level));
         }
-        for (const KernelEmitter::InMemory& row : a.rows) args.push_back(e_.LoadRaw(row).v[0]);
+        for (const KernelEmitter::InMemory& row : a.rows) args.push_back(Load(row).v[0]);
         std::vector<Value*> total = e_.Apply(b(), *reduce.to_apply(), args, /*merging=*/true);
         for (size_t k = 0; k < a.rows.size(); ++k)
           Store(a.rows[k], {.v = {total[k]}, .level = e_.innermost()});
@@ -319,8 +353,9 @@ class ColumnKernel {
   int64_t steps_ = 1, step_ = -1;  // in a tree with wide uses, and which of them is being emitted
   size_t first_reduced_ = 0;
   int64_t scratch_ = 0;
-  const int64_t columns_ = plan_.loops.back().extent.constant_or(0);
-  bool in_registers_ = false;  // a chunk's accumulators
+  Value* columns_ = nullptr;
+  int64_t vectors_ = 0;  // of a chunk, written out, with accumulators in stack slots of their own; 0: a loop of them, accumulators in scratch
+  Value* limit_ = nullptr;  // of the last of them
   Value *lo_ = nullptr, *hi_ = nullptr;
 };
 

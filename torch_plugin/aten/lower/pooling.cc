@@ -45,9 +45,7 @@ bool HasSymbolicPlaces(absl::Span<const Dim> dims, int64_t spatial) {
 }
 
 Instruction* TimesSize(OpContext& op, Instruction* flat, Dim size) {
-  Instruction* n = size.is_constant() ? op.b.FullLike(flat, static_cast<double>(size.constant()))
-                                      : op.b.BroadcastTo(op.SizeValue(size, PT::kS64), flat->shape().dims());
-  return op.b.Binary(kMultiply, flat, n);
+  return op.b.Binary(kMultiply, flat, op.b.BroadcastTo(op.SizeValue(size, PT::kS64), flat->shape().dims()));
 }
 
 Taps WindowTaps(const Pool& p, int64_t k) {
@@ -69,6 +67,21 @@ Taps AdaptiveTaps(int64_t in, int64_t out) {
     for (int64_t at = o * in / out; at < ((o + 1) * in + out - 1) / out; ++at) row.emplace_back(at, 1);
   }
   return t;
+}
+
+AdaptiveWindow AdaptiveWindowsOf(OpContext& op, Dim in, Dim out) {
+  Builder& b = op.b;
+  const std::vector<Dim> rows = {out};
+  Instruction* results = b.BroadcastTo(op.SizeValue(out, PT::kS64), rows);
+  Instruction* first = TimesSize(op, b.Iota(Shape(PT::kS64, rows), 0), in);
+  Instruction* last = b.Binary(kAdd, first, b.BroadcastTo(op.SizeValue(in + out - 1, PT::kS64), rows));
+  return {b.Binary(kDivide, first, results), b.Binary(kDivide, last, results), FloorDiv(in, out) + 2};
+}
+
+Instruction* DivideByLengths(OpContext& op, Instruction* x, int64_t axis, const AdaptiveWindow& windows) {
+  Builder& b = op.b;
+  Instruction* lengths = b.Convert(b.Binary(kSubtract, windows.end, windows.start), x->shape().element_type());
+  return b.Binary(kDivide, x, b.Broadcast(lengths, x->shape().dims(), {axis}));
 }
 
 std::vector<double> RowLengths(const Taps& taps) {
@@ -337,8 +350,14 @@ bool ByTaps(const Taps& taps) {
 }
 
 // The windows of AdaptiveTaps, averaged.
-Instruction* AdaptiveAverageAlong(OpContext& op, Instruction* x, int64_t axis, int64_t out) {
+Instruction* AdaptiveAverageAlong(OpContext& op, Instruction* x, int64_t axis, Dim results) {
   Builder& b = op.b;
+  if (!results.is_constant() || !x->shape().dim(axis).is_constant()) {
+    const AdaptiveWindow windows = AdaptiveWindowsOf(op, x->shape().dim(axis), results);
+    const Places places = PlacesFrom(op, windows.start, windows.end, windows.longest);
+    return DivideByLengths(op, SumAtPlaces(op, x, axis, places), axis, windows);
+  }
+  const int64_t out = results.constant();
   const Taps taps = AdaptiveTaps(x->shape().constant_dim(axis), out);
   if (ByTaps(taps)) return DivideByCounts(op, ApplyTaps(op, x, axis, taps), axis, {RowLengths(taps)});
   return WindowByWindow(b, x, axis, out, [&](Instruction* window) {
@@ -364,10 +383,7 @@ Lowering AdaptiveAvgPool(OpContext& op, int64_t spatial) {
     split.push_back(FloorDiv(in, out));
   }
   if (!divides) {
-    for (int64_t d = first; d < Rank(x); ++d) {
-      const int64_t out = op.result_dims()[d].constant();
-      x = AdaptiveAverageAlong(op, x, d, out);
-    }
+    for (int64_t d = first; d < Rank(x); ++d) x = AdaptiveAverageAlong(op, x, d, op.result_dims()[d]);
     return op.One(x);
   }
   x = b.Reshape(x, split);

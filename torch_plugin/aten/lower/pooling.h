@@ -27,6 +27,15 @@ Taps WindowTaps(const Pool& p, int64_t k);
 // Window o of `out` over `in` elements: [floor(o in / out), ceil((o + 1) in / out)).
 Taps AdaptiveTaps(int64_t in, int64_t out);
 
+// The same where a size is a symbol: where the windows start and end, [out] each, and what none is longer than.
+struct AdaptiveWindow {
+  Instruction *start, *end;
+  Dim longest;
+};
+AdaptiveWindow AdaptiveWindowsOf(OpContext& op, Dim in, Dim out);
+// x over the lengths of the windows along `axis`.
+Instruction* DivideByLengths(OpContext& op, Instruction* x, int64_t axis, const AdaptiveWindow& windows);
+
 std::vector<double> RowLengths(const Taps& taps);
 
 // Elements that each window of an average counts, in spatial dim k; the product over the dims divides.

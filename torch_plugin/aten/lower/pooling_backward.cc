@@ -178,6 +178,15 @@ Lowering AdaptiveAvgPoolBackward(OpContext& op, int64_t spatial) {
   Instruction* grad = op.b.Convert(op.tensor(0), OpMath(op.result_type()));
   if (IsEmpty(op.result_dims())) return op.One(op.b.Full(op.result_type(), op.result_dims(), 0));
   const int64_t first = static_cast<int64_t>(op.result_dims().size()) - spatial;
+  if (HasSymbolicPlaces(op.result_dims(), spatial) || HasSymbolicPlaces(grad->shape().dims(), spatial)) {
+    for (int64_t d = first; d < Rank(grad); ++d) {
+      const Dim in = op.result_dims()[d], out = grad->shape().dim(d);
+      grad = DivideByLengths(op, grad, d, AdaptiveWindowsOf(op, in, out));
+      const AdaptiveWindow of = AdaptiveWindowsOf(op, out, in);  // element i is in windows floor(i out / in) to ceil((i + 1) out / in)
+      grad = SumAtPlaces(op, grad, d, PlacesFrom(op, of.start, of.end, of.longest));
+    }
+    return op.One(grad);
+  }
   const std::vector<Taps> windows = AdaptiveWindows(op.result_dims(), grad->shape().dims(), spatial);
   std::vector<std::vector<double>> counts;
   for (const Taps& w : windows) counts.push_back(RowLengths(w));

@@ -162,9 +162,8 @@ Instruction* AntialiasedOfSizes(OpContext& op, Instruction* x, int64_t axis, Dim
     center = b.Select(same, middle, center);
   }
 
-  Instruction* at = b.Binary(kAdd, in_taps(low), b.Iota(Shape(PT::kS64, taps), 1));
-  Instruction* inside = b.Compare(at, in_taps(high), "LT");
-  Instruction* from = b.Binary(kAdd, b.Binary(kSubtract, b.Convert(at, type), in_taps(center)), b.Full(type, taps, 0.5));
+  const Places places = PlacesFrom(op, low, high, longest);
+  Instruction* from = b.Binary(kAdd, b.Binary(kSubtract, b.Convert(places.at, type), in_taps(center)), b.Full(type, taps, 0.5));
   Instruction* distance = b.Unary(kAbs, b.Binary(kMultiply, from, b.BroadcastTo(inverse, taps)));
   auto full = [&](double v) { return b.Full(type, taps, v); };
   auto times = [&](Instruction* l, Instruction* r) { return b.Binary(kMultiply, l, r); };
@@ -178,16 +177,12 @@ Instruction* AntialiasedOfSizes(OpContext& op, Instruction* x, int64_t axis, Dim
   } else {
     weight = b.Select(below(1), b.Binary(kSubtract, full(1), distance), full(0));
   }
-  weight = b.Select(inside, weight, full(0));
+  weight = b.Select(places.inside, weight, full(0));
   Instruction* total = ReduceSum(op, weight, {1});
   Instruction* none = b.Compare(total, b.Full(type, rows, 0), "EQ");
   weight = b.Binary(kDivide, weight, in_taps(b.Select(none, b.Full(type, rows, 1), total)));
 
-  Instruction* terms = Take(op, x, b.Select(inside, at, b.Full(PT::kS64, taps, 0)), axis);
-  const std::vector<Dim> dims(terms->shape().dims().begin(), terms->shape().dims().end());
-  terms = b.Binary(kMultiply, b.Broadcast(weight, dims, {axis, axis + 1}), terms);
-  terms = b.Select(b.Broadcast(inside, dims, {axis, axis + 1}), terms, op.Full(terms, 0));  // infinities elsewhere stay there
-  return ReduceSum(op, terms, {axis + 1});
+  return SumAtPlaces(op, x, axis, places, weight);
 }
 
 template <typename F>

@@ -157,4 +157,20 @@ Instruction* ApplyTaps(OpContext& op, Instruction* x, int64_t axis, const Taps& 
   return sum;
 }
 
+Places PlacesFrom(OpContext& op, Instruction* start, Instruction* end, Dim longest) {
+  Builder& b = op.b;
+  const std::vector<Dim> dims = {start->shape().dim(0), longest};
+  Instruction* at = b.Binary(kAdd, b.Broadcast(start, dims, {0}), b.Iota(Shape(PT::kS64, dims), 1));
+  return {at, b.Compare(at, b.Broadcast(end, dims, {0}), "LT")};
+}
+
+Instruction* SumAtPlaces(OpContext& op, Instruction* x, int64_t axis, const Places& places, Instruction* weight) {
+  Builder& b = op.b;
+  Instruction* terms = Take(op, x, b.Select(places.inside, places.at, op.Full(places.at, 0)), axis);
+  const std::vector<Dim> dims = DimsOf(terms);
+  if (weight != nullptr) terms = b.Binary(kMultiply, b.Broadcast(weight, dims, {axis, axis + 1}), terms);
+  terms = b.Select(b.Broadcast(places.inside, dims, {axis, axis + 1}), terms, op.Full(terms, 0));  // infinities elsewhere stay there
+  return ReduceSum(op, terms, {axis + 1});
+}
+
 }  // namespace tenon::aten

@@ -34,6 +34,15 @@ Instruction* TakeRows(OpContext& op, Instruction* x, int64_t axis, const Taps& t
 // Where TakeRows holds elements of rows, with the dims `like` of its result; nullptr: everywhere.
 Instruction* InsideRows(OpContext& op, const Taps& taps, absl::Span<const Dim> like, int64_t axis);
 
+// Rows that follow from sizes: [rows, longest], the elements of a dim that a row may have, and which of them are its own.
+struct Places {
+  Instruction *at, *inside;
+};
+// Elements `start` to `end`, which each row has (s64); `longest`: no row has more.
+Places PlacesFrom(OpContext& op, Instruction* start, Instruction* end, Dim longest);
+// ApplyTaps of them: `weight` is [rows, longest]; nullptr: 1.
+Instruction* SumAtPlaces(OpContext& op, Instruction* x, int64_t axis, const Places& places, Instruction* weight = nullptr);
+
 // The k-th element of each row (element 0 where the row is shorter) and, per row, whether it has one.
 struct TapColumn {
   std::vector<int64_t> index;
