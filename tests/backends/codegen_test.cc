@@ -185,14 +185,14 @@ HloCase Named(std::string_view name) {
 
 // One compilation with a symbolic outer dim, run at many sizes.
 void RunSymbolic(const std::string& text, const std::function<std::string(int64_t)>& with_size,
-                 const ToleranceRule& rule) {
+                 const ToleranceRule& rule, const std::vector<int64_t>& sizes = {0, 1, 3, 7, 1000}) {
   for (const std::string& isa : HostIsas()) {
     absl::StatusOr<Built> symbolic = Build({.text = text});
     ASSERT_TRUE(symbolic.ok()) << symbolic.status();
     absl::StatusOr<KernelRunner> runner = KernelRunner::Make(symbolic->request, {.isa = isa});
     ASSERT_TRUE(runner.ok()) << runner.status();
     ASSERT_EQ(runner->kernel().info().size_args.size(), 1u);
-    for (int64_t n : {0, 1, 3, 7, 1000}) {
+    for (int64_t n : sizes) {
       HloCase c{.text = with_size(n)};
       absl::StatusOr<Built> fixed = Build(c);
       ASSERT_TRUE(fixed.ok()) << fixed.status();
@@ -395,6 +395,69 @@ TEST(SymbolicDims, PickedElementsAreNotGathered) {
     absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = "avx512", .keep_text = true});
     ASSERT_TRUE(runner.ok()) << runner.status();
     EXPECT_EQ(runner->assembly().find("gather"), std::string::npos) << runner->kernel().info().plan_text;
+  }
+}
+
+// As many vectors of columns as there are typically have code of their own, accumulators in registers; here, on AVX-512, 49 to 64 columns.
+// Others go through scratch. Of one symbol, so each case is small: more rows than a stretch of f32 sums, two results, two phases, short types.
+TEST(SymbolicDims, FewColumnsStayInRegisters) {
+  const std::string add = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }\n";
+  const std::string max = "max { a = type[] parameter(0)\n b = type[] parameter(1)\n ROOT r = type[] maximum(a, b) }\n";
+  const std::string first = R"(f {
+  v0 = s32[] parameter(0)
+  i0 = s32[] parameter(1)
+  v1 = s32[] parameter(2)
+  i1 = s32[] parameter(3)
+  lt = pred[] compare(v0, v1), direction=LT
+  eq = pred[] compare(v0, v1), direction=EQ
+  il = pred[] compare(i0, i1), direction=LT
+  tie = pred[] and(eq, il)
+  first = pred[] or(lt, tie)
+  v = s32[] select(first, v0, v1)
+  i = s32[] select(first, i0, i1)
+  ROOT t = (s32[], s32[]) tuple(v, i)
+}
+)";
+  const std::vector<std::string> cases = {
+      add + R"(ENTRY e {
+  x = f32[3,s0,s0] parameter(0)
+  z = f32[] constant(0.5)
+  ROOT r = f32[3,s0] reduce(x, z), dimensions={1}, to_apply=add
+})",
+      add + R"(ENTRY e {
+  x = f32[2,300,s0] parameter(0)
+  z = f32[] parameter(1)
+  ROOT r = f32[2,s0] reduce(x, z), dimensions={1}, to_apply=add
+})",
+      first + R"(ENTRY e {
+  x = s32[5,9,s0] parameter(0)
+  k = s32[5,9,s0] iota(), iota_dimension=1
+  b = s32[] constant(2147483647)
+  ROOT r = (s32[5,s0], s32[5,s0]) reduce(x, k, b, b), dimensions={1}, to_apply=f
+})",
+      absl::StrReplaceAll(max, {{"type", "s8"}}) + R"(ENTRY e {
+  x = s8[5,9,s0] parameter(0)
+  z = s8[] constant(-128)
+  ROOT r = s8[5,s0] reduce(x, z), dimensions={1}, to_apply=max
+})",
+      add + absl::StrReplaceAll(max, {{"type", "f32"}}) + R"(ENTRY e {
+  x = f32[3,11,s0] parameter(0)
+  n = f32[] constant(-inf)
+  m = f32[3,s0] reduce(x, n), dimensions={1}, to_apply=max
+  mb = f32[3,11,s0] broadcast(m), dimensions={0,2}
+  d = f32[3,11,s0] subtract(x, mb)
+  y = f32[3,11,s0] exponential(d)
+  z = f32[] constant(0)
+  s = f32[3,s0] reduce(y, z), dimensions={1}, to_apply=add
+  sb = f32[3,11,s0] broadcast(s), dimensions={0,2}
+  ROOT r = f32[3,11,s0] divide(y, sb)
+})",
+  };
+  for (const std::string& text : cases) {
+    SCOPED_TRACE(text);
+    const std::string module = "HloModule p, symbols={s0:[0,1000]~60}\n" + text;
+    const ToleranceRule rule = absl::StrContains(text, "f32") ? ToleranceRule::AbsRel(1e-4, 1e-5) : ToleranceRule::Exact();
+    RunSymbolic(module, [&](int64_t n) { return WithSize("HloModule p\n" + text, n); }, rule, {0, 1, 15, 16, 17, 48, 49, 63, 64, 65, 200});
   }
 }
 

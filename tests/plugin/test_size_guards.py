@@ -95,7 +95,9 @@ def test_what_is_not_of_integers_is_left_to_dynamos_guard(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["L['x'].size()[0] / 2 == 3", "L['x'].item() <= 1", "G['x'] <= 1", "math.floor(L['n']) <= 1", "L['n'] in (1, 2)", "L['n'] <= 0.5", "x ="]
+    "text",
+    ["L['x'].size()[0] / 2 == 3", "L['x'].item() <= 1",
+     "G['x'] <= 1", "math.floor(L['n']) <= 1", "L['n'] in (1, 2)", "L['n'] <= 0.5", "x ="],
 )
 def test_other_expressions_leave_the_guard_as_it_is(text):
     assert size_guards.compile_guard(["2 <= L['x'].size()[0]", text]) is None
@@ -187,7 +189,11 @@ def test_training_takes_sizes_from_tensors(seen):
 
 
 @pytest.mark.by_aten(tier="any")
-@pytest.mark.parametrize("call", [(torch.randn(4, 5), torch.randn(4, 6)), (torch.randn(5, 4).t(), torch.randn(4, 5)), (torch.randn(1, 5), torch.randn(1, 5))])
+@pytest.mark.parametrize(
+    "call",
+    [(torch.randn(4, 5), torch.randn(4, 6)), (torch.randn(5, 4).t(), torch.randn(4, 5)), (torch.randn(1, 5), torch.randn(1, 5))],
+    ids=["sizes", "strides", "one"],
+)
 def test_a_call_that_violates_one_goes_elsewhere(seen, call):
     f = lambda x, y: x.exp() + (y if y.shape[1] == x.shape[1] else y[:, :1])
     compiled = torch.compile(f, backend="tenon", dynamic=True)

@@ -164,7 +164,7 @@ class SizeGuard {
   THPObjectPtr otherwise_;
 };
 
-// Operands that are on the stack and those that an operation takes; -1: not code of a guard.
+// Operands that are on the stack and those that an operation takes; -1: no code of a guard.
 int64_t DepthAfter(int64_t depth, Op op) {
   if (op == Op::kNumber || op == Op::kConstant) return depth + 1;
   const int64_t taken = op == Op::kNot || op == Op::kRequire ? 1 : 2;

@@ -90,11 +90,6 @@ llvm::AllocaInst* KernelEmitter::Alloca(llvm::Type* type) {
 
 void KernelEmitter::Loop(Value* lo, Value* hi, Value* step,
                          const std::function<void(Value*)>& body) {
-  const auto *from = llvm::dyn_cast<llvm::ConstantInt>(lo), *to = llvm::dyn_cast<llvm::ConstantInt>(hi),
-             *by = llvm::dyn_cast<llvm::ConstantInt>(step);
-  if (from && to && by && from->getSExtValue() < to->getSExtValue() && to->getSExtValue() <= from->getSExtValue() + by->getSExtValue()) {
-    return InLevel([&] { body(lo); });  // once
-  }
   llvm::IRBuilder<>& b = Here();
   llvm::BasicBlock* loop = llvm::BasicBlock::Create(context(), "loop", function_);
   llvm::BasicBlock* exit = llvm::BasicBlock::Create(context(), "exit");

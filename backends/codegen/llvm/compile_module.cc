@@ -15,6 +15,8 @@
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
@@ -97,6 +99,28 @@ class TargetMachinePool {
   std::vector<std::pair<std::string, std::unique_ptr<llvm::TargetMachine>>> idle_;
 };
 
+// Masked stores of one lane that is known, as stores of that. LLVM 22 for x86 makes stores of them itself, but where the vector is a
+// truncated one these are as wide as the elements before the truncation: bytes behind the lane are overwritten.
+void StoreSingleLanes(llvm::Function& f) {
+  for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::instructions(f))) {
+    auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&i);
+    if (call == nullptr || call->getIntrinsicID() != llvm::Intrinsic::masked_store) continue;
+    const auto* mask = llvm::dyn_cast<llvm::Constant>(call->getArgOperand(2));
+    const auto* type = llvm::dyn_cast<llvm::FixedVectorType>(call->getArgOperand(0)->getType());
+    if (mask == nullptr || type == nullptr) continue;
+    llvm::SmallVector<unsigned, 64> live;
+    for (unsigned lane = 0; lane < type->getNumElements(); ++lane) {
+      const llvm::Constant* element = mask->getAggregateElement(lane);
+      if (element == nullptr || !element->isNullValue()) live.push_back(lane);
+    }
+    if (live.size() != 1) continue;
+    llvm::IRBuilder<> b(call);
+    llvm::Value* to = b.CreateConstInBoundsGEP1_64(type->getElementType(), call->getArgOperand(1), live[0]);
+    b.CreateAlignedStore(b.CreateExtractElement(call->getArgOperand(0), live[0]), to, llvm::Align(1));
+    call->eraseFromParent();
+  }
+}
+
 void Optimize(llvm::Module& module, llvm::TargetMachine* tm) {
   llvm::LoopAnalysisManager lam;
   llvm::FunctionAnalysisManager fam;
@@ -116,6 +140,7 @@ void Optimize(llvm::Module& module, llvm::TargetMachine* tm) {
     if (f.isDeclaration()) continue;
     fpm.run(f, fam);
     if (!branches) continue;
+    StoreSingleLanes(f);
     CopyLoopsForInside(f, fam.getResult<llvm::LoopAnalysis>(f));
     LoadWholeVectors(f);
   }

@@ -354,7 +354,7 @@ class ColumnKernel {
   size_t first_reduced_ = 0;
   int64_t scratch_ = 0;
   Value* columns_ = nullptr;
-  int64_t vectors_ = 0;  // of a chunk, written out, with accumulators in stack slots of their own; 0: a loop of them, accumulators in scratch
+  int64_t vectors_ = 0;      // of a chunk, written out, accumulators in stack slots; 0: a loop of them, accumulators in scratch
   Value* limit_ = nullptr;  // of the last of them
   Value *lo_ = nullptr, *hi_ = nullptr;
 };
