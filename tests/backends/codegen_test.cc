@@ -398,8 +398,8 @@ TEST(SymbolicDims, PickedElementsAreNotGathered) {
   }
 }
 
-// As many vectors of columns as there are typically have code of their own, accumulators in registers; here, on AVX-512, 49 to 64 columns.
-// Others go through scratch. Of one symbol, so each case is small: more rows than a stretch of f32 sums, two results, two phases, short types.
+// As many vectors of columns as there are typically have code of their own, accumulators in registers: 49 to 64 columns on AVX-512.
+// Others go through scratch. Sums of a symbol's rows and of more than a stretch, two results, short types, two phases.
 TEST(SymbolicDims, FewColumnsStayInRegisters) {
   const std::string add = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }\n";
   const std::string max = "max { a = type[] parameter(0)\n b = type[] parameter(1)\n ROOT r = type[] maximum(a, b) }\n";
