@@ -426,3 +426,34 @@ def test_long_sums_of_halves_by_index(dtype, graphs_ran_natively):
         x = torch.rand(length, width).to(dtype)
         calls.append((torch.rand(rows, width).to(dtype), torch.randint(0, rows, (length,)), x))
     _check(added, graphs_ran_natively, *calls, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("spatial, out", [(1, (6,)), (2, (7, 5)), (2, (4, None)), (3, (3, 2, 4))], ids=str)
+def test_uneven_adaptive_averages(spatial, out, graphs_ran_natively):
+    pool = getattr(F, f"adaptive_avg_pool{spatial}d")
+    f = lambda x: pool(x * 1.5, out)
+    compiled, records = _compile(f, graphs_ran_natively)
+    for sizes in ((24, 17, 9), (9, 11, 10), (5, 3, 2), (70, 50, 33), (7, 5, 4), (3, 40, 3)):
+        x = torch.randn(2, 3, *sizes[:spatial])
+        mine, eagers = (x.clone().requires_grad_() for _ in range(2))
+        got, wanted = compiled(mine), f(eagers)
+        torch.testing.assert_close(got, wanted)
+        grad = torch.randn_like(wanted)
+        got.backward(grad)
+        wanted.backward(grad)
+        torch.testing.assert_close(mine.grad, eagers.grad)
+        x[0, 1].view(-1)[1] = math.inf  # in its own windows alone
+        torch.testing.assert_close(compiled(x), f(x))
+    assert [r.sizes[:4] for r in records] == ["all "] * 3 and not any(r.framework_steps() for r in records)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32], ids=str)
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_one_length(mode, dtype, graphs_ran_natively):
+    table = torch.randn(50, 32)
+    f = lambda x: F.embedding_bag(x, table, mode=mode) * 2
+    calls = [(torch.randint(50, shape, dtype=dtype),) for shape in ((9, 4), (30, 2), (5, 200), (2, 7))]
+    (record,) = _check(f, graphs_ran_natively, *calls)
+    assert not record.framework_steps()
+    plans = {kernel["plan"].split()[0] for kernel in record.report()["program"]["kernels"]}
+    assert ("scatter" in plans) == (dtype == torch.int32), plans  # 32 bits may not hold a place of so many
