@@ -3,8 +3,8 @@
     PYTHONPATH=build/release/python .venv/bin/python benchmarks/dispatch.py [--blocks 15]
 
 One graph of two sizes, (x+1)*2 on a few floats, called past Dynamo: as a static program, as one program for all sizes, and where seven
-others stand beside that, for the sizes of the first and of the last. Such a call differs from the static one in the dispatch, and in two
-numbers more in Python's list of inputs. The least of the blocks counts.
+others stand beside that, for the sizes of the first and of the last. Such a call differs from the static one in the dispatch alone. The least
+of the blocks counts.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def compiled_graph(warm: list[torch.Tensor], hot_ns: float, dynamic_sizes: bool 
     return record.executable, record
 
 
-def timed(executable, numbers, x) -> float:
+def timed(executable, x) -> float:
     """Microseconds a call."""
     began = time.perf_counter()
     for _ in range(CALLS):
-        executable([*numbers, x])
+        executable([x])
     return 1e6 * (time.perf_counter() - began) / CALLS
 
 
@@ -65,8 +65,8 @@ def main() -> None:
         many, record = compiled_graph(sizes, hot_ns=0.0)
         print(f"programs kept: {sum('kept' in verdict for verdict in record.tiers)} beside the one for all sizes")
         first, last = sizes[0], sizes[-1]
-        rows = {"static": (static, (), first), "for all sizes, alone": (alone, other.shape, other),
-                "among 8, the first": (many, first.shape, first), "among 8, the last": (many, last.shape, last)}  # fmt: skip
+        rows = {"static": (static, first), "for all sizes, alone": (alone, other),
+                "among 8, the first": (many, first), "among 8, the last": (many, last)}  # fmt: skip
         times = {name: [] for name in rows}
         for block in range(arguments.blocks + 1):
             for name in rows if block % 2 else reversed(rows):
