@@ -3,8 +3,8 @@
     PYTHONPATH=build/release/python .venv/bin/python benchmarks/dispatch.py [--blocks 15]
 
 One graph of two sizes, (x+1)*2 on a few floats, called past Dynamo: as a static program, as one program for all sizes, and where seven
-others stand beside that, for the sizes of the first and of the last. Such a call differs from the static one in the dispatch alone. The least
-of the blocks counts.
+others stand beside that, for the sizes of the first and of the last. Such a call differs from the static one in the dispatch alone.
+The least of the blocks counts.
 """
 
 from __future__ import annotations
