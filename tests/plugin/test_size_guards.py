@@ -176,6 +176,21 @@ def test_sizes_of_what_is_written(seen):
 
 
 @pytest.mark.by_aten(tier="any")
+def test_sizes_of_tensors_in_containers_and_of_one_twice(seen):
+    f = lambda xs, named, again: xs[0] * xs[0].shape[0] + xs[1].sum() * xs[1].shape[0] + named["y"] * named["y"].shape[1] + again.shape[0]
+    compiled = torch.compile(f, backend="tenon", dynamic=True)
+    for n, m, k in ((4, 6, 3), (9, 5, 8), (7, 2, 4)):
+        x = torch.randn(n, m)
+        inputs = [x, torch.randn(k, 2)], {"y": torch.randn(n, m)}, x
+        torch.testing.assert_close(compiled(*inputs), f(*inputs))
+    assert len(seen.inputs) == 1 and "SymInt" not in seen.inputs[0], seen.inputs
+    assert seen.guards and not seen.all_native()  # "is", which says that it is one tensor, is no expression of integers
+    other = torch.randn(5, 4)  # no longer the same tensor
+    inputs = [torch.randn(3, 4), torch.randn(2, 2)], {"y": torch.randn(3, 4)}, other
+    torch.testing.assert_close(compiled(*inputs), f(*inputs))
+
+
+@pytest.mark.by_aten(tier="any")
 def test_training_takes_sizes_from_tensors(seen):
     model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.GELU(), torch.nn.Linear(5, 3))
     f = lambda x: (model(x) / x.shape[0]).sum() * x.shape[1]
