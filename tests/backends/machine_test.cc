@@ -158,6 +158,21 @@ TEST(Machine, DecidesNoPlan) {
   }
 }
 
+// Each thread packs the blocks that are its own, so what is split costs nothing twice but the block where a piece ends.
+TEST(Machine, PackedContractionsOfFewRowsAreShared) {
+  const char* kSmallImage = R"(
+HloModule small_image
+ENTRY e {
+  x = f32[1,3,3,512] parameter(0)
+  k = f32[512,512,3,3] parameter(1)
+  ROOT c = f32[1,3,3,512] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_oi01->b01f
+})";
+  const auto kernel = Planned(kSmallImage, MachineOf("nobody", "avx2"));
+  ASSERT_TRUE(absl::StrContains(kernel->info().plan_text, "packed")) << kernel->info().plan_text;
+  EXPECT_GE(kernel->info().end.constant() / kernel->info().grain.constant(), 4) << kernel->info().plan_text;
+  EXPECT_GE(kernel->info().grain.constant(), 3) << "rows of a block";
+}
+
 TEST(Machine, WhatTakesLongerIsSaidToTakeLonger) {
   const MachineModel machine = MachineOf("nobody", "avx2");
   const double add = Planned(kAdd, machine)->info().estimated_ns, tanh = Planned(kTanh, machine)->info().estimated_ns;

@@ -4,7 +4,9 @@
 //
 // A unit is a block of vectors in some rows; blocks are the slowest to change, so that what is read of the vectors' operand stays in cache.
 #include <algorithm>
+#include <numeric>
 
+#include "absl/algorithm/container.h"
 #include "backends/codegen/emit/emit_types.h"
 #include "backends/codegen/index/contraction_index.h"
 #include "backends/codegen/kernel/kernel_parts.h"
@@ -110,8 +112,31 @@ class ContractionKernel {
     e_.set_packed({packing_->contraction, in_block ? e_.ScratchPointer(0) : shifted, in_block ? 0 : level, column_, plan_.block});
   }
 
+  // Where the terms of the packed operand, as they lie in memory, go in scratch: after `round` of them the same places come again,
+  // `step` bytes further. Divisions of each term's place would take longer than to turn it.
+  struct TermPlaces {
+    int64_t round = 0, step = 0;
+    std::vector<int32_t> bytes;
+  };
+
+  TermPlaces PlacesOfTerms(int64_t term_bytes) const {
+    const Packing& p = *packing_;
+    std::vector<int64_t> stride(p.extents.size(), term_bytes);  // in scratch, where the last loop is the fastest
+    for (size_t k = p.extents.size() - 1; k-- > 0;) stride[k] = stride[k + 1] * p.extents[k + 1];
+    const int64_t inner = p.terms / p.extents[p.order[0]];
+    TermPlaces places{.round = std::lcm(inner, int64_t{plan_.lanes})};
+    places.step = places.round / inner * stride[p.order[0]];
+    for (int64_t i = 0; i < std::min(places.round, p.terms); ++i) {
+      int64_t rest = i, at = 0;
+      for (size_t k = p.order.size(); k-- > 0; rest /= p.extents[p.order[k]]) at += rest % p.extents[p.order[k]] * stride[p.order[k]];
+      places.bytes.push_back(static_cast<int32_t>(at));
+    }
+    return places;
+  }
+
   // Squares of vectors are turned in registers; what is left at the ends goes one by one.
   void PackColumns(Value* first, int64_t columns, Value* base, int level, PrimitiveType type) {
+    constexpr int64_t kAhead = 8;  // squares: the processor follows few of the columns by itself
     const int64_t lanes = plan_.lanes, terms = packing_->terms;
     const int64_t whole_terms = terms / lanes * lanes, whole_columns = columns / lanes * lanes;
     if (place_ == nullptr) {
@@ -130,28 +155,67 @@ class ContractionKernel {
     const IndexTuple from = MapContraction(e_.space(), op, iteration.IndexOf(e_.space(), f_, op.shape()), summed).rhs;
     const Index place = e_.space().Linear(summed, DenseStrides(as_run));
     const Index to = e_.space().Combine(place, plan_.block, packed_column_, 1);
-    auto over = [&](int64_t columns_from, int64_t columns_to, int64_t terms_from, int64_t terms_to, int64_t step, auto&& body) {
-      if (columns_from == columns_to || terms_from == terms_to) return;
-      Value *lo = b().CreateAdd(first, e_.I64(columns_from)), *hi = b().CreateAdd(first, e_.I64(columns_to));
-      e_.LoopOver(packed_column_, lo, hi, step, [&] { e_.LoopOver(place_, e_.I64(terms_from), e_.I64(terms_to), step, body); });
+    auto columns_from = [&](int64_t lo, int64_t hi, int64_t step, const std::function<void()>& body) {
+      if (lo == hi) return;
+      e_.LoopOver(packed_column_, b().CreateAdd(first, e_.I64(lo)), b().CreateAdd(first, e_.I64(hi)), step, body);
     };
-    auto one = [&] { e_.StoreRaw(base, level, to, type, e_.Eval(op.operand(1), from)); };
-    over(0, whole_columns, 0, whole_terms, lanes, [&] {
-      LaneMode mode;
-      mode.lanes = mode.copies = plan_.lanes;
-      mode.vector_var = place_->var;
-      mode.unroll_var = packed_column_->var;
+    auto one_by_one = [&](int64_t lo, int64_t hi) {
+      if (lo == hi) return;
+      e_.LoopOver(place_, e_.I64(lo), e_.I64(hi), 1, [&] { e_.StoreRaw(base, level, to, type, e_.Eval(op.operand(1), from)); });
+    };
+    LaneMode along_terms{.lanes = plan_.lanes, .copies = plan_.lanes};
+    along_terms.vector_var = place_->var;
+    along_terms.unroll_var = packed_column_->var;
+    auto square = [&] {
+      LaneMode mode = along_terms;
       mode.level = e_.innermost();
       e_.set_mode(mode);
-      Val square = e_.Eval(op.operand(1), from);
-      TurnSquare(e_.At(square.level), square, plan_.lanes);
+      e_.PrefetchAhead(place_, kAhead * lanes);
+      Val turned = e_.Eval(op.operand(1), from);
+      e_.load_hook = nullptr;
+      TurnSquare(e_.At(turned.level), turned, plan_.lanes);
+      return turned;
+    };
+    auto in_order = [&] {
+      const Val turned = square();
+      LaneMode mode = e_.mode();
       std::swap(mode.vector_var, mode.unroll_var);
       e_.set_mode(mode);
-      e_.StoreRaw(base, level, to, type, square);
+      e_.StoreRaw(base, level, to, type, turned);
       e_.set_mode({});
+    };
+    columns_from(0, whole_columns, lanes, [&] {
+      if (whole_terms == 0) return;
+      if (absl::c_is_sorted(packing_->order)) return e_.LoopOver(place_, e_.I64(0), e_.I64(whole_terms), lanes, in_order);
+      const TermPlaces places = PlacesOfTerms(plan_.block * StorageBytes(type));
+      if (places_ == nullptr) {
+        llvm::Constant* bytes = llvm::ConstantDataArray::get(e_.context(), places.bytes);
+        places_ = new llvm::GlobalVariable(*b().GetInsertBlock()->getModule(), bytes->getType(), /*isConstant=*/true,
+                                           llvm::GlobalValue::PrivateLinkage, bytes);
+      }
+      e_.Loop(e_.I64(0), e_.I64(whole_terms), e_.I64(places.round), [&](Value* start) {
+        Value* end = b().CreateAdd(start, e_.I64(places.round));
+        if (whole_terms % places.round != 0) end = b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, e_.I64(whole_terms));
+        Value* round = b().CreateUDiv(start, e_.I64(places.round));
+        Value* there = b().CreateGEP(b().getInt8Ty(), base, b().CreateMul(round, e_.I64(places.step)));
+        e_.LoopOver(place_, start, end, lanes, [&] {
+          const Val turned = square();
+          LaneMode mode{.lanes = plan_.lanes};
+          mode.vector_var = packed_column_->var;
+          mode.level = e_.innermost();
+          e_.set_mode(mode);
+          Value* entry = b().CreateGEP(b().getInt32Ty(), places_, b().CreateSub(e_.ScalarIndex(place_).v[0], start));
+          for (int k = 0; k < plan_.lanes; ++k) {
+            Value* bytes = b().CreateLoad(b().getInt32Ty(), b().CreateConstGEP1_64(b().getInt32Ty(), entry, static_cast<uint64_t>(k)));
+            Value* row = b().CreateGEP(b().getInt8Ty(), there, b().CreateSExt(bytes, b().getInt64Ty()));
+            e_.StoreRaw(row, e_.innermost(), packed_column_, type, {.v = {turned.v[static_cast<size_t>(k)]}, .level = turned.level});
+          }
+          e_.set_mode({});
+        });
+      });
     });
-    over(0, whole_columns, whole_terms, terms, 1, one);
-    over(whole_columns, columns, 0, terms, 1, one);
+    columns_from(0, whole_columns, 1, [&] { one_by_one(whole_terms, terms); });
+    columns_from(whole_columns, columns, 1, [&] { one_by_one(0, terms); });
   }
 
   // `across` vectors from `first` on; `left`: so many elements are there, if not all.
@@ -170,7 +234,7 @@ class ContractionKernel {
   }
 
   // `unroll` rows at a time, then those that are left: at once if their number is known; else so many at once as are left of the typical
-  // number, then one by one. `column`: the first one, unless it is bound.
+  // number, and by halves: a tile of few rows takes hardly less time than one of some. `column`: the first one, unless it is bound.
   void Rows(const LaneMode& mode, Value* column, Value* from, Value* to) {
     if (plan_.tile_loop < 0) return Tile(mode, column, 1, [&] { Body(); });
     const bool known = rows_.is_constant();
@@ -185,8 +249,18 @@ class ContractionKernel {
       done = end;
     };
     if (!known || rows >= step) tiles(step, 0, rows - left - step, false);
-    if (known ? left > 0 : left > 1) tiles(left, rows - left, rows - left, known);
-    if (!known && step > 1) tiles(1, -1, -1, true);
+    if (known && left > 0) tiles(left, rows - left, rows - left, true);
+    if (known) return;
+    bool typical = left > 1;
+    for (int64_t half = step; half > 1;) {
+      half = (half + 1) / 2;
+      if (typical && left >= half) {
+        typical = false;
+        tiles(left, rows - left, rows - left, false);
+        if (left == half) continue;
+      }
+      tiles(half, -1, -1, half == 1);
+    }
   }
 
   // A level of its own: what is remembered there has this number of copies.
@@ -221,6 +295,7 @@ class ContractionKernel {
   llvm::AllocaInst* packed_part_ = nullptr;  // which part of the operand lies in scratch
   Value* part_ = nullptr;                    // which one the unit reads
   Index place_ = nullptr, packed_column_ = nullptr;
+  llvm::GlobalVariable* places_ = nullptr;  // TermPlaces::bytes
 };
 
 }  // namespace

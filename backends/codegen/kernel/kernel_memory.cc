@@ -367,8 +367,8 @@ void KernelEmitter::PrefetchAhead(Index var, int64_t steps) {
   load_hook = [this, var, steps](const Instruction* p, Index offset) -> std::optional<Val> {
     if (mode_.vector_var < 0) return std::nullopt;
     const Access along = AccessAlong(offset, mode_.vector_var), ahead = AccessAlong(offset, var->var);
-    const bool rows = along.kind == Access::Kind::kContiguous && ahead.kind == Access::Kind::kStrided;
-    if (!rows || Typical(p->shape().byte_size()) < kCachedBytes) return std::nullopt;
+    const bool further = ahead.kind == Access::Kind::kStrided || (var->var == mode_.vector_var && mode_.unroll_var != var->var);
+    if (along.kind != Access::Kind::kContiguous || !further || Typical(p->shape().byte_size()) < kCachedBytes) return std::nullopt;
     Prefetch(*p, space_.AddConstant(offset, ahead.stride * Dim(steps)));
     return std::nullopt;
   };

@@ -315,7 +315,11 @@ WorkEstimate EstimateWork(const FusedKernel& fused, const KernelPlan& plan, cons
   }
   if (plan.packed) {
     const int64_t rows = plan.tile_loop < 0 ? 1 : plan.rows > 0 ? plan.rows : Typical(plan.loops[plan.tile_loop].extent);
-    w.grain = Max(w.grain, (kRowsPerPackedPiece + rows - 1) / std::max<int64_t>(rows, 1));
+    // All that one part serves, unless that is much.
+    const Packing packing = *PackingOf(fused, plan);
+    Dim served = plan.rows > 0 ? CeilDiv(plan.loops[static_cast<size_t>(plan.tile_loop)].extent, plan.rows) : Dim(1);
+    for (int i = 0; i < plan.split && !packing.by_outer; ++i) served *= plan.loops[static_cast<size_t>(i)].extent;
+    w.grain = Max(w.grain, Min(served, (kRowsPerPackedPiece + rows - 1) / std::max<int64_t>(rows, 1)));
   }
   return w;
 }
