@@ -129,7 +129,7 @@ def test_beyond_the_bound_runs_by_aten(tenon, monkeypatch):
     assert len(beyond) == 1 and beyond[0]["calls"] == 2
 
 
-@pytest.mark.by_aten(tier="eager_program", reason="a number that is known when it runs")
+@pytest.mark.by_aten(steps={"aten.nonzero.default"})
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 def test_sizes_that_depend_on_data():
     x = torch.tensor([1.0, 0.0, 2.0, 0.0])

@@ -130,8 +130,10 @@ def symbol_hint(value: torch.SymInt, symbol: sympy.Symbol) -> int:
 
 
 def known_equalities(value: torch.SymInt) -> list[sympy.Eq]:
-    """What the tracer found equal, and guards: calls in which it is not go to other graphs."""
-    return [guard.expr for guard in value.node.shape_env.guards if isinstance(guard.expr, sympy.Eq)]
+    """What the tracer found equal, and guards: calls in which it is not go to other graphs; or asserts, of sizes that data decide."""
+    env = value.node.shape_env
+    said = [guard.expr for guard in env.guards] + [a.expr for asserts in env.deferred_runtime_asserts.values() for a in asserts]
+    return [expr for expr in said if isinstance(expr, sympy.Eq)]
 
 
 _LARGEST_SIZE = 1 << 40

@@ -9,10 +9,11 @@ from typing import Any, Callable, Sequence
 
 from torch import fx
 
-from . import aliasing, closed_over, decompositions, higher_order, objects, passed_sizes, registry, size_guards, training
+from . import aliasing, closed_over, data_sizes, decompositions, higher_order, objects, passed_sizes, registry, size_guards, training
 from ._torch_private import aot_compile, backward_at_once, frozen_inputs, lazy_graph_modules, metadata_of, quick_trace, traced_as
-from .compiler import Compiled, compile_static, judge_fallback
+from .compiler import Compiled, compile_static, judge_fallback, run_from_python
 from .dynamic import compile_dynamic, symbolic_inputs
+from .export import count_nodes
 from .first_call import Spent
 from .options import Options
 from .partition import partition
@@ -121,6 +122,14 @@ def compile_aten(
 
 
 def _compile_aten(gm: fx.GraphModule, kind: str, options: Options, frozen: Sequence[int]) -> Compiled:
+    if not data_sizes.decided_by_data(gm):
+        return _compile_part(gm, kind, options, frozen)
+    return data_sizes.compile_in_parts(gm, lambda part, kept, why: _compile_part(part, kind, options, kept, why), frozen)
+
+
+def _compile_part(gm: fx.GraphModule, kind: str, options: Options, frozen: Sequence[int], from_python: str = "") -> Compiled:
+    if from_python:
+        return run_from_python(gm, registry.new_record(kind, count_nodes(gm)), options, from_python)
     if symbolic_inputs(gm):
         return compile_dynamic(gm, kind, options, frozen)
     return compile_static(gm, kind, options, frozen=frozen)

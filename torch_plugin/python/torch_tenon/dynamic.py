@@ -34,22 +34,23 @@ def symbolic_inputs(gm: fx.GraphModule, key: str = "val") -> bool:
 
 def is_symbolic(node: fx.Node) -> bool:
     """True if the node's value or meta depends on a symbol."""
-    return bool(_symbols_of(node.meta.get("val")))
+    return bool(symbols_of(node.meta.get("val")))
 
 
-def _symbols_of(value: Any, offset: bool = True) -> set[sympy.Symbol]:
+def symbols_of(value: Any, offset: bool = True) -> set[sympy.Symbol]:
+    """Those that a number, a tensor's sizes and strides, its offset, or any of a list of such things depend on."""
     if symbols.is_symbolic(value):
         return set(symbols.expression(value).free_symbols)
     if isinstance(value, (list, tuple)):
-        return set().union(*(_symbols_of(v, offset) for v in value))
+        return set().union(*(symbols_of(v, offset) for v in value))
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
         return set()
     sizes = (*value.shape, *value.stride(), *([value.storage_offset()] if offset else []))
-    return set().union(*(_symbols_of(s) for s in sizes))
+    return set().union(*(symbols_of(s) for s in sizes))
 
 
 def _mentioned(gm: fx.GraphModule, key: str = "val") -> set[sympy.Symbol]:
-    return set().union(*(_symbols_of(n.meta.get(key)) for n in gm.graph.find_nodes(op="placeholder")))
+    return set().union(*(symbols_of(n.meta.get(key)) for n in gm.graph.find_nodes(op="placeholder")))
 
 
 def _needed(gm: fx.GraphModule) -> set[sympy.Symbol]:
@@ -59,7 +60,7 @@ def _needed(gm: fx.GraphModule) -> set[sympy.Symbol]:
     needed = set()
     for node in gm.graph.nodes:
         if not _is_unused_number(node):
-            needed |= _symbols_of(node.meta.get("val"), offset=absolute)
+            needed |= symbols_of(node.meta.get("val"), offset=absolute)
     return needed
 
 

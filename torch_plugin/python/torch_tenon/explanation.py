@@ -188,6 +188,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "tier": record.tier,
         "reason": record.reason,
         "sizes": record.sizes,
+        "part": record.part,
         "tiers": list(record.tiers),
         "by_aten": dict(record.by_aten),
         "nodes": dict(record.nodes),
@@ -217,6 +218,8 @@ def _graph_lines(graph: dict[str, Any], rows: int | None) -> list[str]:
         f"({graph['kernels']} distinct kernels), {len(graph['library_calls'])} library calls, "
         f"{len(graph['aten_steps'])} ATen steps, {len(graph['copies'])} copies; {graph['run_us']:.1f} us",
     ]
+    if part := graph["part"]:
+        lines.append(f"  part {part}")
     if sizes := graph["sizes"]:
         lines.append(f"  sizes: {sizes}")
     lines += [f"  tier: {verdict}" for verdict in graph["tiers"]]

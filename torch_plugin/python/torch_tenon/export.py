@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import operator
 import re
+from collections.abc import Set
 from typing import Any, Callable, Sequence
 
 import sympy
@@ -19,7 +20,7 @@ import torch
 from torch import fx
 
 from . import _C, symbols
-from ._torch_private import known_equalities, symbol_hint, symbol_range
+from ._torch_private import free_unbacked_symbols, known_equalities, symbol_hint, symbol_range
 from ._torch_private import (
     fake_mode_of, is_auto_functionalized, is_higher_order, is_random_call, is_with_effects, no_dispatch_modes, plain_tensor_types,
     written_arguments,
@@ -78,8 +79,9 @@ def release(callables: list[int]) -> None:
 def count_nodes(gm: fx.GraphModule) -> dict[str, int]:
     """ATen (and other) operators of the graph by overload; size arithmetic and getitem aside."""
     counts: collections.Counter[str] = collections.Counter()
+    given = _given(gm)
     for node in gm.graph.nodes:
-        if node.op == "call_function" and not _is_size_arithmetic(node):
+        if node.op == "call_function" and not _is_size_arithmetic(node, given):
             counts[_target_name(node.target)] += 1
     return dict(counts)
 
@@ -94,7 +96,7 @@ def export(
 
 class _Exporter:
     def __init__(self, gm: fx.GraphModule, name: str, values: symbols.Values | None, fixed: symbols.Values):
-        self.gm, self.values = gm, values
+        self.gm, self.values, self.given = gm, values, _given(gm)
         self.known: symbols.Expressions = {symbol: sympy.Integer(number) for symbol, number in fixed.items()}
         self.parts: dict[sympy.Symbol, symbols.Divided] = {}
         self.out = Exported(name)
@@ -133,7 +135,7 @@ class _Exporter:
             value = node.meta.get("val")
             tensor = isinstance(value, torch.Tensor) and value.layout == torch.strided
             for number in value.shape if tensor else (value,):
-                if isinstance(number, torch.SymInt) and not symbols.is_unbacked(number):
+                if isinstance(number, torch.SymInt) and not symbols.is_unbacked(number, self.given):
                     said[symbols.expression(number)] = number
         some = next(iter(said.values()), None)
         if some is None or not (equalities := known_equalities(some)):
@@ -176,7 +178,7 @@ class _Exporter:
             return
         if not isinstance(value := node.meta.get("val", None), torch.Tensor):
             self._see_number(value)
-            if _is_size_arithmetic(node):
+            if _is_size_arithmetic(node, self.given):
                 return
         try:
             if isinstance(target, torch._ops.OpOverload):
@@ -481,7 +483,7 @@ class _Exporter:
     def _is_known(self, value: torch.Tensor) -> bool:
         numbers = (*value.shape, *value.stride(), value.storage_offset())
         if self.values is None:
-            return not any(map(symbols.is_unbacked, numbers))
+            return not any(symbols.is_unbacked(number, self.given) for number in numbers)
         try:
             return all(isinstance(symbols.evaluate(n, self.values), int) for n in numbers if not isinstance(n, int))
         except ValueError:
@@ -530,6 +532,16 @@ class _Exporter:
         if symbols.is_symbolic(offset) and self.values is None and not self.absolute:
             offset = 0  # it comes with the data pointer
         return "tensor", value.dtype, sizes, strides, self._size(offset)
+
+
+def _given(gm: fx.GraphModule) -> set[sympy.Symbol]:
+    """Symbols that data decide, but not the graph's: its inputs tell what they are."""
+    return set().union(*(free_unbacked_symbols(node.meta.get("val")) for node in gm.graph.find_nodes(op="placeholder") if _has_sizes(node)))
+
+
+def _has_sizes(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return symbols.is_symbolic(value) or (isinstance(value, torch.Tensor) and value.layout == torch.strided)
 
 
 def counts_from_storage(gm: fx.GraphModule) -> bool:
@@ -635,8 +647,8 @@ def _is_fake(value: torch.Tensor) -> bool:
     return type(value).__name__ == "FakeTensor"
 
 
-def _is_size_arithmetic(node: fx.Node) -> bool:
-    """Computes only numbers that the tracer knows as expressions (or asserts something of them)."""
+def _is_size_arithmetic(node: fx.Node, given: Set[sympy.Symbol]) -> bool:
+    """Computes only numbers that are expressions of symbols that inputs tell (or asserts something of them)."""
     if node.target is operator.getitem:
         return True
     value = node.meta.get("val", None)
@@ -644,7 +656,7 @@ def _is_size_arithmetic(node: fx.Node) -> bool:
         return False
     if isinstance(node.target, torch._ops.OpOverload) and node.target in _SIZE_ASSERTS:
         return True
-    return isinstance(value, _NUMBERS) and not symbols.is_unbacked(value)
+    return isinstance(value, _NUMBERS) and not symbols.is_unbacked(value, given)
 
 
 _SIZE_ASSERTS = {

@@ -37,6 +37,7 @@ class GraphRecord:
         self.kernels = self.planned_bytes = 0
         self.compile_ms: dict[str, float] = {}
         self.sizes = ""  # of graphs with symbols: "all s0, s1", or which they are and why not all
+        self.part = ""  # of a graph in parts, whose sizes data decide: "1 of 2, decides u0"
         self.tiers: list[str] = []  # of a program for many sizes: what trials said of others beside it
         self.compiled = False  # else it runs from Python
         self.autograd: Autograd | None = None  # of forwards
@@ -146,6 +147,7 @@ class GraphRecord:
             "tier": self.tier,
             "reason": self.reason,
             "sizes": self.sizes,
+            "part": self.part,
             "tiers": list(self.tiers),
             "nodes": dict(self.nodes),
             "calls": raw["calls"],

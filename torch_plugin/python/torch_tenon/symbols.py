@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 import sympy
@@ -20,9 +20,9 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def is_unbacked(value: Any) -> bool:
-    """Depends on data: known only once the graph has run that far."""
-    return is_symbolic(value) and bool(free_unbacked_symbols(value))
+def is_unbacked(value: Any, given: Set[sympy.Symbol] = frozenset()) -> bool:
+    """Depends on data: known only once the graph has run that far. `given`: such symbols that the graph's inputs tell."""
+    return is_symbolic(value) and not free_unbacked_symbols(value) <= given
 
 
 def expression(value: torch.SymInt | torch.SymFloat | torch.SymBool) -> sympy.Basic:
