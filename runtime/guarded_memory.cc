@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr int kPoison = 0xff, kBeside = 0xa5;
 
-// A mapping: a page with this at its beginning, which stays readable, and then, kEnd: the data's pages and one that may not be
-// touched; kBegin: one that may not be touched, the data's pages and another such.
+// A mapping: a page with this at its beginning, which stays readable, one in front of the data, the data's pages, and one that may not be
+// touched. Nor may the one in front, kBegin or where there is no data; kEnd it is readable, too (so that the kernel has one range less).
 struct Header {
   size_t mapped, bytes;
 };
@@ -24,11 +24,10 @@ struct Header {
   std::abort();
 }
 
+constexpr size_t kBefore = 2 * kPage;
+
 // From the data's first byte.
-char* HeaderOf(void* memory, MemoryGuard guard) {
-  auto* first = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(memory) / kPage * kPage);
-  return first - (guard == MemoryGuard::kEnd ? 1 : 2) * kPage;
-}
+char* HeaderOf(void* memory) { return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(memory) / kPage * kPage) - kBefore; }
 
 }  // namespace
 
@@ -47,18 +46,18 @@ MemoryGuard GuardOfEnvironment() {
 void* GuardedAllocate(size_t bytes, MemoryGuard guard) {
   if (bytes > SIZE_MAX / 2) return nullptr;
   const bool end = guard == MemoryGuard::kEnd;
-  const size_t data = (bytes + kPage - 1) / kPage * kPage, before = (end ? 1 : 2) * kPage, mapped = before + data + kPage;
+  const size_t data = (bytes + kPage - 1) / kPage * kPage, mapped = kBefore + data + kPage, readable = end && data > 0 ? kBefore : kPage;
   void* map = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) return nullptr;
   char* start = static_cast<char*>(map);
-  char* first = start + before;
-  if (mprotect(start, kPage, PROT_READ | PROT_WRITE) != 0 || (data > 0 && mprotect(first, data, PROT_READ | PROT_WRITE) != 0)) {
+  char* first = start + kBefore;
+  if (mprotect(start, readable, PROT_READ | PROT_WRITE) != 0 || (data > 0 && mprotect(first, data, PROT_READ | PROT_WRITE) != 0)) {
     munmap(map, mapped);
     return nullptr;
   }
   const Header header{mapped, bytes};
   std::memcpy(start, &header, sizeof header);
-  mprotect(start, kPage, PROT_READ);
+  mprotect(start, readable, PROT_READ);
   char* memory = end ? first + data - bytes : first;
   if (data > 0) {
     std::memset(first, kBeside, end ? data - bytes : 0);
@@ -68,12 +67,12 @@ void* GuardedAllocate(size_t bytes, MemoryGuard guard) {
   return memory;
 }
 
-void GuardedFree(void* memory, MemoryGuard guard) {
+void GuardedFree(void* memory) {
   if (memory == nullptr) return;
-  char* start = HeaderOf(memory, guard);
+  char* start = HeaderOf(memory);
   Header header;
   std::memcpy(&header, start, sizeof header);
-  char* first = start + (guard == MemoryGuard::kEnd ? 1 : 2) * kPage;
+  char* first = start + kBefore;
   const char* last = start + header.mapped - kPage;
   auto* data = static_cast<char*>(memory);
   auto untouched = [](const char* from, const char* to) {

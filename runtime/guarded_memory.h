@@ -20,6 +20,6 @@ MemoryGuard GuardOfEnvironment();
 // aligned, no more. kBegin: to a page. nullptr: no memory. Thread-safe, without a lock.
 void* GuardedAllocate(size_t bytes, MemoryGuard guard);
 // Ends the process with a message if memory beside the allocation was written. `bytes` as allocated are not needed. Null: nothing.
-void GuardedFree(void* memory, MemoryGuard guard);
+void GuardedFree(void* memory);
 
 }  // namespace tenon

@@ -15,7 +15,7 @@ void* Allocate(void*, size_t bytes) {
   return std::aligned_alloc(64, (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0));
 }
 void Deallocate(void*, void* memory, size_t) {
-  if (const MemoryGuard guard = GuardOfEnvironment(); guard != MemoryGuard::kOff) return GuardedFree(memory, guard);
+  if (GuardOfEnvironment() != MemoryGuard::kOff) return GuardedFree(memory);
   std::free(memory);
 }
 void ParallelFor(void*, int64_t begin, int64_t end, int64_t grain,

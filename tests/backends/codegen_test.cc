@@ -628,6 +628,43 @@ ENTRY e {
   RunSymbolic(text, [&](int64_t n) { return WithSize(text, n); }, ToleranceRule::Exact());
 }
 
+// HLO has no such gather, but a program for all sizes may be called so: what it computes then is not looked at.
+TEST(SymbolicDims, NothingIsReadOfAnEmptyOperand) {
+  for (const char* text : {R"(HloModule rows, symbols={s0:[0,1000]}
+ENTRY e {
+  x = f32[s0,37] parameter(0)
+  i = s64[4] constant({1,-3,9,4})
+  ROOT g = f32[4,37] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,37}
+})",
+                           R"(HloModule elements, symbols={s0:[0,1000]}
+ENTRY e {
+  x = f32[s0] parameter(0)
+  i = s64[40] iota(), iota_dimension=0
+  ROOT g = f32[40] gather(x, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}
+})",
+                           R"(HloModule window, symbols={s0:[0,1000]}
+ENTRY e {
+  x = f32[s0,21] parameter(0)
+  i = s64[] constant(3)
+  z = s64[] constant(0)
+  ROOT g = f32[2,21] dynamic-slice(x, i, z), dynamic_slice_sizes={2,21}
+})"}) {
+    absl::StatusOr<Built> built = Build({.text = text});
+    ASSERT_TRUE(built.ok()) << built.status();
+    for (const std::string& isa : HostIsas()) {
+      absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = isa});
+      ASSERT_TRUE(runner.ok()) << runner.status();
+      for (int64_t n : {0, 1}) {
+        const Shape& rows = built->request.fusion->fused_computation()->parameters()[0]->shape();
+        std::vector<Dim> dims(rows.dims().begin(), rows.dims().end());
+        dims[0] = n;
+        const Literal x(Shape(PrimitiveType::kF32, dims));
+        EXPECT_TRUE(runner->Run({x}, {.symbols = {{"s0", n}}}).ok()) << isa << " " << n << " " << text;
+      }
+    }
+  }
+}
+
 TEST(Check, SetsTheErrorWordOnlyWhenAnElementIsTrue) {
   HloCase c = Named("indexing_check");
   absl::StatusOr<Built> built = Build(c);

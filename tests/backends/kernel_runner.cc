@@ -32,7 +32,7 @@ class Block {
 
  private:
   struct Free {
-    void operator()(void* memory) const { GuardedFree(memory, Guard()); }
+    void operator()(void* memory) const { GuardedFree(memory); }
   };
   std::unique_ptr<void, Free> memory_;
   int64_t bytes_;

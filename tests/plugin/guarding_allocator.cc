@@ -8,7 +8,7 @@ namespace {
 
 using tenon::GuardOfEnvironment;
 
-void Delete(void* memory) { tenon::GuardedFree(memory, GuardOfEnvironment()); }
+void Delete(void* memory) { tenon::GuardedFree(memory); }
 
 struct GuardingAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {

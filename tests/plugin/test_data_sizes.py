@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import torch_tenon
+from plugin import data_sizes_fuzz
 
 pytestmark = [
     pytest.mark.usefixtures("tenon"),
@@ -213,10 +214,52 @@ def test_sizes_that_the_user_leaves_open(graphs_ran_natively):
     assert [r.sizes for r in graphs_ran_natively] == ["all u0"]
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x[torch.zeros(3, dtype=torch.long)] + 1,
+        lambda x: F.embedding(torch.zeros(3, dtype=torch.long), x) + 1,
+        lambda x: x.gather(0, torch.zeros(2, 4, dtype=torch.long)) + 1,
+        lambda x: torch.zeros(6, 4).masked_scatter(torch.arange(6)[:, None] < x.shape[0], x) + 1,
+        lambda x: x.index_select(0, torch.zeros(2, dtype=torch.long)).sum(1),
+    ],
+    ids=("index", "embedding", "gather", "masked_scatter", "index_select"),
+)
+def test_nothing_to_take_from(f, graphs_ran_natively):
+    """Rows of an empty table: eager's error, or eager's result where none is taken, and no read of what is not there."""
+    compiled = torch.compile(f, backend="tenon", fullgraph=True)
+    for n in (5, 0, 1, 0):
+        x = torch.randn(n, 4)
+        torch._dynamo.decorators.mark_unbacked(x, 0)
+        try:
+            want = f(x)
+        except (IndexError, RuntimeError) as error:
+            with pytest.raises(type(error)):
+                compiled(x)
+        else:
+            torch.testing.assert_close(compiled(x), want)
+    assert [r.sizes for r in graphs_ran_natively if r.sizes.startswith("all")] == ["all u0"]
+
+
 @pytest.mark.by_aten(steps={"aten.nonzero.default"})
 def test_what_is_said_of_parts(graphs_ran_natively):
     text = str(torch_tenon.explain(_rows_of_data, torch.randn(30, 8)))
     assert "part 1 of 2, decides u0" in text and "part 2 of 2" in text and "all u0" in text
+
+
+@pytest.mark.by_aten(tier="any")
+@pytest.mark.filterwarnings("ignore:Error detected in")
+def test_random_programs():
+    """tests/plugin/data_sizes_fuzz.py."""
+    for train in (False, True):
+        ran, found = data_sizes_fuzz.run(20261127, 15, train)
+        assert ran >= 11 and not found, "\n".join(found)
+
+
+@pytest.mark.by_aten(tier="any")
+def test_the_judge_of_random_programs_sees_a_wrong_number():
+    ran, found = data_sizes_fuzz.run(7, 4, plant=True)
+    assert ran == len(found) > 2
 
 
 @pytest.mark.by_aten(tier="any")

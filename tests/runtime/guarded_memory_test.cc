@@ -23,15 +23,16 @@ TEST_P(GuardedDeathTest, FaultsOutsideAndNowhereElse) {
     Touch(memory);
     Touch(memory + bytes - 1);
     EXPECT_DEATH(Touch(GetParam() == MemoryGuard::kEnd ? memory + bytes : memory - 1), "") << bytes;
-    GuardedFree(memory, GetParam());
+    GuardedFree(memory);
   }
 }
 
 TEST_P(GuardedDeathTest, NothingIsNowhere) {
   auto* memory = static_cast<char*>(GuardedAllocate(0, GetParam()));
   EXPECT_DEATH(Touch(memory), "");
-  GuardedFree(memory, GetParam());
-  GuardedFree(nullptr, GetParam());
+  EXPECT_DEATH(Touch(memory - 1), "");
+  GuardedFree(memory);
+  GuardedFree(nullptr);
 }
 
 TEST_P(GuardedDeathTest, AlignedToElements) {
@@ -39,14 +40,14 @@ TEST_P(GuardedDeathTest, AlignedToElements) {
     void* memory = GuardedAllocate(width * 3, GetParam());
     EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % width, 0u);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % (2 * width) != 0, GetParam() == MemoryGuard::kEnd) << "no better at an end";
-    GuardedFree(memory, GetParam());
+    GuardedFree(memory);
   }
 }
 
 TEST_P(GuardedDeathTest, ContentsArePoison) {
   auto* memory = static_cast<float*>(GuardedAllocate(40, GetParam()));
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(std::isnan(memory[i]));
-  GuardedFree(memory, GetParam());
+  GuardedFree(memory);
 }
 
 TEST_P(GuardedDeathTest, AWriteOnTheOtherSideIsFound) {
@@ -54,7 +55,7 @@ TEST_P(GuardedDeathTest, AWriteOnTheOtherSideIsFound) {
       {
         auto* memory = static_cast<char*>(GuardedAllocate(100, GetParam()));
         memory[GetParam() == MemoryGuard::kEnd ? -1 : 100] = 0;
-        GuardedFree(memory, GetParam());
+        GuardedFree(memory);
       },
       "was written: allocation .* of 100 bytes");
 }

@@ -102,7 +102,8 @@ class IndexSpace {
 
 // The index into operand `operand` that element `index` of `op` reads, and the bounds that must
 // hold for it to be read at all (pad, concatenate, dynamic-update-slice: otherwise the element
-// comes from elsewhere). Elementwise ops map to themselves (a scalar operand to the empty index).
+// comes from elsewhere; gather, dynamic-slice: a symbolic operand may have nothing to take).
+// Elementwise ops map to themselves (a scalar operand to the empty index).
 // nullopt: `op` is not a map on indices (reduce, scatter, ...).
 struct OperandIndex {
   IndexTuple index;

@@ -63,8 +63,9 @@ Index DynamicStart(IndexSpace& space, const Instruction& op, int64_t first, int6
 OperandIndex DynamicSlice(IndexSpace& space, const Instruction& op, absl::Span<const Index> index) {
   OperandIndex r;
   for (int64_t i = 0; i < op.shape().rank(); ++i) {
-    Index start = DynamicStart(space, op, 1, i, op.operand(0)->shape().dim(i) - op.shape().dim(i));
-    r.index.push_back(space.Add(start, index[i]));
+    const Dim last = op.operand(0)->shape().dim(i) - op.shape().dim(i);
+    r.bounds.push_back({space.Constant(0), Max(last + 1, 0)});  // there is a place
+    r.index.push_back(space.Add(DynamicStart(space, op, 1, i, last), index[i]));
   }
   return r;
 }
@@ -132,6 +133,7 @@ OperandIndex Gather(IndexSpace& space, const Instruction& op, absl::Span<const I
     Index e = has(collapsed, i) ? space.Constant(0) : index[offset_dims[next_offset++]];
     if (auto m = std::find(start_map.begin(), start_map.end(), i); m != start_map.end()) {
       Dim last = data.dim(i) - sizes[i];
+      r.bounds.push_back({space.Constant(0), Max(last + 1, 0)});  // there is a place
       e = space.Add(e, space.Runtime(indices, start_at(m - start_map.begin()), last));
     }
     r.index.push_back(e);

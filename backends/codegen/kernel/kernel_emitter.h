@@ -213,6 +213,8 @@ class KernelEmitter {
   void ForgetInMemory() { in_memory_.clear(); }
   // `guard` and these bounds, those that always hold left out.
   const Guard* Under(const Guard* guard, absl::Span<const IndexBound> bounds);
+  // What `guard` asks of sizes alone.
+  const Guard* OfSizes(const Guard* guard);
   // Memory values (emit_types.h) of base[offset]; lanes and copies as the index asks.
   Val LoadElements(llvm::Value* base, int base_level, llvm::Type* element, Index offset,
                    const Guard* guard);

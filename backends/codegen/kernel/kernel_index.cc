@@ -320,6 +320,16 @@ const Guard* KernelEmitter::Under(const Guard* guard, absl::Span<const IndexBoun
   return &guards_.back();
 }
 
+const Guard* KernelEmitter::OfSizes(const Guard* guard) {
+  std::vector<IndexBound> bounds;
+  for (; guard != nullptr; guard = guard->parent) {
+    for (const IndexBound& bound : guard->bounds) {
+      if (bound.index->is_constant()) bounds.push_back(bound);
+    }
+  }
+  return Under(nullptr, bounds);
+}
+
 // The lanes of an index that steps by `stride` from lane to lane, by how far from lane 0 the bounds are: 32 bits for any index.
 Val KernelEmitter::LanesWithin(const IndexBound& bound, int64_t stride, const Guard* guard) {
   const Val first = ScalarIndex(bound.index, guard);

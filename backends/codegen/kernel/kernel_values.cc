@@ -70,8 +70,8 @@ Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, 
       for (size_t d = 0; d < index.size(); ++d)
         inside &= Decide({index[d], op->shape().dim(static_cast<int64_t>(d))}) == true;
       Index offset = space_.Linear(index, fused_.operands[p].strides);
-      // The place lies inside whatever the guard says; finding it may still take reads that do not.
-      if (inside && !ReadsMemory(offset)) guard = nullptr;
+      // The place lies inside whatever the guard says, if there is a place; finding it may still take reads that do not.
+      if (inside && !ReadsMemory(offset)) guard = OfSizes(guard);
       if (load_hook && guard == nullptr) {  // it loads whole tiles, so all of one must lie in the operand
         if (std::optional<Val> v = load_hook(op, offset)) return *v;
       }
@@ -118,7 +118,7 @@ Val KernelEmitter::EvalUncached(const Instruction* op, const IndexTuple& index, 
   }
   if (op->family() == Family::kElementwise || IsPointwiseCall(*op)) return EvalElementwise(op, index, guard);
   if (std::optional<OperandIndex> mapped = MapToOperand(space_, *op, 0, index)) {
-    Val v = Eval(op->operand(0), mapped->index, guard);
+    Val v = Eval(op->operand(0), mapped->index, Under(guard, mapped->bounds));
     for (Value*& x : v.v) x = Retyped(At(v.level), *op, x);
     return v;
   }

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from . import symbols
-from ._torch_private import free_unbacked_symbols
+from ._torch_private import free_unbacked_symbols, logger
 from .compiler import Compiled
 from .dynamic import symbols_of
 
@@ -24,17 +24,23 @@ _CONSTRAINTS = (torch.ops.aten.sym_constrain_range.default, torch.ops.aten.sym_c
 
 def decided_by_data(gm: fx.GraphModule) -> bool:
     """Some size or number is an unbacked symbol, of the graph's making or the caller's (mark_unbacked)."""
-    return any(_unbacked(node.meta.get("val")) for node in gm.graph.nodes)
+    made = any(node.meta.get("unbacked_bindings") for node in gm.graph.nodes)
+    return made or any(_unbacked(node.meta.get("val")) for node in gm.graph.find_nodes(op="placeholder"))
 
 
 def compile_in_parts(
     gm: fx.GraphModule, compile_part: Callable[[fx.GraphModule, Sequence[int], str], Compiled], frozen: Sequence[int] = ()
 ) -> Compiled:
-    """compile_part(graph, which of its inputs are frozen, why it has to run from Python if so) of each part. `frozen`: inputs of `gm`, which
-    stays as it is."""
-    plan = _Plan(gm)
+    """compile_part(graph, which of its inputs are frozen, why it has to run from Python if so) of each part. `frozen`: inputs of `gm`,
+    which stays as it is."""
+    try:
+        plan = _Plan(gm)
+        graphs = {id(piece): _graph(gm, piece) for piece in plan.pieces if isinstance(piece, _Piece)}
+    except Exception as error:
+        logger().warning("a graph whose sizes data decide: %s", error, exc_info=error)
+        return compile_part(gm, frozen, f"to cut it in parts failed: {error}")
     if plan.is_one_part:
-        return compile_part(gm, frozen, "")
+        return compile_part(_checked(gm, plan), frozen, "")
     inputs = list(gm.graph.find_nodes(op="placeholder"))
     kept = {node for k, node in enumerate(inputs) if k in frozen}
     steps: list[_Step] = []
@@ -44,7 +50,7 @@ def compile_in_parts(
             steps.append(_Step(_call(piece), _operands(piece), [piece]))
             continue
         compiled = compile_part(
-            _graph(gm, piece), [k for k, node in enumerate(piece.takes) if node in kept], _BY_NUMBERS if piece.by_numbers else ""
+            graphs[id(piece)], [k for k, node in enumerate(piece.takes) if node in kept], _BY_NUMBERS if piece.by_numbers else ""
         )
         count += 1
         if (record := getattr(compiled, "record", None)) is not None:
@@ -75,7 +81,7 @@ class _Piece:
     nodes: list[fx.Node] = dataclasses.field(default_factory=list)
     by_numbers: bool = False  # with real or boolean numbers that data decide
     decides: set[sympy.Symbol] = dataclasses.field(default_factory=set)
-    repeats: list[fx.Node] = dataclasses.field(default_factory=list)  # nodes before these: numbers that follow from sizes, constants
+    repeats: list[fx.Node] = dataclasses.field(default_factory=list)  # further nodes: numbers that follow from sizes, constants
     takes: list[fx.Node] = dataclasses.field(default_factory=list)
     returns: list[fx.Node] = dataclasses.field(default_factory=list)
 
@@ -221,7 +227,8 @@ def _always_holds(node: fx.Node) -> bool:
 def _holds_of_sizes(condition: fx.Node, expression: sympy.Basic) -> bool:
     """A size is not negative; a number that data decide may be."""
     sizes = all(n.target is torch.ops.aten.sym_size.int for n in condition.all_input_nodes)
-    return sizes and sympy.sympify(expression.xreplace({s: sympy.Dummy(nonnegative=True, integer=True) for s in expression.free_symbols})) == True  # noqa: E712
+    any_size = {s: sympy.Dummy(nonnegative=True, integer=True) for s in expression.free_symbols}
+    return sizes and sympy.sympify(expression.xreplace(any_size)) is sympy.true
 
 
 def _is_real_or_bool(node: fx.Node) -> bool:
@@ -240,12 +247,27 @@ def _graph(gm: fx.GraphModule, piece: _Piece) -> fx.GraphModule:
     for node in piece.takes:
         copies[node] = graph.placeholder(node.name)
         copies[node].meta.update(node.meta)
-    for node in (*piece.repeats, *piece.nodes):
+    wanted = {*piece.repeats, *piece.nodes}
+    for node in [n for n in gm.graph.nodes if n in wanted]:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output([copies[node] for node in piece.returns]).meta.update(gm.graph.output_node().meta)
     part = fx.GraphModule(gm, graph)
     part.meta.update(gm.meta)
     return part
+
+
+def _checked(gm: fx.GraphModule, plan: _Plan) -> fx.GraphModule:
+    """The graph of one part, whose checks always hold, without them."""
+    nodes = {node for piece in plan.pieces for node in (*piece.repeats, *piece.nodes)}
+    if all(node in nodes for node in gm.graph.nodes if node.op not in ("placeholder", "output")):
+        return gm
+    graph, copies = fx.Graph(), {}
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "output") or node in nodes:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    checked = fx.GraphModule(gm, graph)
+    checked.meta.update(gm.meta)
+    return checked
 
 
 def _telling(nodes: Sequence[fx.Node], taken: Iterable[fx.Node], there: Sequence[fx.Node]) -> list[fx.Node]:
