@@ -211,7 +211,22 @@ def test_sizes_that_the_user_leaves_open(graphs_ran_natively):
         x = torch.randn(n, 8)
         torch._dynamo.decorators.mark_unbacked(x, 0)
         torch.testing.assert_close(compiled(x), torch.relu(x @ TABLE + 1).sum(1) * 2, rtol=1e-4, atol=1e-5)
-    assert [r.sizes for r in graphs_ran_natively] == ["all u0"]
+    assert [(r.sizes, r.part) for r in graphs_ran_natively] == [("all u0", "")], "checks that always hold are no part"
+
+
+def test_a_check_that_fails_comes_before_a_write(graphs_ran_natively):
+    def f(x, n):
+        m = n.sum().item()
+        torch._check(m >= 3)
+        x.add_(1)
+        return x * 2
+
+    compiled = torch.compile(f, backend="tenon", fullgraph=True)
+    x = torch.zeros(4)
+    torch.testing.assert_close(compiled(x, torch.tensor([3])), torch.full((4,), 2.0))
+    with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+        compiled(x, torch.tensor([2]))
+    assert torch.equal(x, torch.ones(4))
 
 
 @pytest.mark.parametrize(
@@ -249,11 +264,12 @@ def test_what_is_said_of_parts(graphs_ran_natively):
 
 @pytest.mark.by_aten(tier="any")
 @pytest.mark.filterwarnings("ignore:Error detected in")
-def test_random_programs():
+def test_random_programs(graphs_ran_natively):
     """tests/plugin/data_sizes_fuzz.py."""
     for train in (False, True):
         ran, found = data_sizes_fuzz.run(20261127, 15, train)
         assert ran >= 11 and not found, "\n".join(found)
+    assert all(r.tier == "native" and r.sizes[:3] in ("", "all") for r in graphs_ran_natively)
 
 
 @pytest.mark.by_aten(tier="any")

@@ -47,7 +47,7 @@ def compile_in_parts(
     count, parts = 0, sum(isinstance(piece, _Piece) for piece in plan.pieces)
     for piece in plan.pieces:
         if isinstance(piece, fx.Node):
-            steps.append(_Step(_call(piece), _operands(piece), [piece]))
+            steps.append(_Step(_call(piece), piece.all_input_nodes, [piece]))
             continue
         compiled = compile_part(
             graphs[id(piece)], [k for k, node in enumerate(piece.takes) if node in kept], _BY_NUMBERS if piece.by_numbers else ""
@@ -70,10 +70,6 @@ def _is_number(node: fx.Node) -> bool:
     return node.op == "call_function" and (
         node.target in _ASSERTS or node.target in _CONSTRAINTS or symbols.is_symbolic(node.meta.get("val"))
     )
-
-
-def _operands(node: fx.Node) -> list[fx.Node]:
-    return list(node.all_input_nodes)
 
 
 @dataclasses.dataclass
@@ -120,7 +116,7 @@ class _Plan:
                 placed.update(found)
                 known |= mentioned
         self._close()
-        self.pieces += self._with_loose(_operands(output), [n for n in self.pieces if isinstance(n, fx.Node)])
+        self.pieces += self._with_loose(output.all_input_nodes, [n for n in self.pieces if isinstance(n, fx.Node)])
         self._connect(gm)
 
     @property
@@ -131,7 +127,9 @@ class _Plan:
         """A node, with what is taken out of its results, to the open piece."""
         by_numbers = any(_is_real_or_bool(n) for n in node.all_input_nodes)
         needs_result = any(_unbacked(n.meta.get("val")) & self._open.decides for n in node.all_input_nodes)
-        needs_number = any(n in self._waiting for n in _operands(node))
+        needs_number = any(n in self._waiting for n in node.all_input_nodes)
+        if self._waiting and _changes_something(node):  # checks that fail leave everything as it was
+            self._close()
         if needs_result or needs_number or (self._open.nodes and by_numbers != self._open.by_numbers):
             self._close()
         self._open.by_numbers = by_numbers
@@ -141,7 +139,7 @@ class _Plan:
         self._pure &= not _changes_something(node)
 
     def _between(self, node: fx.Node) -> None:
-        nodes = [*self._with_loose(_operands(node), [*self._waiting, *(n for n in self.pieces if isinstance(n, fx.Node))]), node]
+        nodes = [*self._with_loose(node.all_input_nodes, [*self._waiting, *(n for n in self.pieces if isinstance(n, fx.Node))]), node]
         needed = {operand for n in nodes for operand in n.all_input_nodes}
         if self._pure and not any(n in self._made or n in self._waiting for n in needed):
             self.pieces += nodes
@@ -169,11 +167,17 @@ class _Plan:
         self._open, self._made, self._pure, self._waiting = _Piece(), set(), True, {}
 
     def _connect(self, gm: fx.GraphModule) -> None:
-        """What pieces take, and what they return of what is used behind them."""
-        there = [*gm.graph.find_nodes(op="placeholder")]  # and what pieces before have made
+        """What pieces take, and what they return of what is used behind them. Raises where something is not there when it is used."""
+        there = dict.fromkeys(gm.graph.find_nodes(op="placeholder"))  # and what pieces before have made
+
+        def expect(nodes: Iterable[fx.Node]) -> None:
+            if missing := [node.name for node in nodes if node not in there]:
+                raise ValueError(f"no part makes {', '.join(missing)}")
+
         for piece in self.pieces:
             if isinstance(piece, fx.Node):
-                there.append(piece)
+                expect(piece.all_input_nodes)
+                there[piece] = None
                 continue
             inside, taken, repeated = set(piece.nodes), {}, {}
 
@@ -191,8 +195,10 @@ class _Plan:
                 for operand in node.all_input_nodes:
                     need(operand)
             piece.repeats, piece.takes = list(repeated), [*taken, *_telling(piece.nodes, taken, there)]
-            there += piece.nodes
+            expect(piece.takes)
+            there |= dict.fromkeys(piece.nodes)
         (output,) = gm.graph.find_nodes(op="output")
+        expect(output.all_input_nodes)
         used = set(output.all_input_nodes)
         for piece in reversed(self.pieces):
             if isinstance(piece, fx.Node):
@@ -212,7 +218,7 @@ def _taken_from(node: fx.Node) -> list[fx.Node]:
 
 
 def _always_holds(node: fx.Node) -> bool:
-    """A check that every size passes, or what only such checks use."""
+    """A check that every size passes, or what serves such checks alone."""
     if node.target in _CONSTRAINTS:
         return True  # a word to the tracer; what it says is checked by an assertion, too
     if node.target in _ASSERTS:
@@ -221,7 +227,7 @@ def _always_holds(node: fx.Node) -> bool:
             return bool(condition)
         value = condition.meta.get("val")
         return symbols.is_symbolic(value) and _holds_of_sizes(condition, symbols.expression(value))
-    return bool(node.users) and all(user.target in _ASSERTS and _always_holds(user) for user in node.users)
+    return bool(node.users) and all(_is_number(user) and _always_holds(user) for user in node.users)
 
 
 def _holds_of_sizes(condition: fx.Node, expression: sympy.Basic) -> bool:
@@ -270,7 +276,7 @@ def _checked(gm: fx.GraphModule, plan: _Plan) -> fx.GraphModule:
     return checked
 
 
-def _telling(nodes: Sequence[fx.Node], taken: Iterable[fx.Node], there: Sequence[fx.Node]) -> list[fx.Node]:
+def _telling(nodes: Sequence[fx.Node], taken: Iterable[fx.Node], there: Iterable[fx.Node]) -> list[fx.Node]:
     """Further tensors of those that are `there` that say which numbers the symbols are that these nodes mention."""
     said = set().union(*(_said(node) for node in taken))
     wanted = set().union(*(symbols_of(n.meta.get("val")) for n in (*nodes, *taken))) - said
@@ -300,7 +306,7 @@ class _Step:
 
 def _call(node: fx.Node) -> Callable:
     """The node's call, of the values of its nodes."""
-    operands = _operands(node)
+    operands = node.all_input_nodes
     if not node.kwargs and all(isinstance(a, fx.Node) for a in node.args) and list(node.args) == operands:
         return node.target
 
