@@ -2,8 +2,8 @@
 
     PYTHONPATH=build/release/python .venv/bin/python benchmarks/data_sizes.py [--rows experts,padding,boxes] [--blocks 15] [--no-inductor]
 
-A pass calls the model with six numbers of rows; passes of the peers alternate in blocks, after one of each that compiles. Times in passes of
-eager: the median of the blocks' ratios, the smallest and the largest.
+A pass calls the model with six numbers of rows; passes of the peers alternate in blocks, after one of each that compiles. Times are told in
+passes of eager: the median of the blocks' ratios, the smallest and the largest.
 """
 
 from __future__ import annotations

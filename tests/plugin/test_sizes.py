@@ -233,6 +233,38 @@ def test_automatic_dynamic(graphs_ran_natively):
     assert [bool(r.sizes) for r in graphs_ran_natively] == [False, True]
 
 
+_SAYS = {
+    "automatic": lambda x: None,
+    "mark_dynamic": lambda x: torch._dynamo.mark_dynamic(x, 0) if x.shape[0] > 1 else None,
+    "maybe_mark_dynamic": lambda x: torch._dynamo.maybe_mark_dynamic(x, 0),
+    "mark_unbacked": lambda x: torch._dynamo.decorators.mark_unbacked(x, 0),
+}
+
+
+@pytest.mark.parametrize("train", (False, True), ids=("inference", "training"))
+@pytest.mark.parametrize("says", _SAYS)
+def test_batches_of_one_of_none_and_of_many(says, train, graphs_ran_natively):
+    """However the user says that batches change: sizes of 0 and 1 are graphs of Dynamo's of their own, unless they were left open."""
+    model = nn.Sequential(nn.Conv1d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(80, 16), nn.LayerNorm(16), nn.Linear(16, 4))
+    if says == "mark_unbacked":
+        model = model[3:]  # PyTorch's convolution asks whether the batch is empty
+    compiled = torch.compile(model, backend="tenon")
+    sizes = (4, 7, 1, 0, 12, 1, 0, 9)
+    for n in sizes:
+        x = torch.randn(n, 80) if says == "mark_unbacked" else torch.randn(n, 3, 10)
+        _SAYS[says](x)
+        with torch.set_grad_enabled(train):
+            got, want = compiled(x), model(x)
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        if train:
+            grads = [torch.autograd.grad(y.square().sum(), list(model.parameters())) for y in (got, want)]
+            torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-4)
+    programs = [r for r in graphs_ran_natively if r.kind != "backward"]
+    symbolic = [r for r in programs if r.sizes.startswith("all ")]
+    assert len(symbolic) == 1 and symbolic[0].stats()["calls"] >= (8 if says == "mark_unbacked" else 3)
+    assert len(programs) <= {"automatic": 4, "mark_dynamic": 3, "maybe_mark_dynamic": 3, "mark_unbacked": 1}[says]
+
+
 def test_a_number_of_pythons_that_may_be_negative(graphs_ran_natively):
     compiled, records = _compile(lambda x, k: (x * k + k).sum(0), graphs_ran_natively)
     for k in (7, -3, 0, 12, -1000):

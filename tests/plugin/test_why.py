@@ -86,6 +86,15 @@ def test_an_attribute_of_a_module():
     assert "because self.on == True" in str(torch_tenon.why(compiled))
 
 
+def test_a_module_of_pytorchs():
+    """Dynamo compiles it as a function of its own."""
+    compiled = torch.compile(torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()), backend="tenon")
+    for n in (3, 4):
+        compiled(torch.randn(n, 8))
+    (reason,) = _graphs(compiled)
+    assert (reason.wanted, reason.seen) == ("3", "4")
+
+
 @pytest.mark.by_aten(tier="any")
 def test_programs_of_exact_sizes_and_steps():
     compiled = torch.compile(lambda x: F.max_pool1d(x, 2, ceil_mode=True, return_indices=True)[1] * 2, backend="tenon", dynamic=True)

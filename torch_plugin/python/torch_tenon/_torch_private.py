@@ -11,6 +11,7 @@ import functools
 import inspect
 import logging
 import os
+import types
 from typing import Callable
 
 import sympy
@@ -154,6 +155,13 @@ def compilation_metrics() -> list:
     from torch._dynamo.utils import get_compilation_metrics
 
     return get_compilation_metrics()
+
+
+def code_around_library_modules() -> types.CodeType | None:
+    """Dynamo traces PyTorch's own modules (Sequential) from within a function of its own, one for all of them."""
+    from torch._dynamo.external_utils import wrap_inline
+
+    return next((c for c in wrap_inline.__code__.co_consts if isinstance(c, types.CodeType) and c.co_name == "inner"), None)
 
 
 def fake_mode_of(graph: torch.fx.Graph):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from . import registry
-from ._torch_private import compilation_metrics
+from ._torch_private import code_around_library_modules, compilation_metrics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +87,10 @@ def _recompiles(model: Callable | None) -> Iterator[Reason]:
 def _codes(model: Any) -> Iterator[tuple[str, int]]:
     model = getattr(model, "_orig_mod", getattr(model, "_torchdynamo_orig_callable", model))
     functions = [type(m).forward for m in model.modules()] if isinstance(model, nn.Module) else [model]
-    for function in functions:
-        code = getattr(getattr(function, "__func__", function), "__code__", None)
+    codes = [getattr(getattr(function, "__func__", function), "__code__", None) for function in functions]
+    if isinstance(model, nn.Module) and type(model).__module__.startswith("torch."):
+        codes.append(code_around_library_modules())
+    for code in codes:
         if code is not None:
             yield code.co_filename, code.co_firstlineno
 
