@@ -1,6 +1,7 @@
 """Programs for some sizes beside the one for all: which sizes get one, and who takes a call (docs/architecture/sizes.md, tiers)."""
 
 import json
+import re
 import threading
 
 import pytest
@@ -276,7 +277,10 @@ def test_why_and_explain_tell(tiers, graphs_ran_natively, tenon):
     assert told and "one" in told[0].advice
     from torch_tenon.explanation import _describe, _graph_lines
 
-    assert any(line.startswith("  tier: ") and "kept" in line for line in _graph_lines(_describe(graphs_ran_natively[0]), None))
+    lines = [_graph_lines(_describe(record), None) for record in graphs_ran_natively]
+    assert any(line.startswith("  tier: ") and "kept" in line for line in lines[0])
+    hits = [int(re.search(r"sizes: .*; (\d+) calls", "\n".join(told))[1]) for told in lines]
+    assert len(hits) == 2 and min(hits) > 0 and sum(hits) == TRIAL
 
 
 def test_bad_readers_are_refused(graphs_ran_natively):

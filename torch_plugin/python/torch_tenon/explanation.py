@@ -192,6 +192,7 @@ def _describe(record: registry.GraphRecord) -> dict[str, Any]:
         "tiers": list(record.tiers),
         "by_aten": dict(record.by_aten),
         "nodes": dict(record.nodes),
+        "calls": raw["calls"],
         "run_us": raw["run_ns"] / calls / 1e3,
         "kernels": len(kernels),
         "launch_groups": info.get("launch_groups", []),
@@ -221,7 +222,7 @@ def _graph_lines(graph: dict[str, Any], rows: int | None) -> list[str]:
     if part := graph["part"]:
         lines.append(f"  part {part}")
     if sizes := graph["sizes"]:
-        lines.append(f"  sizes: {sizes}")
+        lines.append(f"  sizes: {sizes}; {graph['calls']} calls went to this program")
     lines += [f"  tier: {verdict}" for verdict in graph["tiers"]]
     lines += [f"  by ATen, {count} calls: {reason}" for reason, count in graph["by_aten"].items()]
     if groups := graph["launch_groups"]:
