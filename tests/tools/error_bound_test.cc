@@ -92,6 +92,18 @@ TEST(ErrorBound, AUnitInTheLastPlaceOfAFunction) {
   EXPECT_EQ(judged(std::nextafter(std::nextafter(want, 9.f), 9.f)), Outcome::kDifferent);
 }
 
+// A sum that may lie on either side of a function's domain, or in it, has no certain NaN; one that lies beyond it for certain has.
+TEST(ErrorBound, BetweenTwoNansThereMayBeNumbers) {
+  for (const std::string name : {"asin", "acos", "atanh"}) {
+    const std::string text = R"(
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY f { x = f32[4] parameter(0) z = f32[] constant(0) r = f32[] reduce(x, z), dimensions={0}, to_apply=add ROOT y = f32[] )" + name + "(r) }";
+    EXPECT_TRUE(std::isinf(Expected(text, {F32({-9999220736.f, 0, 127.5f, 9999220736.f})}).bounds[0]->GetAsDouble(0))) << name;
+    const Expectation beyond = Expected(text, {F32({0.1f, 127.5f, 2, 0.3f})});
+    EXPECT_FALSE(beyond.bounds[0] && beyond.bounds[0]->GetAsDouble(0) > 0) << name;
+  }
+}
+
 TEST(ErrorBound, ErrorsAreMovedAndCarried) {
   const Expectation e = Expected(R"(ENTRY f {
     x = f32[2] parameter(0)

@@ -64,6 +64,7 @@ bool CornersSuffice(Opcode opcode, const double* low, const double* high) {
     case Opcode::kAtan2: return low[1] > 0 || !spans;
     case Opcode::kTan: return high[0] - low[0] < 1 && std::cos(low[0]) * std::cos(high[0]) > 0;
     case Opcode::kRsqrt: return low[0] > 0;
+    case Opcode::kAsin: case Opcode::kAcos: case Opcode::kAtanh: return low[0] >= -1 || high[0] <= 1;  // else numbers lie between two NaNs
     default: return true;
   }
 }
