@@ -307,6 +307,11 @@ class _Step:
 def _call(node: fx.Node) -> Callable:
     """The node's call, of the values of its nodes."""
     operands = node.all_input_nodes
+    pair = len(node.args) == 2 and operands == [node.args[0]]
+    if pair and node.target is torch.ops.aten.sym_size.int:
+        return lambda tensor, axis=node.args[1]: tensor.size(axis)  # a tenth of the operator's time
+    if pair and node.target in _ASSERTS:
+        return lambda holds, message=node.args[1]: holds or torch.ops.aten._assert_scalar.default(holds, message)
     if not node.kwargs and all(isinstance(a, fx.Node) for a in node.args) and list(node.args) == operands:
         return node.target
 
