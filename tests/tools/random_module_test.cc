@@ -80,6 +80,18 @@ TEST(RandomModule, SizesLieWithinTheirRanges) {
   }
 }
 
+// Arrays of nothing take no room, but a shape's other dims are bounded, too.
+TEST(RandomModule, SizesMakeShapesThatThereAre) {
+  const auto module = ParseModule(R"(HloModule m, symbols={s:[0,inf]~7}
+    ENTRY e { x = f32[s] parameter(0) c = f32[] constant(1) ROOT y = f32[s*s,0,s*s,s*s] broadcast(c), dimensions={} })");
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_FALSE(WithSizes(**module, {{"s", 1000}}).ok());
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Random random(seed);
+    for (const Sizes& sizes : RandomSizes(**module, random, 4, 1 << 17)) EXPECT_TRUE(WithSizes(**module, sizes).ok()) << SizesText(sizes);
+  }
+}
+
 TEST(RandomModule, DrawsFromWhatItIsTold) {
   const std::unique_ptr<Module> module = RandomModule(3, {.size = 30, .only = {"sort"}, .types = {PrimitiveType::kS8}});
   int sorts = 0;

@@ -86,12 +86,14 @@ int64_t ElementsWith(const Module& module, const Sizes& sizes) {
   for (const Computation* c : module.computations()) {
     for (const Instruction* op : c->instructions()) {
       for (const Shape& leaf : FlattenShape(op->shape())) {
-        double elements = 1;
+        double elements = 1, but_for_zeros = 1;  // HLO bounds the latter, so that strides are numbers
         for (Dim d : leaf.dims()) {
           const absl::StatusOr<int64_t> size = SizeOf(d, sizes);
           if (!size.ok() || *size < 0) return INT64_MAX;
           elements *= static_cast<double>(*size);
+          but_for_zeros *= static_cast<double>(std::max<int64_t>(*size, 1));
         }
+        if (but_for_zeros >= 0x1p53) return INT64_MAX;
         total += elements;
       }
     }
