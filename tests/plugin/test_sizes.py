@@ -248,7 +248,7 @@ def test_batches_of_one_of_none_and_of_many(says, train, graphs_ran_natively):
     model = nn.Sequential(nn.Conv1d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(80, 16), nn.LayerNorm(16), nn.Linear(16, 4))
     if says == "mark_unbacked":
         model = model[3:]  # PyTorch's convolution asks whether the batch is empty
-    compiled = torch.compile(model, backend="tenon")
+    compiled = torch.compile(model, backend="tenon", options={"sizes": "one"})
     sizes = (4, 7, 1, 0, 12, 1, 0, 9)
     for n in sizes:
         x = torch.randn(n, 80) if says == "mark_unbacked" else torch.randn(n, 3, 10)
