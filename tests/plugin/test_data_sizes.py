@@ -113,6 +113,27 @@ def test_nothing_found_or_one(f, graphs_ran_natively):
     _check(f, graphs_ran_natively, calls, 2, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.by_aten(steps={"aten.nonzero.default"})
+def test_what_is_frozen_is_so_in_its_part():
+    """Inputs of a part stand elsewhere than the graph's: a weight of the first part, and no other input, is the frozen one."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 4)
+
+        def forward(self, x):
+            y = torch.tanh(self.first(x))
+            return self.second(y[(x[:, 0] > 0).nonzero().squeeze(1)]) * 2
+
+    model = Model().eval()
+    compiled = torch.compile(model, backend="tenon", options={"freeze": True}, fullgraph=True)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(30, 8)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+
+
 def test_a_number_that_is_read(graphs_ran_natively):
     _check(_up_to, graphs_ran_natively, [(torch.randn(n, 8), torch.tensor([m, 0])) for n, m in ((30, 7), (50, 50), (9, 0), (9, 1))], 2)
 
