@@ -75,8 +75,8 @@ std::string Signed(StringRef line) {
   if (difference && operands[1] != "0") return "";
   const std::string to = operands.front().str(), from = operands.back().str();
   if (words) return absl::StrCat("\t", Negated(to, from));
-  return absl::StrCat("\t{ .reg .b32 %word; cvt.s32.s16 %word, ", from, "; ", absolute ? "abs.s32 %word, %word;" : Negated("%word", "%word"),
-                      " cvt.u16.u32 ", to, ", %word; }");
+  return absl::StrCat("\t{ .reg .b32 %word; cvt.s32.s16 %word, ", from, "; ",
+                      absolute ? "abs.s32 %word, %word;" : Negated("%word", "%word"), " cvt.u16.u32 ", to, ", %word; }");
 }
 
 }  // namespace
