@@ -25,8 +25,8 @@ TEST(PtxRepair, CutsWhatIsStored) {
 
 TEST(PtxRepair, LeavesTheRest) {
   const std::string text = "\tst.global.b32 \t[%rd1], %r6;\n\tst.global.v2.b64 \t[%rd1], {%rd2, %rd3};\n"
-                           "\tst.global.b8 \t[%rd1], 0;\n"
-                           "\tsub.s16 \t%rs1, %rs2, %rs3;\n\tsub.s32 \t%r1, %r2, %r3;\n\tneg.s64 \t%rd1, %rd2;\n\tabs.s32 \t%r1, %r2;\n\tret;\n";
+                           "\tst.global.b8 \t[%rd1], 0;\n\tsub.s16 \t%rs1, %rs2, %rs3;\n"
+                           "\tsub.s32 \t%r1, %r2, %r3;\n\tneg.s64 \t%rd1, %rd2;\n\tabs.s32 \t%r1, %r2;\n\tret;\n";
   EXPECT_EQ(RepairPtx(text), text);
 }
 
