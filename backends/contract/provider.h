@@ -95,6 +95,8 @@ absl::StatusOr<LaunchPlan> LowerMatmul(const Instruction& op, const ValueViews& 
 absl::StatusOr<LaunchPlan> LowerActivatedMatmul(const Instruction& op, const ValueViews& views);
 absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionSite& site);
 absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueViews& views);
+// A convolution that is the gradient of another one's kernel, or as well such a one.
+bool IsKernelGradient(const Instruction& contraction);
 
 // Whether `generated` computes this f32 dot or convolution well if its second operand lies as it reads it: [taps..., input features, output
 // features], a matrix as [sums, columns]; a convolution's other values with their features fastest.

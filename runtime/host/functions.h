@@ -6,7 +6,10 @@
 //   host.convolution(x, kernel, bias or none, [stride], [padding], [dilation], transposed, [output padding], groups)
 //                                        x of [batch, features, space...], a kernel of [features, features of a group, space...], of a
 //                                        transposed one [features of x, features of a group of the result, space...]; the result has memory
-//                                        of its own
+//                                        of its own. A transposed kernel of several groups has them as a dim of its own, in front
+//   host.kernel_gradient(x, grad, [sizes], [stride], [padding], [dilation], groups)
+//                                        of the kernel of these spatial sizes by which host.convolution made of x something of gradient
+//                                        `grad`; the result has memory of its own
 #pragma once
 
 #include <cstdint>
@@ -16,10 +19,15 @@
 
 namespace tenon {
 
-enum class HostFunction : uint8_t { kMatmul, kConvolution };
+enum class HostFunction : uint8_t { kMatmul, kConvolution, kKernelGradient };
 // In the header: a host is linked with nothing else of the runtime.
 constexpr std::string_view HostFunctionName(HostFunction function) {
-  return function == HostFunction::kMatmul ? "host.matmul" : "host.convolution";
+  switch (function) {
+    case HostFunction::kMatmul: return "host.matmul";
+    case HostFunction::kConvolution: return "host.convolution";
+    case HostFunction::kKernelGradient: return "host.kernel_gradient";
+  }
+  return "";
 }
 // The element type of all its arrays is one that every host with this function takes.
 bool HostTakes(HostFunction function, PrimitiveType type);
