@@ -45,9 +45,10 @@ class KernelGradientOp final : public Op {
     std::vector<int64_t> sizes = {grad.size(1), x.size(1) / groups_};
     sizes.insert(sizes.end(), sizes_.begin(), sizes_.end());
     const at::Tensor kernel = at::empty(sizes, x.options());
-    const std::vector<int64_t> none(sizes_.size(), 0);
-    Give(call, 0, std::get<1>(at::convolution_backward(grad, x, kernel, c10::nullopt, stride_, padding_, dilation_, /*transposed=*/false, none,
-                                                       groups_, {false, true, false})));
+    const std::vector<int64_t> extra(sizes_.size(), 0);
+    auto gradients = at::convolution_backward(grad, x, kernel, /*bias_sizes=*/c10::nullopt, stride_, padding_, dilation_,
+                                              /*transposed=*/false, extra, groups_, {false, true, false});
+    Give(call, 0, std::get<1>(std::move(gradients)));
   }
 
  private:
