@@ -9,6 +9,8 @@
 #include "absl/synchronization/mutex.h"
 #include "backends/codegen/llvm/asked_once.h"
 #include "backends/codegen/llvm/llvm_threads.h"
+#include "backends/codegen/llvm/order_for_registers.h"
+#include "backends/codegen/llvm/sink_numbers.h"
 #include "hlo/check.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
@@ -121,6 +123,8 @@ void StoreSingleLanes(llvm::Function& f) {
   }
 }
 
+int VectorRegisters(const llvm::TargetMachine& tm) { return tm.getTargetCPU() == "x86-64-v4" ? 32 : 16; }
+
 void Optimize(llvm::Module& module, llvm::TargetMachine* tm) {
   llvm::LoopAnalysisManager lam;
   llvm::FunctionAnalysisManager fam;
@@ -141,6 +145,8 @@ void Optimize(llvm::Module& module, llvm::TargetMachine* tm) {
     fpm.run(f, fam);
     if (!branches) continue;
     StoreSingleLanes(f);
+    SinkNumbers(f, fam.getResult<llvm::LoopAnalysis>(f));
+    OrderForRegisters(f, fam.getResult<llvm::LoopAnalysis>(f), VectorRegisters(*tm));
     CopyLoopsForInside(f, fam.getResult<llvm::LoopAnalysis>(f));
     LoadWholeVectors(f);
   }
