@@ -7,6 +7,12 @@
 //                                        x of [batch, features, space...], a kernel of [features, features of a group, space...], of a
 //                                        transposed one [features of x, features of a group of the result, space...]; the result has memory
 //                                        of its own
+//   host.attention(query, key, value, causal, mask or none, scale or none)
+//                                        [batch, heads, length, features]; fewer heads of keys and values serve several of queries each.
+//                                        Gives softmax(scale query key^T + mask) value and the log of the softmax's sums, both in memory of
+//                                        their own, of [batch, length, heads, ...]; no scale: 1 / sqrt(features)
+//   host.attention_backward(gradient, query, key, value, result, log of sums, causal, mask or none, scale or none)
+//                                        the gradients of query, key and value
 #pragma once
 
 #include <cstdint>
@@ -16,10 +22,16 @@
 
 namespace tenon {
 
-enum class HostFunction : uint8_t { kMatmul, kConvolution };
+enum class HostFunction : uint8_t { kMatmul, kConvolution, kAttention, kAttentionBackward };
 // In the header: a host is linked with nothing else of the runtime.
 constexpr std::string_view HostFunctionName(HostFunction function) {
-  return function == HostFunction::kMatmul ? "host.matmul" : "host.convolution";
+  switch (function) {
+    case HostFunction::kMatmul: return "host.matmul";
+    case HostFunction::kConvolution: return "host.convolution";
+    case HostFunction::kAttention: return "host.attention";
+    case HostFunction::kAttentionBackward: return "host.attention_backward";
+  }
+  return "";
 }
 // The element type of all its arrays is one that every host with this function takes.
 bool HostTakes(HostFunction function, PrimitiveType type);
