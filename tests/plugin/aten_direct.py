@@ -59,7 +59,7 @@ def _maker(dtype):
 
 
 def _attention(dtype):
-    """Masks of either type that it takes, causal ones, scales, lengths that differ, heads that share keys; rows that are masked as a whole."""
+    """Masks of either type that it takes, causal ones, scales, lengths that differ, shared keys; rows that are masked as a whole."""
     t, g = _maker(dtype)
     mask = torch.randn(5, 7, generator=g)
     mask[1] = mask[2, :4] = float("-inf")
