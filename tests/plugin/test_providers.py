@@ -243,6 +243,15 @@ def test_attention_of_frozen_weights(provider, tenon):
     assert ("host.attention" in ran) == (provider == "")
 
 
+@pytest.mark.parametrize("queries, keys", [(3, 0), (0, 4)])
+def test_attention_to_nothing_is_no_librarys(queries, keys, tenon):
+    """Eager's kernel divides by these lengths, which ends the process."""
+    args = [torch.randn(1, 2, n, 8) for n in (queries, keys, keys)]
+    found, ran = _run(tenon, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, args)
+    assert [t.tolist() for t in found] == [torch.zeros(1, 2, queries, 8).tolist(), torch.zeros(1, 2, queries).tolist()]
+    assert "host.attention" not in ran
+
+
 def test_the_choice_of_attention_is_told(tenon):
     q, k, v = _qkv(torch.float32, 3, 3, 5, 7)
     kernels = "tenon.attention by its body; generated is asked for"
