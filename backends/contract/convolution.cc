@@ -1,4 +1,5 @@
-// host.convolution: convolutions by the library of the host, and transposed ones: those of a dilated base with a reversed kernel.
+// host.convolution: convolutions by the library of the host; transposed ones: those of a dilated base with a reversed kernel, as which
+// the gradient of an input comes; and gradients of kernels, whose windows are as large as the result of the convolution was.
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "backends/contract/provider.h"
@@ -41,16 +42,45 @@ absl::Status AddPlain(const WindowDim& w, Geometry* g) {
   return absl::OkStatus();
 }
 
+Window WindowOf(const Instruction& convolution) {
+  Window window = convolution.attrs().get_or<Window>(Attr::kWindow, {});
+  window.dims.resize(convolution.attrs().get<DimLabels>(Attr::kDimLabels).input_spatial.size());
+  return window;
+}
+
+// Of the convolution whose kernel this is the gradient of. A window's steps are that one's dilation, and the other way round.
+absl::Status AddGradient(const WindowDim& w, Dim size, Dim taps, Geometry* g) {
+  if (w.base_dilation != 1 || (w.reversed && w.size > 1)) return absl::UnimplementedError("a kernel's gradient of a dilated base");
+  if (!size.is_constant() || !taps.is_constant()) return absl::UnimplementedError("a kernel's gradient of sizes that are symbols");
+  const int64_t room = size.constant() + 2 * w.padding_low - w.stride * (taps.constant() - 1) - 1;
+  if (w.padding_low < 0 || room < 0 || room / w.window_dilation + 1 != w.size) {
+    return absl::UnimplementedError("paddings that are no kernel's gradient's");
+  }
+  g->stride.push_back(w.window_dilation);
+  g->padding.push_back(w.padding_low);
+  g->dilation.push_back(w.stride);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Geometry> GradientOf(const Instruction& convolution) {
+  const DimLabels& l = convolution.attrs().get<DimLabels>(Attr::kDimLabels);
+  Geometry g{.groups = convolution.attrs().get_or<int64_t>(Attr::kBatchGroupCount, 1)};
+  if (convolution.attrs().get_or<int64_t>(Attr::kFeatureGroupCount, 1) != 1) return absl::UnimplementedError("groups of both kinds");
+  const Window window = WindowOf(convolution);
+  for (size_t d = 0; d < window.dims.size(); ++d) {
+    TENON_RETURN_IF_ERROR(AddGradient(window.dims[d], convolution.operand(0)->shape().dim(l.input_spatial[d]),
+                                      convolution.shape().dim(l.output_spatial[d]), &g));
+  }
+  return g;
+}
+
 absl::StatusOr<Geometry> GeometryOf(const Instruction& convolution) {
-  const Attributes& attrs = convolution.attrs();
-  Window window = attrs.get_or<Window>(Attr::kWindow, {});
-  const size_t spatial = attrs.get<DimLabels>(Attr::kDimLabels).input_spatial.size();
-  window.dims.resize(spatial);
+  const Window window = WindowOf(convolution);
+  const size_t spatial = window.dims.size();
   if (spatial < 1 || spatial > 3) return absl::UnimplementedError(absl::StrCat(spatial, " spatial dims"));
-  if (attrs.get_or<int64_t>(Attr::kBatchGroupCount, 1) != 1) return absl::UnimplementedError("groups of the batch");
-  Geometry g{.groups = attrs.get_or<int64_t>(Attr::kFeatureGroupCount, 1)};
+  if (IsKernelGradient(convolution)) return GradientOf(convolution);
+  Geometry g{.groups = convolution.attrs().get_or<int64_t>(Attr::kFeatureGroupCount, 1)};
   g.transposed = absl::c_any_of(window.dims, [](const WindowDim& w) { return w.base_dilation != 1 || (w.reversed && w.size > 1); });
-  if (g.transposed && g.groups != 1) return absl::UnimplementedError("a dilated base and groups");
   for (const WindowDim& w : window.dims) TENON_RETURN_IF_ERROR(g.transposed ? AddTransposed(w, &g) : AddPlain(w, &g));
   return g;
 }
@@ -65,17 +95,63 @@ StridedView Permuted(const StridedView& view, std::vector<int64_t> first, const 
   return permuted;
 }
 
+// Features of the result by groups: [features of a group, groups of features of the result, ...] as [groups, ...], which the host merges.
+StridedView ByGroups(StridedView kernel, int64_t groups) {
+  const Dim out = FloorDiv(kernel.dims[1], groups), stride = kernel.strides[1];
+  kernel.dims[1] = out;
+  kernel.dims.insert(kernel.dims.begin(), groups);
+  kernel.strides.insert(kernel.strides.begin(), stride * out);
+  return kernel;
+}
+
+absl::StatusOr<LaunchPlan> LowerKernelGradient(const Instruction& op, const ContractionOperands& c, const ValueViews& views) {
+  TENON_ASSIGN_OR_RETURN(const Geometry g, GeometryOf(*c.contraction));
+  const DimLabels& l = c.contraction->attrs().get<DimLabels>(Attr::kDimLabels);
+  auto call = std::make_shared<PlannedCall>();
+  call->function = HostFunctionName(HostFunction::kKernelGradient);
+  call->operands = {Permuted(views.Of(c.lhs), {l.input_feature, l.input_batch}, l.input_spatial),
+                    Permuted(views.Of(c.rhs), {l.kernel_input_feature, l.kernel_output_feature}, l.kernel_spatial)};
+  std::vector<int64_t> taps;
+  for (int64_t d : l.output_spatial) taps.push_back(op.shape().constant_dim(d));
+  call->args = {FrameworkArg::Tensor(0),         FrameworkArg::Tensor(1),        FrameworkArg::IntList(taps),
+                FrameworkArg::IntList(g.stride), FrameworkArg::IntList(g.padding), FrameworkArg::IntList(g.dilation),
+                FrameworkArg::Int(g.groups)};
+  call->result = Permuted(views.Of(&op), {l.output_feature, l.output_batch}, l.output_spatial);
+  call->type = op.shape().element_type();
+  call->rule = ResultRule::kOwned;
+  call->reason = "library: gradient of a convolution's kernel";
+  const Dim terms = c.rhs->shape().num_elements(), features = op.shape().dim(l.output_feature);
+  const Dim flops = KnownEqual(features, 0) ? Dim(0) : terms * FloorDiv(op.shape().num_elements(), features) * 2;
+  return LaunchPlan{.owned = true, .flops = flops.constant_or(0), .target = std::move(call)};
+}
+
 }  // namespace
+
+// Told by its windows, as wide as an image, of which there are as many as a kernel has taps.
+bool IsKernelGradient(const Instruction& contraction) {
+  if (contraction.opcode() != Opcode::kConvolution) return false;
+  const DimLabels& l = contraction.attrs().get<DimLabels>(Attr::kDimLabels);
+  if (contraction.attrs().get_or<int64_t>(Attr::kBatchGroupCount, 1) != 1) return true;
+  int64_t window = 1, places = 1;
+  for (const WindowDim& w : WindowOf(contraction).dims) {
+    if (w.base_dilation != 1 || (w.reversed && w.size > 1)) return false;
+    window *= w.size;
+  }
+  for (int64_t d : l.output_spatial) places *= Typical(contraction.shape().dim(d));
+  return window > places;
+}
 
 absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionSite& site) {
   if (contraction.opcode() != Opcode::kConvolution) return absl::UnimplementedError("not a convolution");
-  TENON_RETURN_IF_ERROR(HostHas(HostFunction::kConvolution, contraction, site));
+  const HostFunction function = IsKernelGradient(contraction) ? HostFunction::kKernelGradient : HostFunction::kConvolution;
+  TENON_RETURN_IF_ERROR(HostHas(function, contraction, site));
   return GeometryOf(contraction).status();
 }
 
 absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueViews& views) {
   TENON_ASSIGN_OR_RETURN(const ContractionOperands c, OperandsOf(op));
   if (c.activation != Activation::kNone) return absl::UnimplementedError(absl::StrCat(op.name(), ": an activation"));
+  if (IsKernelGradient(*c.contraction)) return LowerKernelGradient(op, c, views);
   TENON_ASSIGN_OR_RETURN(const Geometry g, GeometryOf(*c.contraction));
   const DimLabels& l = c.contraction->attrs().get<DimLabels>(Attr::kDimLabels);
   const int64_t first = g.transposed ? l.kernel_input_feature : l.kernel_output_feature;
@@ -84,6 +160,7 @@ absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueVi
   call->function = HostFunctionName(HostFunction::kConvolution);
   call->operands = {Permuted(views.Of(c.lhs), {l.input_batch, l.input_feature}, l.input_spatial),
                     Permuted(views.Of(c.rhs), {first, second}, l.kernel_spatial)};
+  if (g.transposed && g.groups != 1) call->operands[1] = ByGroups(std::move(call->operands[1]), g.groups);
   if (c.bias != nullptr) call->operands.push_back(views.Of(c.bias));
   call->args = {FrameworkArg::Tensor(0),
                 FrameworkArg::Tensor(1),

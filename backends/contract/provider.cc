@@ -149,7 +149,7 @@ bool TakenByLibrary(const Instruction& contraction, const ContractionSite& site)
 
 const Instruction* BiasToFold(const Instruction& contraction, const Instruction& epilogue, const ContractionSite& site) {
   const Provider* provider = ChooseProvider(contraction, site).provider;
-  if (provider == nullptr || provider->bias == Provider::Bias::kNever) return nullptr;
+  if (provider == nullptr || provider->bias == Provider::Bias::kNever || IsKernelGradient(contraction)) return nullptr;
   if (epilogue.opcode() != Opcode::kFusion && provider->bias != Provider::Bias::kAlways) return nullptr;
   // The library rounds once; without excess precision the product is rounded before the bias is added.
   if (!site.excess_precision && BitWidth(contraction.shape().element_type()) < 32) return nullptr;
@@ -222,7 +222,7 @@ bool Packs(const Instruction& op, const ContractionSite& site) {
   if (op.opcode() == Opcode::kDot) return op.shape().rank() == 2 && op.shape().dim(1).constant_or(0) >= kFewColumns;
   const DimLabels& l = op.attrs().get<DimLabels>(Attr::kDimLabels);
   const Window window = op.attrs().get_or<Window>(Attr::kWindow, {});
-  if (op.shape().rank() < 4 || op.attrs().get_or<int64_t>(Attr::kBatchGroupCount, 1) != 1) return false;
+  if (op.shape().rank() < 4 || IsKernelGradient(op)) return false;
   if (absl::c_any_of(window.dims, [](const WindowDim& w) { return w.base_dilation != 1 || w.reversed; })) return false;
   // Vectors of features must read one group, or each feature its own.
   const int64_t groups = op.attrs().get_or<int64_t>(Attr::kFeatureGroupCount, 1);

@@ -102,6 +102,8 @@ absl::StatusOr<LaunchPlan> LowerMatmul(const Instruction& op, const ValueViews& 
 absl::StatusOr<LaunchPlan> LowerActivatedMatmul(const Instruction& op, const ValueViews& views);
 absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionSite& site);
 absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueViews& views);
+// A convolution that is the gradient of another one's kernel, or as well such a one.
+bool IsKernelGradient(const Instruction& contraction);
 absl::Status AttentionTakes(const Instruction& composite, const ContractionSite& site);
 absl::StatusOr<ProvidedCall> CallAttention(const Instruction& composite);
 

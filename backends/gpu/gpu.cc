@@ -98,6 +98,7 @@ class Gpu : public Target {
       return ModuleRequest{.target = {"nvptx64-nvidia-cuda", options_.model.name, options_.model.ptx, /*jit=*/false, InitializeNvptx},
                            .name = std::move(name),
                            .as_text = true,
+                           .repair = RepairPtx,
                            .no_code = options_.bitcode && !options_.ptx_besides};
     };
     emission.emit = [this](llvm::Module& module, const PlannedKernel& planned, const std::string& symbol) {
@@ -110,7 +111,7 @@ class Gpu : public Target {
     Image image{.architecture = options_.model.name, .bitcode = options_.bitcode};
     for (EmittedShare& share : shares) {
       const std::string_view ptx(reinterpret_cast<const char*>(share.code.data()), share.code.size());
-      ImageModule module{.code = options_.bitcode ? Wrapped(share.bitcode) : RepairPtx(ptx)};
+      ImageModule module{.code = options_.bitcode ? Wrapped(share.bitcode) : std::string(ptx)};
       for (const size_t k : share.kernels) {
         const GpuKernel& kernel = KernelOf(*request.kernels[k], request.symbols[k]);
         module.kernels.push_back({request.symbols[k], kernel.pointers(), kernel.args()});

@@ -89,6 +89,7 @@ class ProgramBuilder {
   // ---- outputs.cc
   absl::Status EmitOutputs();
   absl::Status PlaceOutput(int64_t k, const Binding::Output& out, OutputSpec* spec, absl::flat_hash_set<int64_t>* slots_given);
+  const StridedView& AsMade(const BufferKey& key) const;
   const Instruction* ParameterUnder(const Instruction& op) const;  // whose memory it is, also by operators of views; or null
   static bool LiesAs(const StridedView& view, absl::Span<const Dim> sizes, absl::Span<const Dim> strides);
   static Dim StorageBytes(const Binding::Output& out);

@@ -36,7 +36,7 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   const bool own = value.kind == ValueKind::kSlot && value.space == out.space && view.buffer == key;
   const bool opaque = out.dtype == PrimitiveType::kOpaque;
   // A view of an input is another caller's memory, or about to be written: the graph may have had a copy where HLO has the input.
-  const bool given = own && LiesAs(view, out.sizes, out.strides) && (opaque || ParameterUnder(*view.buffer.instruction) == nullptr);
+  const bool given = own && LiesAs(AsMade(key), out.sizes, out.strides) && (opaque || ParameterUnder(*view.buffer.instruction) == nullptr);
   TENON_CHECK(given || !opaque, absl::StrCat("output ", k, " is opaque and in no slot"));
   if (given && (slots_given->insert(value.index).second || opaque)) {
     spec->kind = OutputKind::kSlot;
@@ -58,6 +58,14 @@ absl::Status ProgramBuilder::PlaceOutput(int64_t k, const Binding::Output& out, 
   step.body = std::move(copy);
   steps().push_back(std::move(step));
   return absl::OkStatus();
+}
+
+// The value as the one who made it has it: a call's result may have its dims in another order than HLO.
+const StridedView& ProgramBuilder::AsMade(const BufferKey& key) const {
+  if (const auto plan = plans_.find(key.instruction); plan != plans_.end()) {
+    if (const auto* call = dynamic_cast<const PlannedCall*>(plan->second.target.get())) return call->result;
+  }
+  return views_.at(key);
 }
 
 const Instruction* ProgramBuilder::ParameterUnder(const Instruction& op) const {

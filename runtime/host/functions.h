@@ -6,7 +6,10 @@
 //   host.convolution(x, kernel, bias or none, [stride], [padding], [dilation], transposed, [output padding], groups)
 //                                        x of [batch, features, space...], a kernel of [features, features of a group, space...], of a
 //                                        transposed one [features of x, features of a group of the result, space...]; the result has memory
-//                                        of its own
+//                                        of its own. A transposed kernel of several groups has them as a dim of its own, in front
+//   host.kernel_gradient(x, grad, [sizes], [stride], [padding], [dilation], groups)
+//                                        of the kernel of these spatial sizes by which host.convolution made of x something of gradient
+//                                        `grad`; the result has memory of its own
 //   host.attention(query, key, value, causal, mask or none, scale or none)
 //                                        [batch, heads, length, features]; fewer heads of keys and values serve several of queries each.
 //                                        Gives softmax(scale query key^T + mask) value and the log of the softmax's sums, both in memory of
@@ -22,12 +25,13 @@
 
 namespace tenon {
 
-enum class HostFunction : uint8_t { kMatmul, kConvolution, kAttention, kAttentionBackward };
+enum class HostFunction : uint8_t { kMatmul, kConvolution, kKernelGradient, kAttention, kAttentionBackward };
 // In the header: a host is linked with nothing else of the runtime.
 constexpr std::string_view HostFunctionName(HostFunction function) {
   switch (function) {
     case HostFunction::kMatmul: return "host.matmul";
     case HostFunction::kConvolution: return "host.convolution";
+    case HostFunction::kKernelGradient: return "host.kernel_gradient";
     case HostFunction::kAttention: return "host.attention";
     case HostFunction::kAttentionBackward: return "host.attention_backward";
   }

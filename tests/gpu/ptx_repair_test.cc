@@ -24,16 +24,25 @@ TEST(PtxRepair, CutsWhatIsStored) {
 }
 
 TEST(PtxRepair, LeavesTheRest) {
-  const std::string text = "\tst.global.b32 \t[%rd1], %r6;\n\tst.global.v2.b64 \t[%rd1], {%rd2, %rd3};\n\tst.global.b8 \t[%rd1], 0;\n"
-                           "\tsub.s16 \t%rs1, %rs2, %rs3;\n\tabs.s32 \t%r1, %r2;\n\tret;\n";
+  const std::string text = "\tst.global.b32 \t[%rd1], %r6;\n\tst.global.v2.b64 \t[%rd1], {%rd2, %rd3};\n"
+                           "\tst.global.b8 \t[%rd1], 0;\n\tsub.s16 \t%rs1, %rs2, %rs3;\n"
+                           "\tsub.s32 \t%r1, %r2, %r3;\n\tneg.s64 \t%rd1, %rd2;\n\tabs.s32 \t%r1, %r2;\n\tret;\n";
   EXPECT_EQ(RepairPtx(text), text);
 }
 
 TEST(PtxRepair, NegatesInWords) {
   const std::string word = "\t{ .reg .b32 %word; cvt.s32.s16 %word, %rs1; ";
   EXPECT_EQ(RepairPtx("\tabs.s16 \t%rs2, %rs1;"), word + "abs.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
-  EXPECT_EQ(RepairPtx("\tneg.s16 \t%rs2, %rs1;"), word + "neg.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
-  EXPECT_EQ(RepairPtx("\tsub.s16 \t%rs2, 0, %rs1;"), word + "neg.s32 %word, %word; cvt.u16.u32 %rs2, %word; }");
+  const std::string negated = word + "add.s32 \t%word, %word, -1; not.b32 \t%word, %word; cvt.u16.u32 %rs2, %word; }";
+  EXPECT_EQ(RepairPtx("\tneg.s16 \t%rs2, %rs1;"), negated);
+  EXPECT_EQ(RepairPtx("\tsub.s16 \t%rs2, 0, %rs1;"), negated);
+}
+
+// Where it is the second operand of one of two maxima, ptxas forgets that.
+TEST(PtxRepair, NegatesByOtherMeans) {
+  const std::string negated = "\tadd.s32 \t%r12, %r1, -1; not.b32 \t%r12, %r12;";
+  EXPECT_EQ(RepairPtx("\tneg.s32 \t%r12, %r1;"), negated);
+  EXPECT_EQ(RepairPtx("\tsub.s32 \t%r12, 0, %r1;"), negated);
 }
 
 // cvt.f32.f16 gives the canonical NaN, which has no sign: where HLO tells NaNs from each other they are made of their bits.

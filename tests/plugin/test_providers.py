@@ -2,6 +2,8 @@
 
 import math
 
+import copy
+
 import pytest
 import torch
 import torch.nn as nn
@@ -49,15 +51,112 @@ def test_a_convolution_by_each_provider(name, dtype, tenon):
         assert ran == steps
 
 
-@pytest.mark.by_aten(steps={"aten.convolution.default"})
-def test_a_transposed_convolution_in_groups_is_atens(tenon):
+# Sizes of x and of the kernel, the stride, padding and dilation of all dims, groups; of transposed ones the output padding.
+GRADIENTS = {
+    "1d": ((2, 6, 9), (12, 6, 3), 2, 1, 1, 1, None),
+    "2d": ((2, 6, 9, 10), (12, 6, 3, 2), 1, 1, 1, 1, None),
+    "3d": ((2, 4, 5, 6, 4), (8, 4, 3, 1, 2), 1, 1, 1, 1, None),
+    "stride": ((2, 6, 12, 9), (12, 6, 3, 3), (2, 3), (1, 0), 1, 1, None),
+    "dilated": ((2, 6, 12, 9), (12, 6, 3, 3), (1, 2), 2, (2, 1), 1, None),
+    "groups": ((2, 6, 8, 9), (12, 2, 3, 3), 2, 1, 1, 3, None),
+    "depthwise": ((2, 6, 9, 9), (6, 1, 3, 3), 1, 1, 1, 6, None),
+    "depthwise, two each": ((2, 6, 9, 9), (12, 1, 3, 3), 2, 1, 1, 6, None),
+    "one pixel": ((2, 6, 8, 9), (12, 6, 1, 1), 1, 0, 1, 1, None),
+    "one pixel, strides": ((2, 6, 8, 9), (12, 6, 1, 1), (2, 3), 0, 1, 1, None),
+    "one place": ((2, 6, 3, 3), (12, 6, 3, 3), 1, 0, 1, 1, None),
+    "more padding than kernel": ((2, 6, 5, 5), (12, 6, 2, 2), 1, 2, 1, 1, None),
+    "transposed": ((2, 6, 5, 4), (6, 4, 3, 3), 2, 1, 1, 1, 1),
+    "transposed, groups": ((2, 6, 5, 4), (6, 4, 3, 2), (2, 1), 1, 1, 3, 0),
+    "transposed, dilated": ((2, 6, 5, 4), (6, 4, 3, 3), 1, 1, (2, 3), 1, 1),
+    "transposed, one kernel each": ((2, 6, 5, 4), (6, 1, 3, 3), 2, 0, 1, 6, 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_a_convolution_by_each_provider(name, dtype, tenon):
+    sizes, kernel, stride, padding, dilation, groups, extra = GRADIENTS[name]
+    spatial = len(sizes) - 2
+    stride, padding, dilation, extra_each = ([v] * spatial if isinstance(v, int) else list(v or [0] * spatial)
+                                             for v in (stride, padding, dilation, extra))
+    x, w = torch.randn(sizes, dtype=dtype), torch.randn(kernel, dtype=dtype) / 5
+    place = [stride, padding, dilation, extra is not None, extra_each, groups]
+    grad = torch.randn_like(torch.ops.aten.convolution(x, w, None, *place))
+
+    def function(grad, x, w):
+        return torch.ops.aten.convolution_backward(grad, x, w, [grad.shape[1]], *place, [True, True, True])
+
+    args = [grad, x, w]
+    eager, reference = function(*args), function(*_wide(args))
+    # Where windows have one place the kernel's gradient is as well a convolution by one pixel. Results that are padded by a stride or
+    # more are those of no convolution of the library's: its windows would have one place more.
+    both = {"host.convolution", "host.kernel_gradient"}
+    library = {"one place": {"host.convolution"}, "transposed, dilated": set()}.get(name, both)
+    for provider, steps in {"": library, "host.convolution": library, "generated": set()}.items():
+        found, ran = _run(tenon, function, args, provider=provider)
+        compare(found, eager, reference).raise_if_failed()
+        assert ran == steps
+
+
+def test_gradients_that_nobody_wants_are_not_computed(tenon):
+    x, w = torch.randn(2, 6, 8, 9), torch.randn(12, 6, 3, 3)
+    grad = torch.randn_like(F.conv2d(x, w))
+
+    def gradients(*wanted):
+        return lambda *args: [g for g in torch.ops.aten.convolution_backward(
+            *args, [12], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, wanted)[wanted.index(True):][:1]]
+
+    for wanted, steps in {(True, False, False): {"host.convolution"}, (False, True, False): {"host.kernel_gradient"},
+                          (False, False, True): set()}.items():
+        found, ran = _run(tenon, gradients(*wanted), [grad, x, w])
+        eager = gradients(*wanted)(grad, x, w)
+        assert len(eager) == 1 and ran == steps
+        compare(found, eager, gradients(*wanted)(*_wide([grad, x, w]))).raise_if_failed()
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_a_training_step_has_its_convolutions_gradients_by_the_library(memory_format, tenon):
+    layers = nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=4), nn.ReLU(), nn.ConvTranspose2d(8, 6, 3, groups=2)
+    model = nn.Sequential(*layers)
+    model = model.to(memory_format=memory_format)
+    x = torch.randn(2, 3, 16, 16).to(memory_format=memory_format)
+    twin = copy.deepcopy(model).double()
+    eager = copy.deepcopy(model)
+    tenon.reset_stats()
+    compiled = torch.compile(model, backend="tenon", dynamic=False)
+    for m, at in ((compiled, x), (eager, x), (twin, x.double())):
+        m(at).square().sum().backward()
+    compare([p.grad for p in model.parameters()], [p.grad for p in eager.parameters()], [p.grad for p in twin.parameters()],
+            check_strides=True).raise_if_failed()
+    steps = {step for g in tenon.stats()["graphs"] if g["calls"] > 0 for step in g["aten_steps"]}
+    assert steps == {"host.convolution", "host.kernel_gradient"}
+
+
+def test_sizes_of_images_that_are_symbols_are_the_librarys(tenon):
+    """An HLO window's size is a number, and the kernel's gradient has the image's: the operator is a step, whole."""
+    conv = nn.Conv2d(3, 8, 3, padding=1)
+    compiled = torch.compile(conv, backend="tenon", dynamic=True)
+    for side in (12, 17):
+        x = torch.randn(2, 3, side, side + 3)
+        conv.zero_grad()
+        compiled(x).square().sum().backward()
+        found = [p.grad.clone() for p in conv.parameters()]
+        eager, wide = copy.deepcopy(conv), copy.deepcopy(conv).double()
+        for m, at in ((eager, x), (wide, x.double())):
+            m.zero_grad()
+            m(at).square().sum().backward()
+        compare(found, [p.grad for p in eager.parameters()], [p.grad for p in wide.parameters()]).raise_if_failed()
+
+
+def test_a_transposed_convolution_in_groups(tenon):
     def function(x, w):
         return F.conv_transpose2d(x, w, groups=3).relu()
 
     args = [torch.randn(2, 6, 5, 5), torch.randn(6, 2, 3, 3)]
-    found, ran = _run(tenon, function, args)
-    compare(found, function(*args), function(*_wide(args))).raise_if_failed()
-    assert ran == {"aten.convolution.default"}
+    for provider, steps in {"": {"host.convolution"}, "generated": set()}.items():
+        found, ran = _run(tenon, function, args, provider=provider)
+        compare(found, function(*args), function(*_wide(args))).raise_if_failed()
+        assert ran == steps
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)

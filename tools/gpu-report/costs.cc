@@ -39,7 +39,7 @@ double Elements(const View& view) {
   return n;
 }
 
-// Two products of queries with keys and with values; five in the backward. A convolution's backward: two convolutions.
+// Two products of queries with keys and with values; five in the backward.
 double FrameworkFlops(const FrameworkStep& step) {
   const bool backward = absl::StrContains(step.overload, "backward");
   if (absl::StrContains(step.overload, "scaled_dot_product")) {
@@ -47,10 +47,6 @@ double FrameworkFlops(const FrameworkStep& step) {
     if (step.operands.size() < q + 3 || step.operands[q].dims.size() != 4) return 0;
     const double keys = static_cast<double>(step.operands[q + 1].dims[2]);
     return (backward ? 10 : 4) * Elements(step.operands[q]) * keys;
-  }
-  if (step.overload == "aten.convolution_backward.default" && step.operands.size() >= 3 && step.operands[0].dims.size() > 2) {
-    const View &grad = step.operands[0], &kernel = step.operands[2];
-    return 4 * Elements(grad) * Elements(kernel) / std::max<double>(1, static_cast<double>(kernel.dims[0]));
   }
   return 0;
 }

@@ -209,7 +209,7 @@ absl::StatusOr<Values> Lowerer::TryLower(const Node& node, const OpRow* row) {
                       : IsForeign(node.op)            ? "custom: an operator of another library"
                                                       : "no lowering");
   }
-  if (row->kind == RowKind::kLibrary) return NotLowered("library");
+  if (row->kind == RowKind::kLibrary) return NotLowered(kByLibrary);
   if (row->kind == RowKind::kStep) {
     return NotLowered(row->effect == Effect::kRandom ? "random: the bits of ATen's generator" : "no lowering");
   }
@@ -353,7 +353,7 @@ Values Lowerer::FrameworkCall(const Node& node, const OpRow* row, const std::str
   }
   site.effect = row != nullptr ? row->effect : EffectOf(node.op);
   site.rule = row != nullptr ? row->rule : RuleOf(node.op);
-  site.total = row != nullptr && row->kind == RowKind::kLibrary && site.effect == Effect::kPure;
+  site.total = row != nullptr && reason == kByLibrary && site.effect == Effect::kPure;
   if (present.size() != node.results.size()) {
     site.num_results = static_cast<int64_t>(node.results.size());
     site.results = present;

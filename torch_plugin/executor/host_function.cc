@@ -1,5 +1,9 @@
 #include "torch_plugin/executor/host_function.h"
 
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
+
 #include <vector>
 
 #include "hlo/framework_arg.h"
@@ -23,6 +27,54 @@ std::unique_ptr<Op> PrepareMatmul(TenonOpSpec spec) {
   return PrepareDispatchedOp(spec);
 }
 
+std::vector<int64_t> Numbers(const TenonArg& list) {
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < list.list_size; ++i) numbers.push_back(list.list[i].i);
+  return numbers;
+}
+
+class KernelGradientOp final : public Op {
+ public:
+  explicit KernelGradientOp(const TenonOpSpec& spec)
+      : sizes_(Numbers(spec.args[2])), stride_(Numbers(spec.args[3])), padding_(Numbers(spec.args[4])), dilation_(Numbers(spec.args[5])),
+        groups_(spec.args[6].i) {}
+
+  void Call(TenonOpCall* call) override {
+    const at::Tensor x = Operand(*call, 0), grad = Operand(*call, 1);
+    // Of the kernel the operator wants to know the sizes, and how it lies.
+    std::vector<int64_t> sizes = {grad.size(1), x.size(1) / groups_};
+    sizes.insert(sizes.end(), sizes_.begin(), sizes_.end());
+    const at::Tensor kernel = at::empty(sizes, x.options());
+    const std::vector<int64_t> extra(sizes_.size(), 0);
+    auto gradients = at::convolution_backward(grad, x, kernel, /*bias_sizes=*/c10::nullopt, stride_, padding_, dilation_,
+                                              /*transposed=*/false, extra, groups_, {false, true, false});
+    Give(call, 0, std::get<1>(std::move(gradients)));
+  }
+
+ private:
+  const std::vector<int64_t> sizes_, stride_, padding_, dilation_;
+  const int64_t groups_;
+};
+
+// By a kernel that has its groups in front.
+class GroupedTransposedOp final : public Op {
+ public:
+  explicit GroupedTransposedOp(const TenonOpSpec& spec)
+      : stride_(Numbers(spec.args[3])), padding_(Numbers(spec.args[4])), dilation_(Numbers(spec.args[5])), extra_(Numbers(spec.args[7])),
+        groups_(spec.args[8].i), bias_(spec.num_operands == 3) {}
+
+  void Call(TenonOpCall* call) override {
+    const at::Tensor kernel = Operand(*call, 1).flatten(0, 1);
+    const c10::optional<at::Tensor> bias = bias_ ? c10::make_optional(Operand(*call, 2)) : c10::nullopt;
+    Give(call, 0, at::convolution(Operand(*call, 0), kernel, bias, stride_, padding_, dilation_, /*transposed=*/true, extra_, groups_));
+  }
+
+ private:
+  const std::vector<int64_t> stride_, padding_, dilation_, extra_;
+  const int64_t groups_;
+  const bool bias_;
+};
+
 // The arguments are those of PyTorch's, which has dropout too: before the last three.
 std::unique_ptr<Op> PrepareAttention(TenonOpSpec spec, const char* overload) {
   std::vector<TenonArg> args(spec.args, spec.args + spec.num_args);
@@ -40,6 +92,7 @@ std::unique_ptr<Op> PrepareAttention(TenonOpSpec spec, const char* overload) {
 
 std::unique_ptr<Op> PrepareHostFunction(const TenonOpSpec& spec) {
   if (spec.overload == HostFunctionName(HostFunction::kMatmul)) return PrepareMatmul(spec);
+  if (spec.overload == HostFunctionName(HostFunction::kKernelGradient)) return std::make_unique<KernelGradientOp>(spec);
   if (spec.overload == HostFunctionName(HostFunction::kAttention)) {
     return PrepareAttention(spec, "aten._scaled_dot_product_flash_attention_for_cpu.default");
   }
@@ -47,6 +100,7 @@ std::unique_ptr<Op> PrepareHostFunction(const TenonOpSpec& spec) {
     return PrepareAttention(spec, "aten._scaled_dot_product_flash_attention_for_cpu_backward.default");
   }
   TORCH_CHECK(spec.overload == HostFunctionName(HostFunction::kConvolution), "no function ", spec.overload);
+  if (spec.args[6].i != 0 && spec.args[8].i != 1) return std::make_unique<GroupedTransposedOp>(spec);
   TenonOpSpec convolution = spec;  // the arguments are aten::convolution's
   convolution.overload = "aten.convolution.default";
   return PrepareDispatchedOp(convolution);

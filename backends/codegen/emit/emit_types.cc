@@ -108,6 +108,16 @@ Value* WithNanOf(llvm::IRBuilderBase& b, Value* wide, Value* bits) {
   return b.CreateSelect(b.CreateICmpUGT(b.CreateAnd(x, IntLike(x, 0x7fff)), IntLike(x, 0x7c00)), AsF32(b, nan), wide, "f16.nan");
 }
 
+// The other way: `bits`, what the f32 `wide` is as f16, with its sign and the upper bits of its payload where it is a NaN.
+Value* WithNanOfF32(llvm::IRBuilderBase& b, Value* bits, Value* wide) {
+  Value* x = b.CreateBitCast(wide, WithLanesOf(wide->getType(), b.getInt32Ty()));
+  Value* sign = b.CreateAnd(b.CreateLShr(x, IntLike(x, 16)), IntLike(x, 0x8000));
+  Value* payload = b.CreateAnd(b.CreateLShr(x, IntLike(x, 13)), IntLike(x, 0x3ff));
+  payload = b.CreateSelect(b.CreateICmpEQ(payload, IntLike(x, 0)), IntLike(x, 0x200), payload);
+  Value* nan = b.CreateTrunc(b.CreateOr(b.CreateOr(sign, payload), IntLike(x, 0x7c00)), bits->getType());
+  return b.CreateSelect(b.CreateFCmpUNO(wide, wide), nan, bits);
+}
+
 }  // namespace
 
 Value* FromMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v,
@@ -162,7 +172,10 @@ Value* ToMemory(llvm::IRBuilderBase& b, PrimitiveType type, Value* v, const Emit
   }
   if (type == PrimitiveType::kF16) {
     if (Value* same = UnchangedF16(v)) return same;
-    if (PacksHalves(type, options)) return b.CreateBitCast(RoundedHalf(b, type, v, options), WithLanesOf(v->getType(), b.getInt16Ty()));
+    if (PacksHalves(type, options)) {
+      Value* bits = b.CreateBitCast(RoundedHalf(b, type, v, options), WithLanesOf(v->getType(), b.getInt16Ty()));
+      return options.keeps_f16_nans ? WithNanOfF32(b, bits, v) : bits;
+    }
     if (!options.has_f16c) return F32ToF16(b, v);
     // LLVM folds a rounding of f64 to f32 and one to f16 into one from f64, which is a call of the compiler's run-time library.
     v = b.CreateArithmeticFence(v, v->getType());

@@ -230,6 +230,10 @@ absl::Status DoCompile(const ModuleRequest& request, Work& w) {
   if (request.no_code && request.assembly == nullptr) return Between(request, w, section);
   const auto type = request.as_text ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
   TENON_RETURN_IF_ERROR(Generate(*w.module, w.tm.get(), type, &w.object));
+  if (request.as_text && request.repair != nullptr) {
+    const std::string repaired = request.repair(std::string_view(w.object.data(), w.object.size()));
+    w.object.assign(repaired.begin(), repaired.end());
+  }
   if (request.assembly != nullptr && request.as_text) request.assembly->assign(w.object.begin(), w.object.end());
   TENON_RETURN_IF_ERROR(Between(request, w, section));
   return request.check ? request.check(std::span<const char>(w.object.data(), w.object.size())) : absl::OkStatus();

@@ -35,6 +35,7 @@ struct ModuleRequest {
   std::string* bitcode = nullptr;                       // if not null: the same in bitcode
   std::string* assembly = nullptr;
   bool as_text = false;                                 // the code is assembly, not an object
+  std::string (*repair)(std::string_view) = nullptr;    // as_text: what becomes of the assembly before anybody sees it
   bool no_code = false;                                 // none is made, but where `assembly` asks for it: the IR is what is wanted
   std::function<absl::Status(std::span<const char>)> check;  // of the code made; may be null
   std::string_view inject_fault;                        // see CompileOptions::inject_fault

@@ -107,9 +107,9 @@ bool SpillsUnlessTold(const llvm::Function& f) {
 
 // Does it tell a NaN of f16 from others?
 bool LooksAtF16Nans(const Instruction& op) {
-  if (op.opcode() == Opcode::kCompare && op.operand(0)->shape().element_type() == PrimitiveType::kF16) {
-    return op.attrs().get_or<std::string>(Attr::kComparisonType, "") == "TOTALORDER";
-  }
+  const auto takes_f16 = [&] { return op.operand(0)->shape().element_type() == PrimitiveType::kF16; };
+  if (op.opcode() == Opcode::kBitcastConvert) return takes_f16();
+  if (op.opcode() == Opcode::kCompare && takes_f16()) return op.attrs().get_or<std::string>(Attr::kComparisonType, "") == "TOTALORDER";
   return absl::c_any_of(op.called_computations(), [](const Computation* c) {
     return absl::c_any_of(c->instructions(), [](const Instruction* i) { return LooksAtF16Nans(*i); });
   });

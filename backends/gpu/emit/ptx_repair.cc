@@ -58,16 +58,25 @@ std::string CutStore(StringRef line) {
   return absl::StrCat("\t{", cut, " ", before.str(), vector ? absl::StrCat("{", joined, "}") : joined, "; }");
 }
 
-// "abs.s16 \t%rs2, %rs1;" in 32 bits. "": it is no such instruction.
-std::string InWords(StringRef line) {
-  StringRef text = line.trim("\t;"), op = "neg.s32";
-  const bool difference = text.consume_front("sub.s16 \t");
-  if (text.consume_front("abs.s16 \t")) op = "abs.s32";
-  else if (!difference && !text.consume_front("neg.s16 \t")) return "";
+// -x as ~(x - 1).
+std::string Negated(const std::string& to, const std::string& from) {
+  return absl::StrCat("add.s32 \t", to, ", ", from, ", -1; not.b32 \t", to, ", ", to, ";");
+}
+
+// "neg.s32 \t%r2, %r1;" by other means, "abs.s16 \t%rs2, %rs1;" in 32 bits. "": it is no such instruction.
+std::string Signed(StringRef line) {
+  StringRef text = line.trim("\t;");
+  const bool absolute = text.consume_front("abs.s16 \t");
+  const bool difference = !absolute && text.consume_front("sub.s");
+  if (!absolute && !difference && !text.consume_front("neg.s")) return "";
+  const bool words = !absolute && text.consume_front("32 \t");
+  if (!absolute && !words && !text.consume_front("16 \t")) return "";
   const std::vector<StringRef> operands = Operands(text);
   if (difference && operands[1] != "0") return "";
-  return absl::StrCat("\t{ .reg .b32 %word; cvt.s32.s16 %word, ", operands.back().str(), "; ", op.str(), " %word, %word; cvt.u16.u32 ",
-                      operands.front().str(), ", %word; }");
+  const std::string to = operands.front().str(), from = operands.back().str();
+  if (words) return absl::StrCat("\t", Negated(to, from));
+  return absl::StrCat("\t{ .reg .b32 %word; cvt.s32.s16 %word, ", from, "; ",
+                      absolute ? "abs.s32 %word, %word;" : Negated("%word", "%word"), " cvt.u16.u32 ", to, ", %word; }");
 }
 
 }  // namespace
@@ -78,7 +87,7 @@ std::string RepairPtx(std::string_view ptx) {
   for (StringRef rest(ptx.data(), ptx.size()); !rest.empty();) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     const StringRef line = rest.take_front(end);
-    const std::string other = line.starts_with("\tst.") ? CutStore(line) : InWords(line);
+    const std::string other = line.starts_with("\tst.") ? CutStore(line) : Signed(line);
     repaired += other.empty() ? std::string_view(line) : std::string_view(other);
     if (end < rest.size()) repaired += '\n';
     rest = rest.drop_front(std::min(end + 1, rest.size()));

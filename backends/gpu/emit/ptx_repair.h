@@ -10,6 +10,7 @@ namespace tenon::gpu {
 //   it. NVPTX stores so what truncates the bits of a float (a bitcast-convert to a narrower type). The part is cut first.
 // * abs.s16, neg.s16 and 0 - x of -32768, the result read as a signed number: 32768, as in a wider register. They are computed in 32 bits
 //   and cut.
+// * max(max(x, -y), z) of s32, and min: the negation is lost (VIMNMX3 of sm_90 and sm_100; the same for s16). Every -x is ~(x - 1).
 std::string RepairPtx(std::string_view ptx);
 
 }  // namespace tenon::gpu

@@ -85,7 +85,7 @@ template <int64_t kWorkspace>
 absl::StatusOr<LaunchPlan> LowerCudnn(const Instruction& op, const ValueViews& views) {
   TENON_ASSIGN_OR_RETURN(LaunchPlan plan, LowerConvolution(op, views));
   auto call = std::make_shared<PlannedCall>(dynamic_cast<const PlannedCall&>(*plan.target));
-  call->function = "cudnn.convolution";
+  call->function = call->function == HostFunctionName(HostFunction::kConvolution) ? "cudnn.convolution" : "cudnn.kernel_gradient";
   call->rule = ResultRule::kOut;
   const std::string layout = ImageLayout(call->operands[0]);
   int64_t workspace = kWorkspace;

@@ -42,48 +42,157 @@ Lowering LowerAddmm(OpContext& op) { return AddProduct(op, Mm); }
 Lowering LowerBaddbmm(OpContext& op) { return AddProduct(op, Bmm); }
 Lowering LowerAddmv(OpContext& op) { return AddProduct(op, Mv, /*wide=*/true); }
 
+namespace {
 
-// A transposed convolution of stride s is one of the input dilated by s, from a padding of dilation * (size - 1) - p on, with the
-// kernel turned around.
-Lowering LowerConvolution(OpContext& op) {
-  Instruction *x = op.tensor(0), *kernel = op.tensor(1), *bias = op.tensor_or_null(2);
-  const int64_t spatial = Rank(x) - 2, groups = op.integer(8);
-  const bool transposed = op.boolean(6);
-  if ((transposed && groups != 1) || !IsFloat(op.result_type())) return NotLowered("library");
-  auto list = [&](int64_t i) {
-    std::vector<int64_t> values = op.integers(i);
-    if (values.size() == 1) values.assign(static_cast<size_t>(spatial), values[0]);
-    return values;
-  };
-  const std::vector<int64_t> stride = list(3), padding = list(4), dilation = list(5), extra = list(7);
-  Window window;
-  DimLabels labels{.kernel_input_feature = transposed ? 0 : 1, .kernel_output_feature = transposed ? 1 : 0};
-  for (int64_t d = 0; d < spatial; ++d) {
-    for (std::vector<int64_t>* dims : {&labels.input_spatial, &labels.kernel_spatial, &labels.output_spatial}) dims->push_back(d + 2);
-    if (!kernel->shape().dim(d + 2).is_constant()) return NotLowered("library");
-    WindowDim w{.size = kernel->shape().constant_dim(d + 2), .window_dilation = dilation[d]};
-    if (transposed) {
-      w.base_dilation = stride[d];
-      w.reversed = true;
-      w.padding_low = dilation[d] * (w.size - 1) - padding[d];
-      w.padding_high = w.padding_low + extra[d];
-    } else {
-      w.stride = stride[d];
-      w.padding_low = w.padding_high = padding[d];
-    }
-    window.dims.push_back(w);
+using Ints = std::vector<int64_t>;
+
+// What the windows of an operator are, of as many numbers as there are spatial dims.
+struct Windows {
+  Ints stride, padding, dilation;
+};
+
+Ints PerDim(OpContext& op, int64_t argument, int64_t spatial) {
+  Ints values = op.integers(argument);
+  if (values.size() == 1) values.assign(static_cast<size_t>(spatial), values[0]);
+  return values;
+}
+
+DimLabels Labels(int64_t spatial) {
+  DimLabels labels{.kernel_input_feature = 1, .kernel_output_feature = 0};
+  for (int64_t d = 2; d < spatial + 2; ++d) {
+    for (Ints* dims : {&labels.input_spatial, &labels.kernel_spatial, &labels.output_spatial}) dims->push_back(d);
   }
+  return labels;
+}
+
+Instruction* MakeConvolution(OpContext& op, Instruction* x, Instruction* kernel, Window window, DimLabels labels, Attr grouped = {},
+                             int64_t groups = 1) {
   Attributes attrs;
   attrs.set(Attr::kWindow, std::move(window));
   attrs.set(Attr::kDimLabels, std::move(labels));
-  if (groups != 1) attrs.set(Attr::kFeatureGroupCount, groups);
-  Instruction* y = op.b.Make(kConvolution, {x, kernel}, std::move(attrs));
-  // The library's result lies as ATen's does, and so does the sum.
-  if (const Permutation layout = LayoutOf(op.result()); !layout.empty()) y->mutable_shape().set_layout(layout);
+  if (groups != 1) attrs.set(grouped, groups);
+  return op.b.Make(kConvolution, {x, kernel}, std::move(attrs));
+}
+
+// x [batch, features, ...] by a kernel [features of the result, features of a group, ...]; `high`: paddings behind, where they are others.
+Instruction* Plain(OpContext& op, Instruction* x, Instruction* kernel, const Windows& w, int64_t groups, const Ints& high = {}) {
+  const int64_t spatial = Rank(x) - 2;
+  Window window;
+  for (int64_t d = 0; d < spatial; ++d) {
+    window.dims.push_back({.size = kernel->shape().constant_dim(d + 2), .stride = w.stride[d], .padding_low = w.padding[d],
+                           .padding_high = high.empty() ? w.padding[d] : high[d], .window_dilation = w.dilation[d]});
+  }
+  return MakeConvolution(op, x, kernel, std::move(window), Labels(spatial), Attr::kFeatureGroupCount, groups);
+}
+
+// The gradient of Plain's x, which is what a transposed convolution is: of stride s it is one of x dilated by s, from a padding of
+// dilation * (size - 1) - p on, with the kernel turned around. kernel [features of x, features of a group of the result, ...]; `extra`:
+// elements that the result has behind.
+Instruction* Transposed(OpContext& op, Instruction* x, Instruction* kernel, const Windows& w, const Ints& extra, int64_t groups) {
+  const int64_t spatial = Rank(x) - 2;
+  Window window;
+  for (int64_t d = 0; d < spatial; ++d) {
+    const int64_t size = kernel->shape().constant_dim(d + 2), low = w.dilation[d] * (size - 1) - w.padding[d];
+    window.dims.push_back({.size = size, .padding_low = low, .padding_high = low + extra[d], .base_dilation = w.stride[d],
+                           .window_dilation = w.dilation[d], .reversed = true});
+  }
+  DimLabels labels = Labels(spatial);
+  std::swap(labels.kernel_input_feature, labels.kernel_output_feature);
+  if (groups != 1) {  // [groups of x's features, features] -> [x's features of a group, groups of features]
+    std::vector<Dim> dims(kernel->shape().dims().begin(), kernel->shape().dims().end());
+    const Dim in = FloorDiv(dims[0], groups), out = dims[1];
+    dims[0] = in;
+    dims.insert(dims.begin(), groups);
+    Ints order;
+    for (size_t d = 0; d < dims.size(); ++d) order.push_back(static_cast<int64_t>(d));
+    std::swap(order[0], order[1]);
+    kernel = op.b.Transpose(op.b.Reshape(kernel, dims), order);
+    dims.erase(dims.begin());
+    dims[1] = out * groups;
+    kernel = op.b.Reshape(kernel, dims);
+  }
+  return MakeConvolution(op, x, kernel, std::move(window), std::move(labels), Attr::kFeatureGroupCount, groups);
+}
+
+// The gradient of Plain's kernel, of these sizes, from that of its result: batches are summed, and each tap is a window of the result's
+// size.
+Instruction* KernelGradient(OpContext& op, Instruction* x, Instruction* grad, const Ints& sizes, const Windows& w, int64_t groups) {
+  const int64_t spatial = Rank(x) - 2;
+  Window window;
+  for (int64_t d = 0; d < spatial; ++d) {
+    const int64_t places = grad->shape().constant_dim(d + 2), reach = w.dilation[d] * (sizes[d] - 1) + w.stride[d] * (places - 1) + 1;
+    window.dims.push_back({.size = places, .stride = w.dilation[d], .padding_low = w.padding[d],
+                           .padding_high = reach - x->shape().constant_dim(d + 2) - w.padding[d], .window_dilation = w.stride[d]});
+  }
+  DimLabels labels = Labels(spatial);
+  labels.input_batch = labels.kernel_output_feature = labels.output_batch = 1;
+  labels.input_feature = labels.kernel_input_feature = labels.output_feature = 0;
+  return MakeConvolution(op, x, grad, std::move(window), std::move(labels), Attr::kBatchGroupCount, groups);
+}
+
+// Numbers, of one or more.
+bool KnownSpatialDims(Instruction* x) {
+  for (int64_t d = 2; d < Rank(x); ++d) {
+    if (x->shape().dim(d).constant_or(0) < 1) return false;
+  }
+  return true;
+}
+
+// As ATen's result lies, and what is added to it.
+Instruction* LyingAs(Instruction* x, const Meta& meta) {
+  if (const Permutation layout = LayoutOf(meta); !layout.empty()) x->mutable_shape().set_layout(layout);
+  return x;
+}
+
+}  // namespace
+
+// x, kernel, bias, stride, padding, dilation, transposed, output_padding, groups
+Lowering LowerConvolution(OpContext& op) {
+  Instruction *x = op.tensor(0), *kernel = op.tensor(1), *bias = op.tensor_or_null(2);
+  const int64_t spatial = Rank(x) - 2, groups = op.integer(8);
+  if (!IsFloat(op.result_type()) || !KnownSpatialDims(kernel)) return NotLowered(kByLibrary);
+  const Windows w{PerDim(op, 3, spatial), PerDim(op, 4, spatial), PerDim(op, 5, spatial)};
+  Instruction* y = op.boolean(6) ? Transposed(op, x, kernel, w, PerDim(op, 7, spatial), groups) : Plain(op, x, kernel, w, groups);
+  LyingAs(y, op.result());
   if (bias == nullptr) return op.One(y);
   Instruction* sum = op.b.Binary(kAdd, y, op.Along(bias, y, {1}));
   sum->mutable_shape() = y->shape();
   return op.One(sum);
+}
+
+// grad, x, kernel, bias sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask -> of x, of the kernel, of the
+// bias
+Lowering LowerConvolutionBackward(OpContext& op) {
+  Instruction *grad = op.tensor(0), *x = op.tensor(1), *kernel = op.tensor(2);
+  const int64_t spatial = Rank(x) - 2, groups = op.integer(9);
+  const bool transposed = op.boolean(7);
+  for (Instruction* operand : {grad, x, kernel}) {
+    if (!IsFloat(operand->shape().element_type()) || !KnownSpatialDims(operand)) return NotLowered(kByLibrary);
+  }
+  const Windows w{PerDim(op, 4, spatial), PerDim(op, 5, spatial), PerDim(op, 6, spatial)};
+  const auto wanted = [&](int64_t k) { return op.result(k).kind == Meta::Kind::kTensor; };
+  Values gradients(3, nullptr);
+  // By which x is longer than what a window's last place reaches; of a transposed one, the result.
+  Ints beyond, sizes, high;
+  for (int64_t d = 0; d < spatial; ++d) {
+    const Instruction *longer = transposed ? grad : x, *shorter = transposed ? x : grad;
+    sizes.push_back(kernel->shape().constant_dim(d + 2));
+    const int64_t places = shorter->shape().constant_dim(d + 2), reach = w.dilation[d] * (sizes[d] - 1) + w.stride[d] * (places - 1) + 1;
+    beyond.push_back(longer->shape().constant_dim(d + 2) + 2 * w.padding[d] - reach);
+    high.push_back(w.padding[d] - (beyond[d] < w.stride[d] ? 0 : beyond[d]));
+  }
+  if (wanted(0)) gradients[0] = transposed ? Plain(op, grad, kernel, w, groups, high) : Transposed(op, grad, kernel, w, beyond, groups);
+  if (wanted(1)) gradients[1] = KernelGradient(op, transposed ? grad : x, transposed ? x : grad, sizes, w, groups);
+  for (int64_t k = 0; k < 2; ++k) {
+    if (gradients[k] != nullptr) LyingAs(gradients[k], op.result(k));
+  }
+  if (wanted(2)) {
+    const PrimitiveType type = OpMath(op.result_type(2));
+    Ints others = {0};
+    for (int64_t d = 2; d < Rank(grad); ++d) others.push_back(d);
+    gradients[2] = op.b.Convert(op.b.Reduce(op.b.Convert(grad, type), op.Scalar(type, 0), others, kAdd), op.result_type(2));
+  }
+  return gradients;
 }
 
 }  // namespace tenon::aten

@@ -16,6 +16,7 @@ using Values = std::vector<Instruction*>;
 using Lowering = absl::StatusOr<Values>;
 
 // A framework step takes the op's place, for this reason.
+inline constexpr char kByLibrary[] = "library";  // a framework step by choice, which takes any values
 inline absl::Status NotLowered(std::string reason) { return absl::UnimplementedError(std::move(reason)); }
 
 // f16 and bf16 compute in f32 (ATen's opmath).
