@@ -46,6 +46,12 @@ def beside_samples():
 
 EXTRA = calls_of(*beside_samples())
 EXTRA["aten.sort.stable"] = [Call(torch.ops.aten.sort.stable, (torch.randn(3, 5),), {"stable": True, "dim": 1}, "by hand")]
+# A kernel's first dim would be a symbol of its own, which nothing says to be the features of the result.
+EXTRA["aten.convolution_backward.default"] = [
+    Call(torch.ops.aten.convolution_backward.default,
+         (torch.randn(4, 1, 7, 8), torch.randn(4, 6, 9, 10), torch.randn(1, 6, 3, 3), [1], [1, 1], [0, 0], [1, 1], False, [0, 0], 1,
+          [True, True, True]), {}, "by hand"),
+]
 
 
 def chosen(calls, dims):
