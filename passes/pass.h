@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "hlo/framework_call.h"
 #include "hlo/literal.h"
 #include "hlo/module.h"
 #include "passes/lower/launch_plan.h"
@@ -48,6 +49,13 @@ struct Remark {
   std::string ToJson() const;
 };
 
+// A call of a host's function (runtime/host/functions.h) in a composite's place: the same results. Operands are numbered as the
+// composite's.
+struct ProvidedCall {
+  std::string_view function;
+  FrameworkCallSite site;
+};
+
 struct PassContext {
   TargetInfo target;
   bool excess_precision = true;
@@ -56,6 +64,8 @@ struct PassContext {
   std::function<absl::StatusOr<Literal>(const Instruction&, absl::Span<const Literal>)> evaluate;
   // Can the backend generate code for this instruction (opcode, types)? What it cannot is not fused. Null: everything.
   std::function<bool(const Instruction&)> can_generate;
+  // Who computes this composite (pass take-composites), or why its body does. Null: bodies.
+  std::function<absl::StatusOr<ProvidedCall>(const Instruction& composite)> provide_composite;
   // Does a library take this contraction as it stands? It stays a step of its own then. Null: dots of f16 and bf16 stay as they are.
   std::function<bool(const Instruction& contraction)> library_takes;
   // Would generated code compute this contraction better than a library, if its second operand is first brought into the order that it

@@ -16,6 +16,7 @@ const std::vector<std::string>& DefaultPipeline() {
   static const std::vector<std::string> pipeline = {
       "expand-bitcast",
       "order-random",
+      "take-composites",
       "inline-calls",
       "single-device",
       "static-sizes",

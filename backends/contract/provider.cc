@@ -6,6 +6,7 @@
 #include "backends/codegen/index/contraction_index.h"
 #include "backends/contract/target.h"
 #include "hlo/check.h"
+#include "hlo/composite.h"
 #include "passes/lower/named_provider.h"
 
 namespace tenon {
@@ -14,8 +15,14 @@ namespace {
 constexpr Provider kProviders[] = {
     {"host.matmul", MatmulTakes, Provider::Bias::kAlone, LowerMatmul},
     {"host.convolution", ConvolutionTakes, Provider::Bias::kAlways, LowerConvolution},
+    {"host.attention", AttentionTakes, Provider::Bias::kNever, nullptr, /*activations=*/false, CallAttention},
     {"generated", GeneratedTakes, Provider::Bias::kNever, nullptr},
 };
+
+// Rows are for contractions or for composites; `generated`, with kernels, is for both.
+bool IsFor(const Provider& p, const Instruction& op) {
+  return (p.lower == nullptr && p.call == nullptr) || (p.call != nullptr) == IsComposite(op);
+}
 
 // The dim of the result along which a bias lies.
 int64_t BiasDim(const Instruction& contraction) {
@@ -106,6 +113,7 @@ Choice ChooseProvider(const Instruction& contraction, const ContractionSite& sit
   Choice choice;
   const std::string named = NamedProvider(contraction);
   for (const Provider& p : site.target->facts().providers) {
+    if (!IsFor(p, contraction)) continue;
     const bool wanted = p.name == (named.empty() ? site.wanted : named);
     if (!wanted && choice.provider != nullptr) continue;
     if (!wanted && p.lower == LowerMatmul && BeatsMatmul(contraction, site)) {
@@ -116,6 +124,13 @@ Choice ChooseProvider(const Instruction& contraction, const ContractionSite& sit
     else choice.refusals.push_back(absl::StrCat(std::string(p.name), ": ", std::string(taken.message())));
   }
   return choice;
+}
+
+absl::StatusOr<ProvidedCall> ProvideComposite(const Instruction& composite, const ContractionSite& site) {
+  const Choice choice = ChooseProvider(composite, site);
+  if (choice.provider != nullptr && choice.provider->call != nullptr) return choice.provider->call(composite);
+  if (choice.refusals.empty()) return absl::UnimplementedError("generated is asked for");
+  return absl::UnimplementedError(absl::StrCat("not ", absl::StrJoin(choice.refusals, "; ")));
 }
 
 const Instruction* ContractionOf(const Instruction& op) {
@@ -193,6 +208,7 @@ absl::Status HostHas(HostFunction function, const Instruction& contraction, cons
 
 // Sums of halves too: expand-contractions has them kept in f32.
 absl::Status GeneratedTakes(const Instruction& contraction, const ContractionSite& site) {
+  if (IsComposite(contraction)) return absl::OkStatus();  // its body
   const PrimitiveType type = contraction.shape().element_type();
   const bool half = OfOneType(contraction) && (type == PrimitiveType::kF16 || type == PrimitiveType::kBF16);
   return half || site.target->CanGenerate(contraction) ? absl::OkStatus() : absl::UnimplementedError("no kernel for its types");

@@ -1,4 +1,5 @@
-// Providers: who computes a contraction (dot, convolution), and what of the elementwise ops behind it at once.
+// Providers: who computes a contraction (dot, convolution), and what of the elementwise ops behind it at once; and who a composite
+// (hlo/composite.h), of which `generated` takes the body.
 //
 // A provider is a row of a table: does it take this contraction, and how is it launched. The first that takes it computes it, unless
 // another one that does is asked for by name. Adding one: docs/architecture/contractions.md.
@@ -14,6 +15,7 @@
 #include "backends/contract/activation.h"
 #include "passes/lower/launch_plan.h"
 #include "passes/memory/value_views.h"
+#include "passes/pass.h"
 #include "runtime/host/functions.h"
 #include "runtime/program/program.h"
 
@@ -50,6 +52,8 @@ struct Provider {
   // How it is launched, `op` being the contraction or a fusion of it and what is behind it. Null: as a kernel.
   absl::StatusOr<LaunchPlan> (*lower)(const Instruction& op, const ValueViews& views);
   bool activations = false;  // whether it applies them too (activation.h), to f16, bf16 and f32
+  // Not null: it takes composites, and this is the call.
+  absl::StatusOr<ProvidedCall> (*call)(const Instruction& composite) = nullptr;
 };
 
 // The host's functions and `generated`: the providers of a target whose memory is the host's.
@@ -63,6 +67,9 @@ struct Choice {
   std::vector<std::string> refusals;   // "host.convolution: ..."
 };
 Choice ChooseProvider(const Instruction& contraction, const ContractionSite& site);
+
+// PassContext::provide_composite.
+absl::StatusOr<ProvidedCall> ProvideComposite(const Instruction& composite, const ContractionSite& site);
 
 // The dot or convolution that `op` is, or that the fusion `op` holds; null: none.
 const Instruction* ContractionOf(const Instruction& op);
@@ -97,6 +104,8 @@ absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionS
 absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueViews& views);
 // A convolution that is the gradient of another one's kernel, or as well such a one.
 bool IsKernelGradient(const Instruction& contraction);
+absl::Status AttentionTakes(const Instruction& composite, const ContractionSite& site);
+absl::StatusOr<ProvidedCall> CallAttention(const Instruction& composite);
 
 // Whether `generated` computes this f32 dot or convolution well if its second operand lies as it reads it: [taps..., input features, output
 // features], a matrix as [sums, columns]; a convolution's other values with their features fastest.

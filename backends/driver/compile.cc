@@ -236,6 +236,7 @@ class Compilation {
     context.excess_precision = options_.excess_precision;
     context.remarks = &remarks_;
     context.evaluate = options_.evaluate;
+    context.provide_composite = [this](const Instruction& op) { return ProvideComposite(op, SiteOf(TargetOf(op))); };
     context.library_takes = [this](const Instruction& op) { return IsTaken(op); };
     context.can_generate = [this](const Instruction& op) { return TargetOf(op).CanGenerate(op) && !IsTaken(op); };
     context.packs = [this](const Instruction& op) { return Packs(op, SiteOf(TargetOf(op))); };

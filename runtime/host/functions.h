@@ -10,6 +10,12 @@
 //   host.kernel_gradient(x, grad, [sizes], [stride], [padding], [dilation], groups)
 //                                        of the kernel of these spatial sizes by which host.convolution made of x something of gradient
 //                                        `grad`; the result has memory of its own
+//   host.attention(query, key, value, causal, mask or none, scale or none)
+//                                        [batch, heads, length, features]; fewer heads of keys and values serve several of queries each.
+//                                        Gives softmax(scale query key^T + mask) value and the log of the softmax's sums, both in memory of
+//                                        their own, of [batch, length, heads, ...]; no scale: 1 / sqrt(features)
+//   host.attention_backward(gradient, query, key, value, result, log of sums, causal, mask or none, scale or none)
+//                                        the gradients of query, key and value
 #pragma once
 
 #include <cstdint>
@@ -19,13 +25,15 @@
 
 namespace tenon {
 
-enum class HostFunction : uint8_t { kMatmul, kConvolution, kKernelGradient };
+enum class HostFunction : uint8_t { kMatmul, kConvolution, kKernelGradient, kAttention, kAttentionBackward };
 // In the header: a host is linked with nothing else of the runtime.
 constexpr std::string_view HostFunctionName(HostFunction function) {
   switch (function) {
     case HostFunction::kMatmul: return "host.matmul";
     case HostFunction::kConvolution: return "host.convolution";
     case HostFunction::kKernelGradient: return "host.kernel_gradient";
+    case HostFunction::kAttention: return "host.attention";
+    case HostFunction::kAttentionBackward: return "host.attention_backward";
   }
   return "";
 }

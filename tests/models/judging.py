@@ -13,11 +13,11 @@ LIBRARY = {
     "mm", "addmm", "bmm", "baddbmm", "matmul", "convolution",
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_fused_attention_overrideable",
-    "scaled_dot_product_attention",
+    "scaled_dot_product_attention", "attention",
 }  # fmt: skip
 LIBRARY_BACKWARD = {
     "convolution_backward",
-    "_scaled_dot_product_flash_attention_for_cpu_backward",
+    "_scaled_dot_product_flash_attention_for_cpu_backward", "attention_backward",
 }
 # They move no data: left out of both sides of the native share.
 VIEWS = {

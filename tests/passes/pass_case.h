@@ -7,7 +7,8 @@
 //   // symbols: s0=3,s1=4           values for the numeric check of a module with symbols
 //   // target: max_fusion_instructions=8     machine numbers that differ from the default; refuses=tanh: fusions with a tanh that is not
 //                                   alone cannot be planned; convolutions: the host has a library for them, others are kernels;
-//                                   no_library: all products are kernels;
+//                                   no_library: all products are kernels; host_attention: the host has a library for attention;
+//                                   generated: it has, but kernels are asked for;
 //                                   device: parameters of S(1) lie in the memory of a device, which has code for all but sine;
 //                                   device_rows: of one whose blocks keep rows of 1024 bytes, four at once with a cache of 4096
 //   // print: remarks|plan|launches what must come out instead of the module: remarks, buffers, what the kernels' plans say of memory

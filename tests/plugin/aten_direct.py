@@ -10,6 +10,7 @@ def direct_calls(dtype):
     """Runs them, for a recorder."""
     if dtype.is_floating_point:
         _special_values(dtype)
+        _attention(dtype)
     _in_any_dtype(dtype)
 
 
@@ -55,6 +56,24 @@ def _maker(dtype):
         return torch.randint(low, high, shape, generator=g).to(dtype)
 
     return t, g
+
+
+def _attention(dtype):
+    """Masks of either type that it takes, causal ones, scales, lengths that differ, shared keys; rows that are masked as a whole."""
+    t, g = _maker(dtype)
+    mask = torch.randn(5, 7, generator=g)
+    mask[1] = mask[2, :4] = float("-inf")
+    column = mask[None, None, :, :1].to(dtype)
+    for heads, masks in ((3, {"attn_mask": mask}), (3, {"attn_mask": column, "scale": 0.5}), (6, {"scale": 2.0}), (3, {})):
+        q, k, v = t(2, 5, heads, 8).transpose(1, 2), t(2, 3, 7, 8), t(2, 3, 7, 8)
+        for causal in (False, True):
+            _call("_scaled_dot_product_flash_attention_for_cpu.default", q, k, v, 0.0, causal, **masks)
+            try:
+                out, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, **masks)
+            except RuntimeError:
+                continue  # of eight bits
+            gradient = t(2, heads, 5, 8)
+            _call("_scaled_dot_product_flash_attention_for_cpu_backward.default", gradient, q, k, v, out, sums, 0.0, causal, **masks)
 
 
 def _in_any_dtype(dtype):

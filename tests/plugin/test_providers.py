@@ -1,4 +1,6 @@
-"""Who computes dots and convolutions: the same numbers by each provider, and what ran; layouts of stacks of convolutions."""
+"""Who computes dots, convolutions and attention: the same numbers by each provider, and what ran; layouts of stacks of convolutions."""
+
+import math
 
 import copy
 
@@ -233,3 +235,126 @@ def test_training_keeps_its_layouts(tenon):
         (out.square().mean() + features.mean()).backward()
     for p, q in zip(model.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(p.grad, q.grad, rtol=1e-3, atol=1e-5)
+
+
+# ---- attention: the library's, or its body by kernels of ours; forward and backward ------------------------------------------------
+
+_MASKED = torch.zeros(5, 7)
+_MASKED[1] = _MASKED[2, :3] = _MASKED[4, 6] = -math.inf  # of row 1 nothing is left
+_KNOWN = _MASKED == 0
+_ODD = torch.zeros(5, 7)
+_ODD[1, 2], _ODD[2, 3], _ODD[3] = math.inf, math.nan, -1e30
+
+# The call on (q, k, v), and the heads of queries, of keys, lengths of queries, of keys
+ATTENTION = {
+    "plain": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (3, 3, 5, 7)),
+    "scaled": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=0.3), (3, 3, 5, 7)),
+    "causal": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), (3, 3, 6, 6)),
+    "causal, few queries": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), (3, 3, 3, 9)),
+    "causal, many queries": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), (3, 3, 9, 4)),
+    "mask": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=_MASKED.to(q.dtype)), (3, 3, 5, 7)),
+    "mask of bools": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=_KNOWN), (3, 3, 5, 7)),
+    "mask of a column": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=_MASKED[:, 3:4].to(q.dtype)), (3, 3, 5, 7)),
+    "mask of each batch": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=torch.stack([_MASKED, -_MASKED.exp()])[:, None].to(q.dtype)),
+        (3, 3, 5, 7)),
+    "shared keys": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), (6, 2, 5, 7)),
+    "one query": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (3, 3, 1, 20)),
+}
+ATTENTION_STEPS = {"": {"host.attention", "host.attention_backward"}, "host.attention": {"host.attention", "host.attention_backward"},
+                   "generated": set()}
+
+
+def _attended(function, args, of=(0, 1, 2)):
+    """The result and the gradients of these arguments, of a loss that weighs all elements otherwise."""
+    args = [a.detach().requires_grad_() for a in args]
+    out = function(*args)
+    weights = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).reshape(out.shape).to(out.dtype)
+    return [out.detach(), *torch.autograd.grad((out * weights).sum(), [args[i] for i in of])]
+
+
+def _qkv(dtype, heads, shared, queries, keys, features=8):
+    """The queries lie as a projection gives them, [batch, length, heads, features]."""
+    q = torch.randn(2, queries, heads, features, dtype=dtype).transpose(1, 2)
+    return [q, *(torch.randn(2, shared, keys, features, dtype=dtype) for _ in range(2))]
+
+
+def _steps(tenon):
+    graphs = [g for g in tenon.stats()["graphs"] if g["calls"] > 0]
+    assert not any(g["by_aten"] for g in graphs)
+    return {s for g in graphs for s in g["aten_steps"]}
+
+
+@pytest.mark.parametrize("provider", ATTENTION_STEPS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_by_each_provider(name, dtype, provider, tenon):
+    function, sizes = ATTENTION[name]
+    args = _qkv(dtype, *sizes)
+    tenon.reset_stats()
+    compiled = torch.compile(function, backend="tenon", dynamic=False, fullgraph=True, options={"provider": provider, "fallback": "error"})
+    found = _attended(compiled, args)
+    compare(found, _attended(function, args), _attended(function, _wide(args)), check_strides=True).raise_if_failed()
+    assert _steps(tenon) == ATTENTION_STEPS[provider]
+
+
+@pytest.mark.parametrize("provider", ATTENTION_STEPS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_attention_by_a_mask_of_inf_and_nan(dtype, provider, tenon):
+    """NaN in the rows where eager has it; the keys' gradients have it everywhere."""
+    def function(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=_ODD.to(q.dtype))
+
+    args = _qkv(dtype, 3, 3, 5, 7)
+    compiled = torch.compile(function, backend="tenon", dynamic=False, fullgraph=True, options={"provider": provider, "fallback": "error"})
+    found, eager = _attended(compiled, args, of=[0]), _attended(function, args, of=[0])
+    compare(found, eager, _attended(function, _wide(args), of=[0])).raise_if_failed()
+    for tensor in found:
+        assert tensor.isnan().all(-1).all(0).all(0).tolist() == [False, True, True, False, False]
+        assert tensor.isfinite().all(-1).all(0).all(0).tolist() == [True, False, False, True, True]
+
+
+@pytest.mark.parametrize("provider", ATTENTION_STEPS)
+@pytest.mark.parametrize("name", ["plain", "causal", "shared keys"])
+def test_attention_of_many_sizes(name, provider, tenon):
+    function, (heads, shared, queries, keys) = ATTENTION[name]
+    tenon.reset_stats()
+    compiled = torch.compile(function, backend="tenon", dynamic=True, options={"provider": provider, "fallback": "error"})
+    for more in (0, 3, 8, 40):
+        args = _qkv(torch.float32, heads, shared, queries + more, keys + more)
+        found = _attended(compiled, args)
+        compare(found, _attended(function, args), _attended(function, _wide(args)), check_strides=True).raise_if_failed()
+    assert _steps(tenon) == ATTENTION_STEPS[provider]
+
+
+@pytest.mark.parametrize("provider", ["", "generated"])
+def test_attention_of_frozen_weights(provider, tenon):
+    layer = nn.MultiheadAttention(16, 2, batch_first=True).eval()
+    x = torch.randn(2, 5, 16)
+
+    def function(x):
+        q, k, v = F.linear(x, layer.in_proj_weight, layer.in_proj_bias).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        return layer.out_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+    found, ran = _run(tenon, function, [x], provider=provider, freeze=True)
+    with torch.no_grad():
+        torch.testing.assert_close(found, function(x), rtol=1e-4, atol=1e-5)
+    assert ("host.attention" in ran) == (provider == "")
+
+
+@pytest.mark.parametrize("queries, keys", [(3, 0), (0, 4)])
+def test_attention_to_nothing_is_no_librarys(queries, keys, tenon):
+    """Eager's kernel divides by these lengths, which ends the process."""
+    args = [torch.randn(1, 2, n, 8) for n in (queries, keys, keys)]
+    found, ran = _run(tenon, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, args)
+    assert [t.tolist() for t in found] == [torch.zeros(1, 2, queries, 8).tolist(), torch.zeros(1, 2, queries).tolist()]
+    assert "host.attention" not in ran
+
+
+def test_the_choice_of_attention_is_told(tenon):
+    q, k, v = _qkv(torch.float32, 3, 3, 5, 7)
+    kernels = "tenon.attention by its body; generated is asked for"
+    for options, reason in (({}, "tenon.attention by host.attention"), ({"provider": "generated"}, kernels)):
+        explanation = tenon.explain(ATTENTION["plain"][0], q, k, v, options=options)
+        told = [r["reason"] for g in explanation.graphs for r in g["remarks"] if r["pass"] == "take-composites"]
+        assert told == [reason]

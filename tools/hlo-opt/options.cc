@@ -37,7 +37,7 @@ stages
                          sm_120; sm_90,sms=4: with other numbers; sm_90,libraries: contractions by cuBLASLt and cuDNN. Its
                          assembly is PTX (stage ptx); stage sass: what ptxas makes of it, and what each kernel needs
   --isa=NAME             CPU instruction set: avx512, avx2, sse4 (default: this machine's best)
-  --provider=NAME        who computes dots and convolutions, where it takes them: host.matmul, generated
+  --provider=NAME        who computes dots, convolutions, attention, where it takes them: host.matmul, generated
   --plans=FILE           plans of kernels, as --stage=plans shows them, instead of the compiler's own
   --no-excess-precision  round bf16 and f16 after every instruction
   --html=FILE            a page with graph, buffers, costs and remarks of the compiled modules, of all files together, and

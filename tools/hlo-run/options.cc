@@ -33,7 +33,7 @@ The CPU backend hands dots to a framework's library; there is none here, so they
   --target=gpu-emulated[:MODEL]  instead of the CPU alone: a GPU (sm_90) that is emulated, with what it cannot compute left to the CPU
   --target=gpu[:MODEL]           the GPU of this machine, by its driver
   --isa=NAME                CPU instruction set: avx512, avx2, sse4
-  --provider=NAME           who computes dots and convolutions, where it takes them: host.matmul, generated
+  --provider=NAME           who computes dots, convolutions, attention, where it takes them: host.matmul, generated
   --plans=FILE              plans of kernels, as hlo-opt --stage=plans shows them, instead of the compiler's own
   --threads=N               at most N threads
   --passes=a,b --disable=a,b --stop-after=a --dump=DIR   as in hlo-opt and TENON_DUMP

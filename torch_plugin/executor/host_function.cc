@@ -75,11 +75,30 @@ class GroupedTransposedOp final : public Op {
   const bool bias_;
 };
 
+// The arguments are those of PyTorch's, which has dropout too: before the last three.
+std::unique_ptr<Op> PrepareAttention(TenonOpSpec spec, const char* overload) {
+  std::vector<TenonArg> args(spec.args, spec.args + spec.num_args);
+  TenonArg dropout{.kind = static_cast<int32_t>(FrameworkArg::Kind::kFloat)};
+  dropout.f = 0;
+  TORCH_CHECK(args.size() >= 3, spec.overload, " of too few arguments");
+  args.insert(args.end() - 3, dropout);
+  spec.overload = overload;
+  spec.args = args.data();
+  spec.num_args = static_cast<int64_t>(args.size());
+  return PrepareDispatchedOp(spec);
+}
+
 }  // namespace
 
 std::unique_ptr<Op> PrepareHostFunction(const TenonOpSpec& spec) {
   if (spec.overload == HostFunctionName(HostFunction::kMatmul)) return PrepareMatmul(spec);
   if (spec.overload == HostFunctionName(HostFunction::kKernelGradient)) return std::make_unique<KernelGradientOp>(spec);
+  if (spec.overload == HostFunctionName(HostFunction::kAttention)) {
+    return PrepareAttention(spec, "aten._scaled_dot_product_flash_attention_for_cpu.default");
+  }
+  if (spec.overload == HostFunctionName(HostFunction::kAttentionBackward)) {
+    return PrepareAttention(spec, "aten._scaled_dot_product_flash_attention_for_cpu_backward.default");
+  }
   TORCH_CHECK(spec.overload == HostFunctionName(HostFunction::kConvolution), "no function ", spec.overload);
   if (spec.args[6].i != 0 && spec.args[8].i != 1) return std::make_unique<GroupedTransposedOp>(spec);
   TenonOpSpec convolution = spec;  // the arguments are aten::convolution's

@@ -8,8 +8,9 @@
 
 namespace tenon::torch_host {
 
-inline constexpr uint64_t kHostFunctions =
-    Bit(HostFunction::kMatmul) | Bit(HostFunction::kConvolution) | Bit(HostFunction::kKernelGradient);
+inline constexpr uint64_t kHostFunctions = Bit(HostFunction::kMatmul) | Bit(HostFunction::kConvolution) |
+                                           Bit(HostFunction::kKernelGradient) | Bit(HostFunction::kAttention) |
+                                           Bit(HostFunction::kAttentionBackward);
 
 // Throws c10::Error where this host has no function of that name.
 std::unique_ptr<Op> PrepareHostFunction(const TenonOpSpec& spec);
