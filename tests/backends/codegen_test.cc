@@ -874,11 +874,13 @@ TEST(Disassembly, NoticesAnInstructionAboveTheIsa) {
 // A kernel that keeps vectors on its stack aligns it: a slot on two cache lines costs twice.
 TEST(Codegen, SpilledVectorsLieOnOneCacheLine) {
   std::string text = "HloModule m\nENTRY e {\n x = f32[4096] parameter(0)\n y0 = f32[4096] negate(x)\n";
-  constexpr int kCoefficients = 60;  // more than there are registers
-  for (int k = 0; k < kCoefficients; ++k) {
-    absl::StrAppend(&text, " c", k, " = f32[] constant(", k + 3, ".25)\n b", k, " = f32[4096] broadcast(c", k, "), dimensions={}\n m", k,
-                    " = f32[4096] multiply(y", k, ", x)\n ", k + 1 == kCoefficients ? "ROOT " : "", "y", k + 1, " = f32[4096] add(m", k,
-                    ", b", k, ")\n");
+  constexpr int kSteps = 60;  // more than there are registers; each value is used again, the last one first
+  for (int k = 0; k < kSteps; ++k) {
+    absl::StrAppend(&text, " m", k, " = f32[4096] multiply(y", k, ", x)\n y", k + 1, " = f32[4096] add(m", k, ", x)\n");
+  }
+  absl::StrAppend(&text, " z", kSteps, " = f32[4096] abs(y", kSteps, ")\n");
+  for (int k = kSteps; k-- > 0;) {
+    absl::StrAppend(&text, k == 0 ? " ROOT z" : " z", k, " = f32[4096] maximum(z", k + 1, ", y", k, ")\n");
   }
   for (const std::string& isa : HostIsas()) {
     const absl::string_view reg = isa == "avx512" ? "zmm" : isa == "avx2" ? "ymm" : "";
