@@ -16,7 +16,7 @@ LIBRARY = {
     "scaled_dot_product_attention", "attention",
 }  # fmt: skip
 LIBRARY_BACKWARD = {
-    "convolution_backward",
+    "convolution_backward", "kernel_gradient",
     "_scaled_dot_product_flash_attention_for_cpu_backward", "attention_backward",
 }
 # They move no data: left out of both sides of the native share.
