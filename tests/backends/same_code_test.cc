@@ -9,6 +9,7 @@
 #include "hlo/check.h"
 #include "hlo/text/text.h"
 #include "nlohmann/json.hpp"
+#include "tests/backends/kernel_runner.h"
 
 namespace tenon {
 namespace {
@@ -82,6 +83,22 @@ TEST(SameCode, IsShownOfBothKernels) {
   for (const KernelSpec& k : program->kernels) {
     EXPECT_THAT(code[k.symbol]["assembly"].get<std::string>(), ::testing::HasSubstr("ret")) << k.symbol;
   }
+}
+
+// Threads get as much to compile each: a contraction's tiles are written out, whatever few instructions it has.
+TEST(SameCode, ContractionsAreMoreToCompile) {
+  const auto operations = [](const std::string& text) {
+    const auto module = ParseModule(text);
+    TENON_CHECK(module.ok(), module.status().ToString());
+    const auto runner = KernelRunner::Make(DenseRequest(WrapEntryAsFusion(**module)), {});
+    TENON_CHECK(runner.ok(), runner.status().ToString());
+    return runner->kernel().likeness().operations;
+  };
+  const int64_t sum = operations("HloModule m\nENTRY e {\n x = f32[64,64] parameter(0)\n y = f32[64,64] parameter(1)\n"
+                                 " ROOT r = f32[64,64] add(x, y)\n}");
+  const int64_t product = operations("HloModule m\nENTRY e {\n x = f32[64,64] parameter(0)\n y = f32[64,64] parameter(1)\n"
+                                     " ROOT r = f32[64,64] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}");
+  EXPECT_GE(product, 8 * sum);
 }
 
 }  // namespace
