@@ -121,6 +121,7 @@ std::vector<RunOptions> ConfigurationsOf(const FuzzOptions& options, int64_t k) 
     }
     // Frozen values are of the very sizes (docs/architecture/sizes.md).
     if (random.Below(3) == 0) chosen.back().frozen = options.generator.symbols ? 0 : random.Next();
+    if (options.run.target.empty() && random.Below(4) == 0) chosen.back().plans = random.Next() | 1;
     chosen.back().excess_precision = options.excess_precision[turn++ % options.excess_precision.size()];
     all.erase(all.begin() + at);
   }

@@ -40,7 +40,8 @@ Makes random HLO modules and runs each on the evaluator and on the CPU backend. 
   --threads=n,m         thread counts (default 1,3); work is cut into that many pieces however small it is
   --excess-precision=on,off  halves keep f32's bits between instructions, as users' do, or not (default: both, in turn)
   --runs=N              configurations a module runs under, drawn from isa x threads (default 2); in a third of them all contractions are
-                        generated, in a third what hangs on some of the parameters alone is computed by a program of its own
+                        generated, in a third what hangs on some of the parameters alone is computed by a program of its own,
+                        in a quarter one of the CPU's kernels has a plan that was changed at random
   --large-every=N       one module in N has arrays of 10^4 to 10^6 elements, emulated to 10^5 (default 50; 0: none)
   --symbols             sizes are symbols and expressions of them: each module is compiled once, called at several sizes (--sizes=N,
                         default 5), and called as it may not be, which must be refused

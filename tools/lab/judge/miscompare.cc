@@ -18,6 +18,7 @@
 #include "runtime/host/plain_host.h"
 #include "runtime/host/thread_pool.h"
 #include "tools/lab/generate/random_inputs.h"
+#include "tools/lab/generate/random_plan.h"
 #include "tools/lab/generate/random_sizes.h"
 #include "tools/lab/gpu/devices.h"
 #include "tools/lab/gpu/emulated_target.h"
@@ -182,6 +183,26 @@ Verdict CompileFailure(const absl::Status& status) {
   return Failed(absl::IsUnimplemented(status) ? Outcome::kRefused : Outcome::kCompileError, status);
 }
 
+// Its own plans are what there is if too many are refused, or if the programs are made in the runs.
+absl::StatusOr<std::unique_ptr<LiteralExecutable>> WithOtherPlan(const Module& module, CompileOptions compile, const TenonHost* host,
+                                                                 const RunOptions& options) {
+  constexpr int kTries = 8;
+  const auto plans = std::make_shared<std::string>();  // programs that are made in the runs show theirs as well
+  compile.stages.wanted = 1u << static_cast<int>(StageKind::kPlans);
+  compile.stages.take = [plans](const Stage& stage) { *plans = stage.text; };
+  absl::StatusOr<std::unique_ptr<LiteralExecutable>> own = LiteralExecutable::Compile(module, compile, host, options.max_grain);
+  if (!own.ok() || plans->empty() || (*own)->executable() == nullptr) return own;
+  compile.stages = {};
+  const std::unique_ptr<Module> names = module.Clone();
+  Random random(options.plans);
+  for (int tries = 0; tries < kTries; ++tries) {
+    TENON_ASSIGN_OR_RETURN(compile.plans, WithOneChanged(*plans, random, &names->dims()));
+    absl::StatusOr<std::unique_ptr<LiteralExecutable>> other = LiteralExecutable::Compile(module, compile, host, options.max_grain);
+    if (!absl::IsInvalidArgument(other.status()) && !absl::IsUnimplemented(other.status())) return other;
+  }
+  return own;
+}
+
 absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compiled(const Module& module, const RunOptions& options) {
   CompileOptions compile;
   compile.evaluate = ConstantFolder();
@@ -196,6 +217,7 @@ absl::StatusOr<std::unique_ptr<LiteralExecutable>> Compiled(const Module& module
   compile.sabotage = options.sabotage.module || options.sabotage.program ? options.sabotage : PlantedBug();
   const TenonHost* host = HostWithThreads(options.threads);
   try {
+    if (options.target.empty() && options.plans != 0) return WithOtherPlan(module, std::move(compile), host, options);
     if (options.target.empty()) return LiteralExecutable::Compile(module, compile, host, options.max_grain);
     TENON_ASSIGN_OR_RETURN(const gpu::LabDevice device, gpu::FindDevice(options.target));
     const std::unique_ptr<Module> moved = module.Clone();
@@ -232,6 +254,7 @@ std::string RunOptions::ToString() const {
   if (max_grain == 0 && threads > 0) absl::StrAppend(&text, " whole grains");
   if (!provider.empty()) absl::StrAppend(&text, " provider=", provider);
   if (frozen != 0) absl::StrAppend(&text, " frozen=", frozen);
+  if (plans != 0) absl::StrAppend(&text, " plans=", plans);
   if (excess_precision) absl::StrAppend(&text, " excess_precision");
   return text;
 }

@@ -35,6 +35,7 @@ struct RunOptions {
   std::vector<std::string> passes, disable_passes;
   std::string provider;  // who computes contractions; "": as the table has it
   uint64_t frozen = 0;   // parameter p is frozen if bit p % 64 is set: what hangs on such alone is computed by a program of its own
+  uint64_t plans = 0;  // not 0: a kernel of the CPU has another plan, changed at random by this seed until one is not refused
   bool excess_precision = false;  // bf16 and f16 values between instructions may keep the bits of f32
   bool verify_passes = VerifyByDefault();
   CompileOptions::Sabotage sabotage;  // empty: PlantedBug() (plant.h)

@@ -1,0 +1,54 @@
+// Plans that are changed at random (tools/lab/generate/random_plan.h), as hlo-fuzz runs them.
+#include "tools/lab/generate/random_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_split.h"
+#include "hlo/check.h"
+#include "hlo/text/text.h"
+#include "tools/lab/judge/miscompare.h"
+
+namespace tenon::lab {
+namespace {
+
+constexpr char kPlans[] =
+    "a, b:  // k0\n  loop loops=[0:64] split=0 block=1024 tile=-1 lanes=16 unroll=2 tail=mask phases=[] scratch=0\n"
+    "c:  // k1\n  loop loops=[0:7 1:9] split=1 block=0 tile=-1 lanes=8 unroll=1 tail=scalar phases=[] scratch=0\n";
+
+TEST(RandomPlan, OneIsChangedTheOthersAreNot) {
+  Random random(3);
+  DimTable dims;
+  int changed = 0;
+  for (int k = 0; k < 40; ++k) {
+    const absl::StatusOr<std::string> other = WithOneChanged(kPlans, random, &dims);
+    ASSERT_TRUE(other.ok()) << other.status();
+    const std::vector<std::string> lines = absl::StrSplit(*other, '\n'), own = absl::StrSplit(std::string(kPlans), '\n');
+    ASSERT_EQ(lines.size(), own.size());
+    int here = 0;
+    for (size_t i = 0; i < lines.size(); ++i) here += lines[i] != own[i];
+    EXPECT_LE(here, 1) << *other;
+    EXPECT_TRUE(lines[0] == own[0] && lines[2] == own[2]) << "whose they are";
+    changed += here;
+  }
+  EXPECT_GE(changed, 20);
+}
+
+TEST(RandomPlan, ModulesAreRightUnderThem) {
+  const auto module = ParseModule(R"(HloModule m
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[37,65] parameter(0)
+  z = f32[] constant(0)
+  r = f32[37] reduce(x, z), dimensions={1}, to_apply=add
+  b = f32[37,65] broadcast(r), dimensions={0}
+  ROOT y = f32[37,65] divide(x, b)
+})");
+  ASSERT_TRUE(module.ok()) << module.status();
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Verdict verdict = Judge(**module, RandomInputs(**module, seed), {.threads = 3, .plans = seed});
+    EXPECT_EQ(verdict.outcome, Outcome::kSame) << verdict.text;
+  }
+}
+
+}  // namespace
+}  // namespace tenon::lab
