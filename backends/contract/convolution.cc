@@ -127,11 +127,13 @@ absl::StatusOr<LaunchPlan> LowerKernelGradient(const Instruction& op, const Cont
 
 }  // namespace
 
-// Told by its windows, as wide as an image, of which there are as many as a kernel has taps.
+// Told by its windows, as wide as an image, of which there are as many as a kernel has taps; a kernel that is larger than what it makes of
+// an image (patches of 16 by 16) is not meant: whoever writes a gradient takes the image's features, which come behind its batch, for one.
 bool IsKernelGradient(const Instruction& contraction) {
   if (contraction.opcode() != Opcode::kConvolution) return false;
   const DimLabels& l = contraction.attrs().get<DimLabels>(Attr::kDimLabels);
   if (contraction.attrs().get_or<int64_t>(Attr::kBatchGroupCount, 1) != 1) return true;
+  if (l.input_batch < l.input_feature) return false;
   int64_t window = 1, places = 1;
   for (const WindowDim& w : WindowOf(contraction).dims) {
     if (w.base_dilation != 1 || (w.reversed && w.size > 1)) return false;

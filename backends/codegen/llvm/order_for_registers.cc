@@ -9,18 +9,23 @@
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/Instructions.h"
-#include "llvm/IR/IntrinsicInst.h"
 
 namespace tenon {
 namespace {
 
 using llvm::Instruction;
 
-constexpr size_t kLong = 48;  // instructions; what is shorter seldom lacks registers
+// Instructions: what is shorter seldom lacks registers; longer, it takes longer than what it saves (the order is found in quadratic time).
+constexpr size_t kLong = 48, kTooLong = 4096;
 
 bool IsInRegister(const Instruction& i) {
   const llvm::Type* type = i.getType();
   return type->isVectorTy() ? !type->getScalarType()->isIntegerTy(1) : type->isFloatingPointTy();
+}
+
+// Sums that a loop carries in registers: their kernels' tiles are planned for the registers, and loads stand where they are hidden.
+bool CarriesVectors(const llvm::BasicBlock& block) {
+  return std::ranges::any_of(block.phis(), [](const llvm::PHINode& phi) { return IsInRegister(phi); });
 }
 
 class Block {
@@ -184,7 +189,8 @@ class Block {
 
 void OrderForRegisters(llvm::Function& f, llvm::LoopInfo& loops, int registers) {
   for (llvm::BasicBlock& basic : f) {
-    if (basic.size() < kLong || loops.getLoopFor(&basic) == nullptr) continue;
+    if (basic.size() < kLong || basic.size() > kTooLong || loops.getLoopFor(&basic) == nullptr) continue;
+    if (CarriesVectors(basic)) continue;
     Block block(basic);
     const int now = block.Pressure(block.AsItIs());
     if (now <= registers) continue;

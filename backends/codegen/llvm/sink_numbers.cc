@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kHeld = 12;          // of 32 registers
 constexpr unsigned kSpreadBits = 512;  // what AVX-512's instructions spread as they go
-constexpr unsigned kNumbers = 1;       // the argument behind which the numbers lie
+constexpr unsigned kNumbers = 1, kArguments = 5;  // of a kernel (runtime/kernel_abi.h): behind which the numbers lie
 
 // load, insertelement, shufflevector
 struct Spread {
@@ -28,7 +28,7 @@ bool IsNumber(const llvm::Value* pointer, const llvm::Function& f) {
     if (!gep->hasAllConstantIndices()) return false;
     pointer = gep->getPointerOperand();
   }
-  return f.arg_size() > kNumbers && pointer == f.getArg(kNumbers);
+  return f.arg_size() == kArguments && pointer == f.getArg(kNumbers);
 }
 
 Spread SpreadOf(llvm::Instruction& i) {
