@@ -1,15 +1,17 @@
 // Sorting, selecting and looking up along one dimension, by keys as unsigned numbers (sort_order.h). Every result is the only one
 // that its rules allow (ties go by position), so neither the algorithm nor the number of threads can be seen in it.
 //
-//   sort          stable. Rows of more than kShort elements by a radix sort from the least significant byte, bytes that are the same
-//                 throughout left out; one long row is counted and dealt out by all threads, shorter rows are shared out whole.
+//   sort          stable. Rows of more than kShort elements by a radix sort from the least significant bits, what is the same throughout
+//                 left out; one long row is counted and dealt out by all threads, shorter rows are shared out whole.
 //   topk          the k first of each row. Of a row much longer than k, the best of each block is found, in vectors and by all threads if
 //                 the row is long; then only blocks are looked at whose best is no worse than the k-th best of the blocks' best, and at
 //                 no more than k elements equal to it. So work is one read of the row, whatever stands in it.
 //   searchsorted  binary search, step by step as aten/src/ATen/native/Bucketization.cpp (so NaN ends where ATen's does).
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "hlo/library/call.h"
@@ -27,6 +29,8 @@ constexpr int64_t kPiece = 32 << 10;   // elements that are worth a thread
 constexpr int64_t kFew = 8 << 10;      // elements in all that are not worth a second thread
 constexpr int64_t kMostPieces = 64;
 constexpr int kBins = 256;
+constexpr int kByte = 8, kWideDigit = 11;    // bits that a row is sorted by at once: bins of the larger lie in the first cache still
+constexpr int64_t kManyBins = 2048;           // elements from which on as many bins are worth it
 constexpr int64_t kMostBytes = 32 << 20;  // of scratch for several rows at once
 constexpr int64_t kMostElements = (int64_t{1} << 31) - 1;
 
@@ -79,27 +83,38 @@ void DispatchKey(PT type, F&& f) {
   }
 }
 
-// Stable, by the lowest `bytes` bytes of the codes. Returns where the sorted row lies: `from` or `to`. `counts`: kBins for each piece.
+// Stable, by the bits from `low` on, `bits` of them, of which others are the same throughout. One thread. Returns where the sorted row
+// lies: `from` or `to`.
 template <typename T>
-T* RadixSort(T* from, T* to, int64_t n, int bytes, uint32_t* counts, const Parallel& parallel, int64_t pieces) {
+T* SortDigits(T* from, T* to, int64_t n, int low, int bits) {
+  const int most = n < kManyBins ? kByte : kWideDigit, digits = (bits + most - 1) / most, width = (bits + digits - 1) / digits;
+  const uint64_t mask = (uint64_t{1} << width) - 1;
+  auto digit_of = [&](const T& x, int digit) { return CodeIn(x) >> (low + digit * width) & mask; };
+  std::vector<uint32_t> counts(static_cast<size_t>(digits) << width);  // all digits are counted at once: they stay whatever the order
+  for (int64_t i = 0; i < n; ++i) {
+    for (int d = 0; d < digits; ++d) ++counts[(static_cast<size_t>(d) << width) + digit_of(from[i], d)];
+  }
+  for (int d = 0; d < digits; ++d) {
+    uint32_t* next = counts.data() + (static_cast<size_t>(d) << width);
+    uint32_t start = 0;
+    for (uint64_t bin = 0; bin <= mask; ++bin) start += std::exchange(next[bin], start);
+    for (int64_t i = 0; i < n; ++i) to[next[digit_of(from[i], d)]++] = from[i];
+    std::swap(from, to);
+  }
+  return from;
+}
+
+// The same by the lowest `bytes` bytes, by all threads: each counts and deals out a piece. `counts`: kBins for each piece.
+template <typename T>
+T* SortBytes(T* from, T* to, int64_t n, int bytes, uint32_t* counts, const Parallel& parallel, int64_t pieces) {
   auto first = [&](int64_t piece) { return n * piece / pieces; };
   auto bin_of = [](const T& x, int byte) { return CodeIn(x) >> (8 * byte) & (kBins - 1); };
-  uint32_t all[8][kBins] = {};  // one piece counts all bytes at once: they stay the same whatever the order
-  if (pieces == 1) {
-    for (int64_t i = 0; i < n; ++i) {
-      for (int byte = 0; byte < bytes; ++byte) ++all[byte][bin_of(from[i], byte)];
-    }
-  }
   for (int byte = 0; byte < bytes; ++byte) {
-    if (pieces == 1) {
-      counts = all[byte];
-    } else {
-      parallel.For(pieces, [&](int64_t p) {
-        uint32_t* count = counts + p * kBins;
-        std::fill_n(count, kBins, 0);
-        for (int64_t i = first(p); i < first(p + 1); ++i) ++count[bin_of(from[i], byte)];
-      });
-    }
+    parallel.For(pieces, [&](int64_t p) {
+      uint32_t* count = counts + p * kBins;
+      std::fill_n(count, kBins, 0);
+      for (int64_t i = first(p); i < first(p + 1); ++i) ++count[bin_of(from[i], byte)];
+    });
     uint32_t start = 0;
     bool constant = false;
     for (int bin = 0; bin < kBins; ++bin) {
@@ -115,6 +130,16 @@ T* RadixSort(T* from, T* to, int64_t n, int bytes, uint32_t* counts, const Paral
     std::swap(from, to);
   }
   return from;
+}
+
+template <typename T>
+T* RadixSort(T* from, T* to, int64_t n, int bytes, uint32_t* counts, const Parallel& parallel, int64_t pieces) {
+  if (pieces > 1) return SortBytes(from, to, n, bytes, counts, parallel, pieces);
+  uint64_t unlike = 0;
+  for (int64_t i = 1; i < n; ++i) unlike |= CodeIn(from[i]) ^ CodeIn(from[0]);
+  if (unlike == 0) return from;
+  const int low = std::countr_zero(unlike);
+  return SortDigits(from, to, n, low, std::bit_width(unlike) - low);
 }
 
 template <typename T>
