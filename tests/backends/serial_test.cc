@@ -276,6 +276,8 @@ TEST(Scatter, PiecesSeeTheirUpdatesInOrder) {
   const Case cases[] = {
       {"50,700", "90", "90,700", "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1",
        "loops=[0:50 1:700] split=0 block=16", 52},
+      {"90,700", "90", "90,700", "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1",
+       "loops=[0:90 1:700] split=1 block=0", 92},
       {"700,50", "90", "700,90", "update_window_dims={0}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, index_vector_dim=1",
        "loops=[0:700 1:50] split=1 block=0", 52},
       {"6,90,70", "40", "6,40,70",
