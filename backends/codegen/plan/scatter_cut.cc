@@ -9,7 +9,7 @@ constexpr int64_t kWorthPieces = 32 << 10;  // elements copied and updated
 constexpr int64_t kManyRows = 64;           // so many are likely to be shared evenly
 constexpr int64_t kWideWindow = 32;         // elements of a window that are worth finding it again in each piece
 
-bool IsSlowest(const Shape& x, int64_t d) { return (x.layout().empty() ? 0 : x.layout().back()) == d; }
+bool IsSlowest(const Shape& x, int64_t d) { return x.minor_to_major().back() == d; }
 
 }  // namespace
 
