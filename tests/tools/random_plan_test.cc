@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "backends/driver/literal_executable.h"
 #include "hlo/check.h"
 #include "hlo/text/text.h"
 #include "tools/lab/judge/miscompare.h"
@@ -48,6 +50,17 @@ ENTRY e {
     const Verdict verdict = Judge(**module, RandomInputs(**module, seed), {.threads = 3, .plans = seed});
     EXPECT_EQ(verdict.outcome, Outcome::kSame) << verdict.text;
   }
+}
+
+// What hlo-fuzz found: units of the whole loop, times its blocks, of which kernels did the first only (--seed=20263501 --module=419).
+TEST(RandomPlan, BlocksOfAnOuterLoopAreRefused) {
+  const auto module = ParseModule("HloModule m\nENTRY e {\n  x = f32[169] parameter(0)\n  ROOT y = f32[169] negate(x)\n}");
+  ASSERT_TRUE(module.ok()) << module.status();
+  CompileOptions options;
+  options.plans = "fusion_y:\n  loop loops=[0:169] split=1 block=48 tile=-1 lanes=16 unroll=2 tail=mask phases=[] scratch=0\n";
+  const auto executable = LiteralExecutable::Compile(**module, options);
+  EXPECT_TRUE(absl::IsInvalidArgument(executable.status())) << executable.status();
+  EXPECT_TRUE(absl::StrContains(executable.status().message(), "blocks of a loop in the outer range")) << executable.status();
 }
 
 }  // namespace

@@ -205,6 +205,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan, bool own_sc
     if (plan.loops[i].reduced) return bad("a reduced loop in the outer range");
   }
   if (loops == 0 && (plan.lanes > 1 || plan.block > 0)) return bad("vectors or blocks without a loop");
+  if (plan.block > 0 && plan.split == loops && plan.kind != PlanKind::kTranspose) return bad("blocks of a loop in the outer range");
   if (plan.lanes * plan.unroll > 1 && OnScalars(f))
     return bad("vectors through a region that works on scalars");
   if (plan.kind == PlanKind::kTranspose &&
