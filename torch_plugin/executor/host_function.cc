@@ -3,6 +3,7 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 
 #include <vector>
 
@@ -41,10 +42,11 @@ class KernelGradientOp final : public Op {
 
   void Call(TenonOpCall* call) override {
     const at::Tensor x = Operand(*call, 0), grad = Operand(*call, 1);
-    // Of the kernel the operator wants to know the sizes, and how it lies.
+    // Of the kernel the operator wants to know the sizes, and how it lies, which its gradient does too.
     std::vector<int64_t> sizes = {grad.size(1), x.size(1) / groups_};
     sizes.insert(sizes.end(), sizes_.begin(), sizes_.end());
-    const at::Tensor kernel = at::empty(sizes, x.options());
+    const bool known = expected[0].sized && c10::IntArrayRef(expected[0].sizes) == sizes;
+    const at::Tensor kernel = known ? at::empty_strided(sizes, expected[0].strides, x.options()) : at::empty(sizes, x.options());
     const std::vector<int64_t> extra(sizes_.size(), 0);
     auto gradients = at::convolution_backward(grad, x, kernel, /*bias_sizes=*/c10::nullopt, stride_, padding_, dilation_,
                                               /*transposed=*/false, extra, groups_, {false, true, false});
