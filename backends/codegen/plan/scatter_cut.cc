@@ -7,6 +7,7 @@ namespace {
 
 constexpr int64_t kWorthPieces = 32 << 10;  // elements copied and updated
 constexpr int64_t kManyRows = 64;           // so many are likely to be shared evenly
+constexpr int64_t kWideRow = 128;           // elements that are worth a guess of the branch whose row it is
 constexpr int64_t kWideWindow = 32;         // elements of a window that are worth finding it again in each piece
 
 bool IsSlowest(const Shape& x, int64_t d) { return x.minor_to_major().back() == d; }
@@ -42,7 +43,7 @@ std::optional<int64_t> ChooseCut(const Instruction& scatter) {
   const auto [windowed, batch, indexed] = best;
   auto length = [&](std::optional<int64_t> d) { return d ? Typical(x.dim(*d)) : 0; };
   if (length(batch) >= 8) return batch;
-  if (window >= kWideWindow && length(indexed) >= kManyRows && IsSlowest(x, *indexed)) return indexed;
+  if (window >= kWideRow && length(indexed) >= kManyRows && IsSlowest(x, *indexed)) return indexed;
   if (length(windowed) >= kWideWindow) return windowed;
   if (length(batch) >= 2) return batch;
   // Each piece asks every update where it goes: worth it if that is little of the work.
