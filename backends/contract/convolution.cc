@@ -140,7 +140,7 @@ bool IsKernelGradient(const Instruction& contraction) {
     window *= w.size;
   }
   for (int64_t d : l.output_spatial) places *= Typical(contraction.shape().dim(d));
-  return window > places;
+  return window > places && GradientOf(contraction).ok();
 }
 
 absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionSite& site) {

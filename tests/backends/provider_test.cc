@@ -47,6 +47,26 @@ std::string ProviderOf(double matmul_share, int64_t batch, int64_t rows, int64_t
   return ProviderOf(matmul_share, "", batch, absl::StrCat(rows), absl::StrCat(columns), absl::StrCat(terms), type);
 }
 
+// Windows wider than the result, the image's features in front: a kernel's gradient if some convolution has one with these paddings,
+// else a convolution like any other. Both are the library's; patches of an image whose batch is in front are no gradient.
+TEST(Providers, KernelGradientsAreToldFromConvolutions) {
+  const auto told = [](const std::string& x, const std::string& window, const std::string& labels, const std::string& result) {
+    const auto module = ParseModule(absl::StrCat("HloModule m\nENTRY e {\n x = f32[", x, "] parameter(0)\n k = f32[3,4,5,5] parameter(1)\n",
+                                                 " ROOT c = f32[", result, "] convolution(x, k), window={", window,
+                                                 "}, dim_labels=", labels, "_io01->", labels, "\n}\n"));
+    TENON_CHECK(module.ok(), module.status().ToString());
+    const Instruction& convolution = *(*module)->entry()->root();
+    const Machine machine(1);
+    const uint64_t functions = Bit(HostFunction::kConvolution) | Bit(HostFunction::kKernelGradient);
+    const Choice choice = ChooseProvider(convolution, {.target = &machine, .host_functions = functions});
+    EXPECT_EQ(choice.provider->name, "host.convolution") << window;
+    return IsKernelGradient(convolution);
+  };
+  EXPECT_TRUE(told("3,2,6,6", "size=5x5 pad=1_1x1_1", "fb01", "4,2,4,4"));
+  EXPECT_FALSE(told("3,2,6,6", "size=5x5 stride=2x2", "fb01", "4,2,1,1"));
+  EXPECT_FALSE(told("2,3,6,6", "size=5x5 pad=1_1x1_1", "bf01", "2,4,4,4"));
+}
+
 TEST(Providers, TheLibraryMultipliesWhereItHasGoodCode) {
   for (const int64_t rows : {1, 4, 64, 500}) EXPECT_EQ(ProviderOf(1, 2, rows, 512, 512), "host.matmul") << rows;
 }

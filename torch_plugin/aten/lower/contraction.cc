@@ -65,8 +65,8 @@ DimLabels Labels(int64_t spatial) {
   return labels;
 }
 
-Instruction* MakeConvolution(OpContext& op, Instruction* x, Instruction* kernel, Window window, DimLabels labels, Attr grouped = {},
-                             int64_t groups = 1) {
+Instruction* MakeConvolution(OpContext& op, Instruction* x, Instruction* kernel, Window window, DimLabels labels, Attr grouped,
+                             int64_t groups) {
   Attributes attrs;
   attrs.set(Attr::kWindow, std::move(window));
   attrs.set(Attr::kDimLabels, std::move(labels));
