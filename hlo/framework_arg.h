@@ -34,6 +34,7 @@ struct FrameworkArg {
   static FrameworkArg Int(int64_t v) { return {.kind = Kind::kInt, .i = v}; }
   static FrameworkArg Float(double v) { return {.kind = Kind::kFloat, .f = v}; }
   static FrameworkArg Bool(bool v) { return {.kind = Kind::kBool, .i = v}; }
+  static FrameworkArg String(std::string v) { return {.kind = Kind::kString, .s = std::move(v)}; }
   static FrameworkArg List(std::vector<FrameworkArg> v) { return {.kind = Kind::kList, .list = std::move(v)}; }
   static FrameworkArg IntList(const std::vector<int64_t>& v) {
     FrameworkArg a{.kind = Kind::kList};

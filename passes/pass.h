@@ -77,9 +77,10 @@ struct PassContext {
   // The bias that `epilogue`, an add or a fusion, adds to a contraction, if the contraction's library should do that (pass fold-bias).
   // Null: never.
   std::function<const Instruction*(const Instruction& contraction, const Instruction& epilogue)> folds_bias;
-  // The contraction, or the fusion of one with its bias, of which `op` is an activation that the contraction's library should apply (pass
-  // fold-bias), and in `inside` what lies between, operands first, `op` last. Null: never.
-  std::function<const Instruction*(const Instruction& op, std::vector<const Instruction*>* inside)> folds_activation;
+  // The contraction, or the fusion of one with what is behind it, or a reshape of either, of which `op` is an activation, or the sum with
+  // another value, that the contraction's library should compute (pass fold-bias), and in `inside` what lies between, operands first, `op`
+  // last: of the same dims, or scalars. Null: never.
+  std::function<const Instruction*(const Instruction& op, std::vector<const Instruction*>* inside)> folds_behind;
   // Is there one kernel for this attention (pass fuse-attention)? Null: no.
   std::function<bool(const Attention& attention)> takes_attention;
   // Does the backend take this reduction in one pass, whatever the order of the elements? If not, each element of its result is a

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define TENON_ABI_VERSION 8
+#define TENON_ABI_VERSION 9
 #define TENON_API __attribute__((visibility("default")))
 
 /* ---- data
@@ -270,6 +270,9 @@ typedef struct TenonInput {
   const int64_t* strides;
   int32_t flags; /* ..._MUTATED: a run writes to it; ..._FRAMEWORK: some step reads the whole of it, so that an operator may
                     get the caller's own tensor */
+  const char* packed_by; /* tenon::InputSpec's. NULL: memory like any other. Else a run gets a tensor without data */
+  const int64_t* packing;
+  int64_t num_packing;
 } TenonInput;
 typedef struct TenonPhase {
   const char* name;
@@ -288,6 +291,7 @@ typedef struct TenonSignature {
   int64_t planned_bytes; /* arena, outputs, constants */
   const TenonPhase* compile_ms;
   int64_t num_phases;
+  const TenonInput* frozen; /* behind the graph's inputs: one per output of tenon_executable_once */
 } TenonSignature;
 TENON_API const TenonSignature* tenon_signature(const TenonExecutable*);
 /* Compiled with the option "frozen": what computes, from the same inputs, of which it reads the frozen ones only, the values that a run

@@ -92,33 +92,112 @@ const Instruction* GeluOf(const Instruction* op) {
   return nullptr;
 }
 
-// What lies between `op` and `value`, operands first.
-void Collect(const Instruction* op, const Instruction* value, absl::flat_hash_set<const Instruction*>* seen,
-             std::vector<const Instruction*>* inside) {
-  if (op == value || !seen->insert(op).second) return;
-  for (const Instruction* operand : op->operands()) Collect(operand, value, seen, inside);
+// 0.5 * x * (1 + erf(x / sqrt(2))).
+const Instruction* GeluByErfOf(const Instruction* op) {
+  const Product product = ProductOf(op);
+  if (op->opcode() != Opcode::kMultiply || !product.IsOf(0.5, 2)) return nullptr;
+  for (size_t side = 0; side < 2; ++side) {
+    const Instruction *sum = product.factors[side], *x = product.factors[1 - side];
+    if (sum->opcode() != Opcode::kAdd) continue;
+    for (int64_t k = 0; k < 2; ++k) {
+      const Instruction* erf = Through(sum->operand(k));
+      if (erf->opcode() != Opcode::kErf || !IsNumber(sum->operand(1 - k), 1)) continue;
+      const Product inner = ProductOf(erf->operand(0));
+      if (inner.IsOf(M_SQRT1_2, 1) && inner.factors[0] == x) return x;
+    }
+  }
+  return nullptr;
+}
+
+// x / (1 + exp(-x)).
+const Instruction* SiluOf(const Instruction* op) {
+  if (op->opcode() != Opcode::kDivide) return nullptr;
+  const Instruction *x = Through(op->operand(0)), *sum = Through(op->operand(1));
+  if (sum->opcode() != Opcode::kAdd) return nullptr;
+  for (int64_t k = 0; k < 2; ++k) {
+    const Instruction* power = Through(sum->operand(k));
+    if (power->opcode() != Opcode::kExponential || !IsNumber(sum->operand(1 - k), 1)) continue;
+    const Instruction* minus = Through(power->operand(0));
+    if (minus->opcode() == Opcode::kNegate && Through(minus->operand(0)) == x) return x;
+  }
+  return nullptr;
+}
+
+// The other operand, where one is this number.
+const Instruction* BesideNumber(const Instruction* op, Opcode opcode, double number) {
+  if (op->opcode() != opcode) return nullptr;
+  for (int64_t side = 0; side < 2; ++side) {
+    if (IsNumber(op->operand(side), number)) return Through(op->operand(1 - side));
+  }
+  return nullptr;
+}
+
+// x * min(max(x + 3, 0), 6) / 6.
+const Instruction* HardswishOf(const Instruction* op) {
+  if (op->opcode() != Opcode::kDivide || !IsNumber(op->operand(1), 6)) return nullptr;
+  const Instruction* product = Through(op->operand(0));
+  if (product->opcode() != Opcode::kMultiply) return nullptr;
+  for (int64_t side = 0; side < 2; ++side) {
+    const Instruction *x = Through(product->operand(side)), *v = Through(product->operand(1 - side));
+    v = BesideNumber(v, Opcode::kMinimum, 6);
+    if (v != nullptr) v = BesideNumber(v, Opcode::kMaximum, 0);
+    if (v != nullptr) v = BesideNumber(v, Opcode::kAdd, 3);
+    if (v == x) return x;
+  }
+  return nullptr;
+}
+
+template <Opcode kOpcode>
+const Instruction* OperandOf(const Instruction* op) {
+  return op->opcode() == kOpcode ? Through(op->operand(0)) : nullptr;
+}
+
+// What lies between `op` and the values that are `seen`, operands first.
+void Collect(const Instruction* op, absl::flat_hash_set<const Instruction*>* seen, std::vector<const Instruction*>* inside) {
+  if (!seen->insert(op).second) return;
+  for (const Instruction* operand : op->operands()) Collect(operand, seen, inside);
   inside->push_back(op);
 }
 
 }  // namespace
 
 std::string_view ActivationName(Activation activation) {
-  constexpr std::string_view kNames[] = {"default", "relu", "gelu"};
+  constexpr std::string_view kNames[] = {"default", "relu", "gelu", "gelu_erf", "silu", "hardswish", "sigmoid", "tanh"};
   return kNames[static_cast<int>(activation)];
 }
 
 Activated ActivatedBy(const Instruction& root) {
   Activated activated;
   const Instruction* op = Through(&root);
-  if ((activated.value = ReluOf(op)) != nullptr)
-    activated.activation = Activation::kRelu;
-  else if ((activated.value = GeluOf(op)) != nullptr)
-    activated.activation = Activation::kGelu;
-  else
-    return activated;
-  absl::flat_hash_set<const Instruction*> seen;
-  Collect(&root, activated.value, &seen, &activated.inside);
+  constexpr std::pair<Activation, const Instruction* (*)(const Instruction*)> kForms[] = {
+      {Activation::kRelu, ReluOf},           {Activation::kGelu, GeluOf},
+      {Activation::kGeluByErf, GeluByErfOf}, {Activation::kSilu, SiluOf},
+      {Activation::kHardswish, HardswishOf}, {Activation::kSigmoid, OperandOf<Opcode::kLogistic>},
+      {Activation::kTanh, OperandOf<Opcode::kTanh>}};
+  for (const auto& [activation, value_of] : kForms) {
+    activated.value = value_of(op);
+    if (activated.value == nullptr) continue;
+    activated.activation = activation;
+    absl::flat_hash_set<const Instruction*> seen = {activated.value};
+    Collect(&root, &seen, &activated.inside);
+    break;
+  }
   return activated;
+}
+
+std::vector<Summed> SummedBy(const Instruction& root) {
+  const Instruction* add = Through(&root);
+  std::vector<Summed> sums;
+  if (add->opcode() != Opcode::kAdd) return sums;
+  for (int64_t side = 0; side < 2; ++side) {
+    Summed sum{.value = Through(add->operand(side)), .other = Through(add->operand(1 - side))};
+    if (sum.value == sum.other || sum.other->opcode() == Opcode::kBroadcast || sum.other->opcode() == Opcode::kConstant) continue;
+    if (!Shape::SameWithLayout(sum.value->shape(), root.shape()) || !Shape::SameWithLayout(sum.other->shape(), root.shape())) continue;
+    absl::flat_hash_set<const Instruction*> seen = {sum.value, sum.other};
+    Collect(&root, &seen, &sum.inside);
+    sums.push_back(std::move(sum));
+  }
+  return sums;
 }
 
 }  // namespace tenon

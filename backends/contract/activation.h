@@ -9,8 +9,11 @@
 
 namespace tenon {
 
-enum class Activation : uint8_t { kNone, kRelu, kGelu };  // kGelu: the approximation by tanh
-std::string_view ActivationName(Activation activation);   // "default", "relu", "gelu"
+enum class Activation : uint8_t { kNone, kRelu, kGelu, kGeluByErf, kSilu, kHardswish, kSigmoid, kTanh };  // kGelu: by tanh
+// "default", "relu", "gelu", "gelu_erf", "silu", "hardswish", "sigmoid", "tanh".
+std::string_view ActivationName(Activation activation);
+// Sets of them.
+constexpr uint32_t Bit(Activation activation) { return uint32_t{1} << static_cast<int>(activation); }
 
 // What `root` is an activation of, by as many instructions as there are in `inside`, operands first: elementwise ones, conversions between
 // floats of `value` among them, and what is the same at every element.
@@ -20,5 +23,12 @@ struct Activated {
   std::vector<const Instruction*> inside;  // `root` last
 };
 Activated ActivatedBy(const Instruction& root);
+
+// The sum of `value` and `other`, both of `root`'s type and shape, `other` no constant, either way round; `inside` as above. Empty: none.
+struct Summed {
+  const Instruction *value = nullptr, *other = nullptr;
+  std::vector<const Instruction*> inside;
+};
+std::vector<Summed> SummedBy(const Instruction& root);
 
 }  // namespace tenon

@@ -150,9 +150,18 @@ absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionS
   return GeometryOf(contraction).status();
 }
 
+StridedView ImagesOfResult(const Instruction& convolution, const StridedView& view) {
+  const DimLabels& l = convolution.attrs().get<DimLabels>(Attr::kDimLabels);
+  return Permuted(view, {l.output_batch, l.output_feature}, l.output_spatial);
+}
+
 absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueViews& views) {
   TENON_ASSIGN_OR_RETURN(const ContractionOperands c, OperandsOf(op));
-  if (c.activation != Activation::kNone) return absl::UnimplementedError(absl::StrCat(op.name(), ": an activation"));
+  if (c.activation != Activation::kNone || c.other != nullptr) return absl::UnimplementedError(absl::StrCat(op.name(), ": an epilogue"));
+  return LowerBareConvolution(op, c, views);
+}
+
+absl::StatusOr<LaunchPlan> LowerBareConvolution(const Instruction& op, const ContractionOperands& c, const ValueViews& views) {
   if (IsKernelGradient(*c.contraction)) return LowerKernelGradient(op, c, views);
   TENON_ASSIGN_OR_RETURN(const Geometry g, GeometryOf(*c.contraction));
   const DimLabels& l = c.contraction->attrs().get<DimLabels>(Attr::kDimLabels);
@@ -173,7 +182,7 @@ absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueVi
                 FrameworkArg::Bool(g.transposed),
                 FrameworkArg::IntList(g.output_padding),
                 FrameworkArg::Int(g.groups)};
-  call->result = Permuted(views.Of(&op), {l.output_batch, l.output_feature}, l.output_spatial);
+  call->result = ImagesOfResult(*c.contraction, views.Of(&op));
   call->type = op.shape().element_type();
   call->rule = ResultRule::kOwned;
   call->reason = c.bias != nullptr ? "library: convolution and its bias" : "library: convolution";

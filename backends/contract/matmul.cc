@@ -78,7 +78,7 @@ absl::Status MatmulTakes(const Instruction& contraction, const ContractionSite& 
 
 absl::StatusOr<LaunchPlan> LowerMatmul(const Instruction& op, const ValueViews& views) {
   TENON_ASSIGN_OR_RETURN(const ContractionOperands c, OperandsOf(op));
-  if (c.activation != Activation::kNone) return absl::UnimplementedError(absl::StrCat(op.name(), ": an activation"));
+  if (c.activation != Activation::kNone || c.other != nullptr) return absl::UnimplementedError(absl::StrCat(op.name(), ": an epilogue"));
   return LowerActivatedMatmul(op, views);
 }
 

@@ -7,15 +7,22 @@
 #include "backends/contract/target.h"
 #include "hlo/check.h"
 #include "hlo/composite.h"
+#include "hlo/own_calls.h"
 #include "passes/lower/named_provider.h"
 
 namespace tenon {
 namespace {
 
+// Not ReLU and ReLU6: the library's make 0 of a NaN.
+constexpr uint32_t kOfPacked = Bit(Activation::kGelu) | Bit(Activation::kGeluByErf) | Bit(Activation::kSilu) |
+                               Bit(Activation::kHardswish) | Bit(Activation::kSigmoid) | Bit(Activation::kTanh);
+
 constexpr Provider kProviders[] = {
     {"host.matmul", MatmulTakes, Provider::Bias::kAlone, LowerMatmul},
     {"host.convolution", ConvolutionTakes, Provider::Bias::kAlways, LowerConvolution},
-    {"host.attention", AttentionTakes, Provider::Bias::kNever, nullptr, /*activations=*/false, CallAttention},
+    {"host.linear_packed", LinearPackedTakes, Provider::Bias::kAlways, LowerLinearPacked, kOfPacked, /*sums=*/true},
+    {"host.conv_packed", ConvPackedTakes, Provider::Bias::kAlways, LowerConvPacked, kOfPacked, /*sums=*/true},
+    {"host.attention", AttentionTakes, Provider::Bias::kNever, nullptr, /*activations=*/0, /*sums=*/false, CallAttention},
     {"generated", GeneratedTakes, Provider::Bias::kNever, nullptr},
 };
 
@@ -30,13 +37,19 @@ int64_t BiasDim(const Instruction& contraction) {
   return contraction.shape().rank() == 2 ? 1 : -1;
 }
 
+// A vector, the same along all other dims: a broadcast, or a reshape where these have one element.
+bool IsSpreadAlong(const Instruction& spread, int64_t dim) {
+  if (spread.operand_count() != 1 || spread.operand(0)->shape().rank() != 1) return false;
+  if (spread.opcode() == Opcode::kBroadcast) return spread.dimensions() == std::vector<int64_t>{dim};
+  return spread.opcode() == Opcode::kReshape && dim >= 0 && KnownEqual(spread.shape().num_elements(), spread.shape().dim(dim));
+}
+
 // add(contraction, broadcast(bias)) in either order: the bias. `contraction` stands for it where the add is.
 const Instruction* BiasOfAdd(const Instruction& add, const Instruction& contraction, int64_t dim) {
   if (add.opcode() != Opcode::kAdd || !Shape::SameWithLayout(add.shape(), contraction.shape())) return nullptr;
   for (int64_t side = 0; side < 2; ++side) {
     const Instruction* spread = add.operand(1 - side);
-    if (add.operand(side) != &contraction || spread->opcode() != Opcode::kBroadcast) continue;
-    if (spread->operand(0)->shape().rank() == 1 && spread->dimensions() == std::vector<int64_t>{dim}) return spread->operand(0);
+    if (add.operand(side) == &contraction && IsSpreadAlong(*spread, dim)) return spread->operand(0);
   }
   return nullptr;
 }
@@ -141,6 +154,14 @@ const Instruction* ContractionOf(const Instruction& op) {
   return found == inside.end() ? nullptr : *found;
 }
 
+// The library that computes the contraction that `value` is, or is a fusion of; null: none does.
+static const Provider* LibraryOf(const Instruction& value, const ContractionSite& site) {
+  const Instruction* contraction = ContractionOf(value);
+  if (contraction == nullptr) return nullptr;
+  const Provider* provider = ChooseProvider(*contraction, site).provider;
+  return provider != nullptr && provider->lower != nullptr ? provider : nullptr;
+}
+
 bool TakenByLibrary(const Instruction& contraction, const ContractionSite& site) {
   if (!IsContraction(contraction)) return false;
   const Provider* provider = ChooseProvider(contraction, site).provider;
@@ -157,22 +178,42 @@ const Instruction* BiasToFold(const Instruction& contraction, const Instruction&
   return bias != nullptr && bias->shape().element_type() == contraction.shape().element_type() ? bias : nullptr;
 }
 
-const Instruction* ActivationToFold(const Instruction& op, const ContractionSite& site, std::vector<const Instruction*>* inside) {
-  Activated activated = ActivatedBy(op);
-  const Instruction* value = activated.value;
-  if (value == nullptr || !Shape::SameWithLayout(value->shape(), op.shape())) return nullptr;
-  const Instruction* contraction = ContractionOf(*value);
-  if (contraction == nullptr) return nullptr;
-  const Provider* provider = ChooseProvider(*contraction, site).provider;
-  if (provider == nullptr || !provider->activations) return nullptr;
+const Instruction* BehindToFold(const Instruction& op, const ContractionSite& site, std::vector<const Instruction*>* inside) {
   const PrimitiveType type = op.shape().element_type();
   if (type != PrimitiveType::kF32 && type != PrimitiveType::kBF16 && type != PrimitiveType::kF16) return nullptr;
   // The library rounds once; without excess precision the product is rounded before.
   if (!site.excess_precision && BitWidth(type) < 32) return nullptr;
-  const absl::StatusOr<ContractionOperands> operands = OperandsOf(*value);
-  if (!operands.ok() || operands->activation != Activation::kNone) return nullptr;
-  *inside = std::move(activated.inside);
-  return value;
+  // A view of a product of matrices: [8, 16, 64] of [128, 64].
+  const auto under = [](const Instruction& value) -> const Instruction& {
+    const bool view = value.opcode() == Opcode::kReshape && value.operand(0)->user_count() == 1 && IsRowMajor(value.shape()) &&
+                      IsRowMajor(value.operand(0)->shape());
+    return view ? *value.operand(0) : value;
+  };
+  if (Activated activated = ActivatedBy(op); activated.value != nullptr && Shape::SameWithLayout(activated.value->shape(), op.shape())) {
+    const Instruction& value = under(*activated.value);
+    const Provider* provider = LibraryOf(value, site);
+    const absl::StatusOr<ContractionOperands> operands = provider == nullptr ? absl::NotFoundError("") : OperandsOf(value);
+    const bool plain = &value == activated.value || absl::c_all_of(activated.inside, [&](const Instruction* i) {
+      return i->shape().rank() == 0 || Shape::SameDims(i->shape(), op.shape());
+    });
+    const bool bare = operands.ok() && operands->activation == Activation::kNone && operands->other == nullptr;
+    if (bare && plain && (provider->activations & Bit(activated.activation)) != 0) {
+      *inside = std::move(activated.inside);
+      return activated.value;
+    }
+  }
+  for (Summed& sum : SummedBy(op)) {
+    const Instruction& value = under(*sum.value);
+    const Provider* provider = LibraryOf(value, site);
+    if (provider == nullptr || !provider->sums || sum.value->user_count() != 1) continue;
+    // What an add would compute by the way is no value in memory.
+    if (IsPointwise(*sum.other) && sum.other->user_count() == 1) continue;
+    const absl::StatusOr<ContractionOperands> operands = OperandsOf(value);
+    if (!operands.ok() || operands->activation != Activation::kNone || operands->other != nullptr) continue;
+    *inside = std::move(sum.inside);
+    return sum.value;
+  }
+  return nullptr;
 }
 
 absl::StatusOr<ContractionOperands> OperandsOf(const Instruction& op) {
@@ -186,10 +227,18 @@ absl::StatusOr<ContractionOperands> OperandsOf(const Instruction& op) {
     c.activation = activated.activation;
     root = activated.value;
   }
-  if (root != c.contraction) c.bias = BiasOfAdd(*root, *c.contraction, BiasDim(*c.contraction));
-  for (const Instruction** value : {&c.lhs, &c.rhs, &c.bias}) {
-    const bool no_bias = value == &c.bias && root == c.contraction;
-    if (no_bias) continue;
+  const auto add_bias = [&](const Instruction* value) {
+    c.bias = value == c.contraction ? nullptr : BiasOfAdd(*value, *c.contraction, BiasDim(*c.contraction));
+    return value == c.contraction || c.bias != nullptr;
+  };
+  bool known = add_bias(root);
+  const std::vector<Summed> sums = known ? std::vector<Summed>() : SummedBy(*root);
+  for (size_t k = 0; k < sums.size() && !known; ++k) {
+    known = add_bias(sums[k].value);
+    c.other = sums[k].other;
+  }
+  for (const Instruction** value : {&c.lhs, &c.rhs, &c.bias, &c.other}) {
+    if (known && *value == nullptr) continue;
     if (*value == nullptr || (*value)->opcode() != Opcode::kParameter) {
       return absl::UnimplementedError(absl::StrCat(op.name(), ": a library's contraction is fused with more than its bias"));
     }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "backends/contract/activation.h"
+#include "passes/freeze/split_frozen.h"
 #include "passes/lower/launch_plan.h"
 #include "passes/memory/value_views.h"
 #include "passes/pass.h"
@@ -51,7 +53,8 @@ struct Provider {
   enum class Bias : uint8_t { kNever, kAlone, kAlways } bias;
   // How it is launched, `op` being the contraction or a fusion of it and what is behind it. Null: as a kernel.
   absl::StatusOr<LaunchPlan> (*lower)(const Instruction& op, const ValueViews& views);
-  bool activations = false;  // whether it applies them too (activation.h), to f16, bf16 and f32
+  uint32_t activations = 0;  // which it applies too (Bit of activation.h), to f16, bf16 and f32
+  bool sums = false;         // whether it adds another value of the result's shape, behind the bias, where no activation is behind that
   // Not null: it takes composites, and this is the call.
   absl::StatusOr<ProvidedCall> (*call)(const Instruction& composite) = nullptr;
 };
@@ -79,14 +82,14 @@ bool TakenByLibrary(const Instruction& contraction, const ContractionSite& site)
 // Adds `epilogue`, an add or a fusion of nothing else, a bias that the contraction's provider should add? That bias, else null.
 const Instruction* BiasToFold(const Instruction& contraction, const Instruction& epilogue, const ContractionSite& site);
 
-// PassContext::folds_activation.
-const Instruction* ActivationToFold(const Instruction& op, const ContractionSite& site, std::vector<const Instruction*>* inside);
+// PassContext::folds_behind.
+const Instruction* BehindToFold(const Instruction& op, const ContractionSite& site, std::vector<const Instruction*>* inside);
 
-// What the contraction that is `op`, or that the fusion `op` holds with its bias and an activation at most, is made of: values outside of
-// that fusion.
+// What the contraction that is `op`, or that the fusion `op` holds with its bias, another value that is added and an activation at most,
+// is made of: values outside of that fusion.
 // Unimplemented: the fusion holds something else.
 struct ContractionOperands {
-  const Instruction *contraction = nullptr, *lhs = nullptr, *rhs = nullptr, *bias = nullptr;
+  const Instruction *contraction = nullptr, *lhs = nullptr, *rhs = nullptr, *bias = nullptr, *other = nullptr;
   Activation activation = Activation::kNone;
 };
 absl::StatusOr<ContractionOperands> OperandsOf(const Instruction& op);
@@ -102,6 +105,19 @@ absl::StatusOr<LaunchPlan> LowerMatmul(const Instruction& op, const ValueViews& 
 absl::StatusOr<LaunchPlan> LowerActivatedMatmul(const Instruction& op, const ValueViews& views);
 absl::Status ConvolutionTakes(const Instruction& contraction, const ContractionSite& site);
 absl::StatusOr<LaunchPlan> LowerConvolution(const Instruction& op, const ValueViews& views);
+// As LowerConvolution, where more than a bias may be behind it: that is the caller's.
+absl::StatusOr<LaunchPlan> LowerBareConvolution(const Instruction& op, const ContractionOperands& c, const ValueViews& views);
+// A view of the convolution's result, or of a value like it, as [batch, features, space...].
+StridedView ImagesOfResult(const Instruction& convolution, const StridedView& view);
+// host.linear_packed, host.conv_packed take what SplitFrozen named them for (passes/freeze): the second operand is an input that the host
+// keeps as it likes it.
+absl::Status LinearPackedTakes(const Instruction& contraction, const ContractionSite& site);
+absl::StatusOr<LaunchPlan> LowerLinearPacked(const Instruction& op, const ValueViews& views);
+absl::Status ConvPackedTakes(const Instruction& contraction, const ContractionSite& site);
+absl::StatusOr<LaunchPlan> LowerConvPacked(const Instruction& op, const ValueViews& views);
+// Who should compute this contraction by a second operand that stays as it is from call to call, and what the host is told when it packs
+// it (InputSpec::packing). `provider` "generated": in the order that Packs says. nullopt: it is computed like any other.
+std::optional<KernelPacking> PackedFor(const Instruction& contraction, const ContractionSite& site);
 // A convolution that is the gradient of another one's kernel, or as well such a one.
 bool IsKernelGradient(const Instruction& contraction);
 absl::Status AttentionTakes(const Instruction& composite, const ContractionSite& site);

@@ -243,8 +243,8 @@ class Compilation {
     context.packs_where_it_lies = [this](const Instruction& op, absl::Span<const Dim> strides) {
       return TargetOf(op).PacksWhereItLies(op, strides);
     };
-    context.folds_activation = [this](const Instruction& op, std::vector<const Instruction*>* inside) {
-      return ActivationToFold(op, SiteOf(TargetOf(op)), inside);
+    context.folds_behind = [this](const Instruction& op, std::vector<const Instruction*>* inside) {
+      return BehindToFold(op, SiteOf(TargetOf(op)), inside);
     };
     context.folds_bias = [this](const Instruction& op, const Instruction& epilogue) {
       return BiasToFold(op, epilogue, SiteOf(TargetOf(op)));

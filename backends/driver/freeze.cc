@@ -19,19 +19,20 @@ std::optional<Frozen> Freeze(Module& module, Binding& binding, absl::Span<const 
   if (!targets.ok()) return std::nullopt;  // the compile says why
   const ContractionSite site{.target = targets->front().get(), .host_functions = options.host_functions,
                              .excess_precision = options.excess_precision, .wanted = options.provider};
-  FrozenSplit split = SplitFrozen(module, still, [&](const Instruction& op) { return Packs(op, site); });
+  FrozenSplit split = SplitFrozen(module, still, [&](const Instruction& op) { return PackedFor(op, site); });
   if (split.once == nullptr) return std::nullopt;
   Frozen frozen{.once = std::move(split.once), .once_binding = {.parameters = binding.parameters, .inputs = binding.inputs},
                 .values = static_cast<int64_t>(split.values.size()), .packed = split.packed};
   for (Binding::Input& in : frozen.once_binding.inputs) in.mutated = false;
-  for (const Shape& shape : split.values) {
+  for (const auto& [shape, packing] : split.values) {
     const std::vector<Dim> sizes(shape.dims().begin(), shape.dims().end()), strides = DenseStrides(shape.dims());
     const auto value = static_cast<int64_t>(frozen.once_binding.outputs.size());
     frozen.once_binding.outputs.push_back({.kind = OutputKind::kFresh, .root_index = value, .dtype = shape.element_type(), .sizes = sizes,
                                            .strides = strides});
     binding.parameters.push_back({.index = static_cast<int64_t>(binding.inputs.size()), .dtype = shape.element_type(), .sizes = sizes,
                                   .strides = strides});
-    binding.inputs.push_back({.dtype = shape.element_type(), .sizes = sizes, .strides = strides, .name = "frozen"});
+    binding.inputs.push_back({.dtype = shape.element_type(), .sizes = sizes, .strides = strides, .name = "frozen",
+                              .packed_by = packing.provider, .packing = packing.numbers});
   }
   return frozen;
 }

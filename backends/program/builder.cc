@@ -30,7 +30,8 @@ absl::StatusOr<BuiltProgram> ProgramBuilder::Build() {
 
 absl::Status ProgramBuilder::DeclareInputs() {
   for (const Binding::Input& in : binding_.inputs) {
-    InputSpec spec{.kind = in.kind, .dtype = in.dtype, .name = in.name, .mutated = in.mutated, .space = in.space};
+    InputSpec spec{.kind = in.kind, .dtype = in.dtype, .name = in.name, .mutated = in.mutated, .space = in.space,
+                   .packed_by = in.packed_by, .packing = in.packing};
     if (in.space != 0) ImageOf(in.space);
     TENON_ASSIGN_OR_RETURN(spec.dims, dims_.Refs(in.sizes));
     TENON_ASSIGN_OR_RETURN(spec.strides, dims_.Refs(in.strides));

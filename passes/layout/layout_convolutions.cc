@@ -82,6 +82,7 @@ class Stack {
   static bool Prefers(const Instruction& op, const PassContext& context) {
     if (op.opcode() != Opcode::kConvolution || op.shape().rank() < 4) return false;
     const std::string named = NamedProvider(op);
+    const bool packed = named == "host.conv_packed";  // its kernel lies as the host likes it
     const bool generated = named == "generated" || (named.empty() && ReadsKernelWhereItLies(op, context));
     if (!generated && (!context.library_takes || !context.library_takes(op))) return false;
     const DimLabels& l = op.attrs().get<DimLabels>(Attr::kDimLabels);
@@ -91,7 +92,7 @@ class Stack {
     const Window window = op.attrs().get_or<Window>(Attr::kWindow, {});
     if (op.shape().element_type() == PrimitiveType::kF64) return false;
     if (absl::c_any_of(window.dims, [](const WindowDim& w) { return w.base_dilation != 1 || w.reversed; })) return false;
-    return generated || HasSmallKernel(op);
+    return generated || packed || HasSmallKernel(op);
   }
 
   bool Pays() {

@@ -3,6 +3,10 @@
 namespace tenon {
 
 bool HostTakes(HostFunction function, PrimitiveType type) {
+  // Of f16 by some processors only.
+  if (function == HostFunction::kLinearPacked || function == HostFunction::kConvPacked) {
+    return type == PrimitiveType::kBF16 || type == PrimitiveType::kF32;
+  }
   switch (type) {
     case PrimitiveType::kF16:
     case PrimitiveType::kBF16:

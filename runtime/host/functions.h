@@ -10,6 +10,13 @@
 //   host.kernel_gradient(x, grad, [sizes], [stride], [padding], [dilation], groups)
 //                                        of the kernel of these spatial sizes by which host.convolution made of x something of gradient
 //                                        `grad`; the result has memory of its own
+//   host.linear_packed(x, matrix, bias or none, other or none, activation)
+//                                        activation(x matrix^T + bias + other), one of the last two at most; x of [rows, in], a matrix of
+//                                        [out, in] that the host keeps as it likes it (InputSpec::packed_by), `other` as the result, which
+//                                        has memory of its own
+//   host.conv_packed(x, kernel, bias or none, other or none, [stride], [padding], [dilation], groups, activation)
+//                                        the same of a convolution of two or three spatial dims. Activations are named as in
+//                                        backends/contract/activation.h; "default": none
 //   host.attention(query, key, value, causal, mask or none, scale or none)
 //                                        [batch, heads, length, features]; fewer heads of keys and values serve several of queries each.
 //                                        Gives softmax(scale query key^T + mask) value and the log of the softmax's sums, both in memory of
@@ -25,7 +32,15 @@
 
 namespace tenon {
 
-enum class HostFunction : uint8_t { kMatmul, kConvolution, kKernelGradient, kAttention, kAttentionBackward };
+enum class HostFunction : uint8_t {
+  kMatmul,
+  kConvolution,
+  kKernelGradient,
+  kAttention,
+  kAttentionBackward,
+  kLinearPacked,
+  kConvPacked
+};
 // In the header: a host is linked with nothing else of the runtime.
 constexpr std::string_view HostFunctionName(HostFunction function) {
   switch (function) {
@@ -34,6 +49,8 @@ constexpr std::string_view HostFunctionName(HostFunction function) {
     case HostFunction::kKernelGradient: return "host.kernel_gradient";
     case HostFunction::kAttention: return "host.attention";
     case HostFunction::kAttentionBackward: return "host.attention_backward";
+    case HostFunction::kLinearPacked: return "host.linear_packed";
+    case HostFunction::kConvPacked: return "host.conv_packed";
   }
   return "";
 }

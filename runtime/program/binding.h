@@ -30,6 +30,8 @@ struct Binding {
     std::string name;
     bool mutated = false;
     int32_t space = 0;           // the memory that it lies in
+    std::string packed_by;       // InputSpec's
+    std::vector<int64_t> packing;
   };
   std::vector<Input> inputs;
 

@@ -66,7 +66,9 @@ std::string ToText(const InputSpec& in) {
     case InputSpec::Kind::kTensor:
       break;
   }
-  return absl::StrCat(Meta(in.dtype, in.dims, in.strides), in.mutated ? " mutated" : "", InSpace(in.space));
+  return absl::StrCat(Meta(in.dtype, in.dims, in.strides), in.mutated ? " mutated" : "",
+                      in.packed_by.empty() ? "" : absl::StrCat(" packed by ", in.packed_by, "(", absl::StrJoin(in.packing, ","), ")"),
+                      InSpace(in.space));
 }
 
 std::string ToText(const OutputSpec& out) {

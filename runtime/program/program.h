@@ -164,6 +164,12 @@ struct InputSpec {
   std::string name;
   bool mutated = false;
   int32_t space = 0;  // the memory that the caller's tensor lies in
+  // Not empty: the host keeps it in a form of its own, as this function of its reads it (runtime/host/functions.h), and it has no memory
+  // for anybody else: calls of that function alone have it as an operand, the whole of it. `packing`: what the host is told beside.
+  //   host.linear_packed   rows of x
+  //   host.conv_packed     groups, spatial dims; of each of these stride, padding, dilation; sizes of x
+  std::string packed_by;
+  std::vector<int64_t> packing;
 };
 enum class OutputKind : uint8_t {
   kFresh,     // allocated by the host before the run with dims and strides below

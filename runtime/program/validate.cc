@@ -284,10 +284,18 @@ class Validator {
     if (value.kind == ValueKind::kSlot && released_slots_.contains(value.index)) {
       return Error("slot ", value.index, " is used after its release");
     }
+    if (value.kind == ValueKind::kInput) TENON_RETURN_IF_ERROR(CheckPacked(view, p_.inputs[value.index]));
     if (value.kind == ValueKind::kInput && released_inputs_.contains(value.index)) {
       return Error("input ", value.index, " is used after its release");
     }
     return absl::OkStatus();
+  }
+  // What the host keeps in a form of its own is nothing that others could read.
+  absl::Status CheckPacked(const View& view, const InputSpec& in) const {
+    if (in.packed_by.empty()) return absl::OkStatus();
+    const bool whole = view.byte_offset == 0 && view.dims == in.dims && view.strides == in.strides && view.dtype == in.dtype;
+    if (whole && function_ == in.packed_by) return absl::OkStatus();
+    return Error("an input that is packed for ", in.packed_by, " is read ", whole ? "by something else" : "otherwise than as a whole");
   }
   absl::Status CheckViews(const std::vector<View>& views) {
     for (const View& v : views) TENON_RETURN_IF_ERROR(CheckView(v));
@@ -338,7 +346,10 @@ class Validator {
     return absl::OkStatus();
   }
   absl::Status Body(const FrameworkStep& step) {
-    TENON_RETURN_IF_ERROR(CheckViews(step.operands));
+    function_ = step.overload;
+    const absl::Status operands = CheckViews(step.operands);
+    function_ = {};
+    TENON_RETURN_IF_ERROR(operands);
     TENON_RETURN_IF_ERROR(CheckSpaces(step.operands, 0));
     TENON_RETURN_IF_ERROR(Refs(step.numbers));
     TENON_RETURN_IF_ERROR(CheckArgs(step.args, Count(step.operands), Count(step.numbers)));
@@ -479,6 +490,7 @@ class Validator {
 
   const Program& p_;
   std::string where_;
+  std::string_view function_;  // whose operands are looked at
   std::vector<int> state_;  // per region: 0 new, 1 being visited, 2 done
   std::vector<int32_t> callees_;
   absl::flat_hash_set<int32_t> released_slots_, released_inputs_;

@@ -454,7 +454,7 @@ TEST(RandomContractions, FrozenOnesEqualTheEvaluator) {
     frozen[0] = r.OneIn(5);
     const auto target = *MakeHostTarget("");
     const ContractionSite site{.target = target.get(), .host_functions = kPlainFunctions};
-    FrozenSplit split = SplitFrozen(module, frozen, [&](const Instruction& op) { return Packs(op, site); });
+    FrozenSplit split = SplitFrozen(module, frozen, [&](const Instruction& op) { return PackedFor(op, site); });
     ASSERT_TRUE(Verify(module).ok()) << Verify(module) << text << Print(module);
     packed += split.packed > 0;
     const CompileOptions options{.isa = isa, .excess_precision = false, .verify_passes = true};

@@ -13,6 +13,8 @@
 namespace tenon::lab {
 namespace {
 
+std::optional<KernelPacking> Generated(const Instruction&) { return KernelPacking{"generated", {}}; }
+
 // Op for op the same, but for draws: those are of no split module's state.
 TEST(SplitFrozen, ComputesWhatTheModuleDid) {
   int split = 0, values = 0;
@@ -25,7 +27,10 @@ TEST(SplitFrozen, ComputesWhatTheModuleDid) {
     const std::string text = Print(*module);
     std::vector<bool> frozen;
     for (size_t i = 0; i < args.size(); ++i) frozen.push_back((seed >> (i % 7)) % 2 == 0);
-    const FrozenSplit parts = SplitFrozen(*module, frozen, [](const Instruction& op) { return op.shape().is_static(); });
+    const FrozenSplit parts = SplitFrozen(*module, frozen, [&](const Instruction& op) -> std::optional<KernelPacking> {
+      if (!op.shape().is_static()) return std::nullopt;
+      return KernelPacking{seed % 2 == 0 ? "generated" : op.opcode() == Opcode::kDot ? "host.linear_packed" : "host.conv_packed", {}};
+    });
     ASSERT_TRUE(Verify(*module).ok()) << "seed " << seed << ": " << Verify(*module) << text << Print(*module);
     if (parts.once != nullptr) {
       ++split;
@@ -56,7 +61,7 @@ ENTRY main {
   std::vector<Literal> args = RandomInputs(**module, 1);
   const absl::StatusOr<Literal> want = Evaluate(**module, args);
   ASSERT_TRUE(want.ok()) << want.status();
-  const FrozenSplit parts = SplitFrozen(**module, {true}, [](const Instruction&) { return true; });
+  const FrozenSplit parts = SplitFrozen(**module, {true}, Generated);
   ASSERT_NE(parts.once, nullptr);
   const absl::StatusOr<Literal> once = Evaluate(*parts.once, args);
   ASSERT_TRUE(once.ok()) << once.status();
@@ -79,10 +84,10 @@ ENTRY main {
   ROOT s = f32[4,8] add(p, t)
 })");
   ASSERT_TRUE(module.ok()) << module.status();
-  const FrozenSplit parts = SplitFrozen(**module, {false, true, true}, [](const Instruction&) { return true; });
+  const FrozenSplit parts = SplitFrozen(**module, {false, true, true}, Generated);
   ASSERT_NE(parts.once, nullptr);
   ASSERT_EQ(parts.values.size(), 1);
-  EXPECT_EQ(parts.values[0].ToString(), "f32[8]");
+  EXPECT_EQ(parts.values[0].shape.ToString(), "f32[8]");
   EXPECT_EQ((*module)->entry()->parameters().size(), 4);
 }
 
@@ -94,17 +99,17 @@ ENTRY main {
   ROOT d = f32[4,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
 })");
   ASSERT_TRUE(module.ok()) << module.status();
-  const FrozenSplit parts = SplitFrozen(**module, {false, true}, [](const Instruction&) { return true; });
+  const FrozenSplit parts = SplitFrozen(**module, {false, true}, Generated);
   EXPECT_EQ(parts.packed, 1);
   ASSERT_EQ(parts.values.size(), 1);
-  EXPECT_EQ(parts.values[0].ToString(), "f32[8,272]");
+  EXPECT_EQ(parts.values[0].shape.ToString(), "f32[8,272]");
 }
 
 TEST(SplitFrozen, ChangesNothingWhereNothingIsFrozen) {
   const auto module = ParseModule("HloModule m\nENTRY main {\n  x = f32[4] parameter(0)\n  ROOT y = f32[4] tanh(x)\n}");
   ASSERT_TRUE(module.ok()) << module.status();
   const std::string before = Print(**module);
-  EXPECT_EQ(SplitFrozen(**module, {false}, [](const Instruction&) { return true; }).once, nullptr);
+  EXPECT_EQ(SplitFrozen(**module, {false}, Generated).once, nullptr);
   EXPECT_EQ(Print(**module), before);
 }
 

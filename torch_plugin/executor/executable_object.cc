@@ -366,7 +366,7 @@ PyObject* NewObject(TenonExecutable* executable, PyObject* constants, PyObject* 
   if (TenonExecutable* once = tenon_executable_once(executable)) {
     std::vector<int64_t> inputs;
     if (frozen == nullptr || !ReadNumbers(frozen, &inputs)) return nullptr;
-    callee->frozen = std::make_shared<FrozenValues>(once, std::vector<size_t>(inputs.begin(), inputs.end()));
+    callee->frozen = std::make_shared<FrozenValues>(once, signature.frozen, std::vector<size_t>(inputs.begin(), inputs.end()));
   }
   THPObjectPtr self(type->tp_alloc(type, 0));
   if (!self) return nullptr;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "torch_plugin/executor/dtype.h"
+#include "torch_plugin/executor/host_function.h"
 #include "torch_plugin/executor/tensor.h"
 
 namespace tenon::torch_host {
@@ -76,7 +77,18 @@ int FrozenValues::Compute(const TenonTensor* inputs, Set* set, char** error) con
                                                         at::IntArrayRef(outputs[k].strides, outputs[k].ndim), *dtype));
     set->tensors.push_back(Describe(set->values.back().unsafeGetTensorImpl()));
   }
-  return tenon_run(once_, inputs, set->tensors.data(), error);
+  const int code = tenon_run(once_, inputs, set->tensors.data(), error);
+  for (size_t k = 0; k < set->values.size() && code == TENON_OK; ++k) Pack(k, set);
+  return code;
+}
+
+void FrozenValues::Pack(size_t k, Set* set) const {
+  const TenonInput& row = rows_[k];
+  if (row.packed_by == nullptr) return;
+  at::Tensor& value = set->values[k];
+  value = PackOperand(row.packed_by, at::IntArrayRef(row.packing, row.num_packing), value);
+  set->tensors[k] = {.tensor = value.unsafeGetTensorImpl(), .data = nullptr, .sizes = row.sizes, .strides = row.strides,
+                     .dtype = row.dtype, .ndim = row.ndim};
 }
 
 void FrozenValues::Forget() {
@@ -89,7 +101,7 @@ FrozenValues::Account FrozenValues::account() {
   const std::lock_guard<std::mutex> lock(mutex_);
   Account a{.values = tenon_signature(once_)->num_outputs, .sets = static_cast<int64_t>(sets_.size()), .computed = computed_};
   for (const auto& set : sets_) {
-    for (const at::Tensor& t : set->values) a.bytes += static_cast<int64_t>(t.storage().nbytes());
+    for (const at::Tensor& t : set->values) a.bytes += static_cast<int64_t>(t.has_storage() ? t.storage().nbytes() : t.nbytes());
   }
   return a;
 }

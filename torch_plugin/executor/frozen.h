@@ -20,7 +20,7 @@ namespace tenon::torch_host {
 class FrozenValues {
  public:
   struct Set {
-    std::vector<TenonTensor> tensors;  // the values
+    std::vector<TenonTensor> tensors;  // the values; of those that the host packs the tensor alone, without data
 
     struct Source {
       c10::Storage storage;  // kept, so that no other tensor comes to lie there
@@ -31,8 +31,9 @@ class FrozenValues {
     std::vector<at::Tensor> values;
   };
 
-  // `once` is borrowed (tenon_executable_once). `inputs`: the frozen ones' numbers.
-  FrozenValues(TenonExecutable* once, std::vector<size_t> inputs) : once_(once), inputs_(std::move(inputs)) {}
+  // `once` is borrowed (tenon_executable_once), and so is `rows`, the signature's frozen ones. `inputs`: the frozen ones' numbers.
+  FrozenValues(TenonExecutable* once, const TenonInput* rows, std::vector<size_t> inputs)
+      : once_(once), rows_(rows), inputs_(std::move(inputs)) {}
 
   // The set for these inputs, computed if need be: once, whoever asks. TENON_OK, or tenon_run's code and *error. Without the GIL.
   int Get(const TenonTensor* inputs, std::shared_ptr<const Set>* set, char** error);
@@ -40,7 +41,7 @@ class FrozenValues {
   void Forget();
 
   struct Account {
-    int64_t values = 0, bytes = 0, sets = 0, computed = 0;  // per set, bytes of all sets, sets at hand, runs so far
+    int64_t values = 0, bytes = 0, sets = 0, computed = 0;  // per set, bytes of all sets' elements, sets at hand, runs so far
   };
   Account account();
 
@@ -48,8 +49,10 @@ class FrozenValues {
   bool Fits(const Set& set, const TenonTensor* inputs) const;
   std::shared_ptr<const Set> Find(const TenonTensor* inputs);
   int Compute(const TenonTensor* inputs, Set* set, char** error) const;
+  void Pack(size_t k, Set* set) const;  // a value that was computed, as the host keeps it
 
   TenonExecutable* once_;
+  const TenonInput* rows_;
   const std::vector<size_t> inputs_;
   std::mutex mutex_, computing_;
   std::list<std::shared_ptr<const Set>> sets_;  // the last used first

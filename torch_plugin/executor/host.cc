@@ -81,7 +81,7 @@ const TenonHost* Host() {
       .cache_release = ReleaseTensor,
       .log = Log,
       .interrupted = Interrupted,
-      .functions = kHostFunctions,
+      .functions = HostFunctions(),
       .tracing = Tracing,
       .range_begin = BeginRange,
       .range_end = EndRange,

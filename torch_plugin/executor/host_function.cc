@@ -5,6 +5,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "hlo/framework_arg.h"
@@ -90,7 +92,87 @@ std::unique_ptr<Op> PrepareAttention(TenonOpSpec spec, const char* overload) {
   return PrepareDispatchedOp(spec);
 }
 
+// oneDNN's operators with packed weights.
+std::optional<c10::OperatorHandle> PackedOperator(const char* name, const char* overload = "") {
+  return c10::Dispatcher::singleton().findSchema({name, overload});
+}
+
+bool HasPacked() {
+  const auto halves = PackedOperator("mkldnn::_is_mkldnn_bf16_supported");
+  if (!halves || !PackedOperator("mkldnn::_linear_pointwise") || !PackedOperator("mkldnn::_linear_pointwise", "binary")) return false;
+  if (!PackedOperator("mkldnn::_convolution_pointwise") || !PackedOperator("mkldnn::_convolution_pointwise", "binary")) return false;
+  if (!PackedOperator("mkldnn::_reorder_linear_weight") || !PackedOperator("mkldnn::_reorder_convolution_weight")) return false;
+  torch::jit::Stack stack;
+  halves->callBoxed(&stack);
+  return stack.size() == 1 && stack[0].toBool();
+}
+
+TenonArg Text(const char* text) { return {.kind = static_cast<int32_t>(FrameworkArg::Kind::kString), .s = text}; }
+
+// An activation as oneDNN's operators want it: name, scalars, variant.
+struct Activated {
+  const char *name, *variant;
+};
+Activated ActivatedAs(std::string_view activation) {
+  constexpr std::pair<std::string_view, Activated> kNames[] = {
+      {"default", {"none", ""}}, {"gelu", {"gelu", "tanh"}},        {"gelu_erf", {"gelu", "none"}}, {"silu", {"swish", ""}},
+      {"sigmoid", {"sigmoid", ""}}, {"hardswish", {"hardswish", ""}}, {"tanh", {"tanh", ""}}};
+  for (const auto& [name, as] : kNames) {
+    if (name == activation) return as;
+  }
+  TORCH_CHECK(false, "no activation ", activation);
+}
+
+// x, packed, bias, other, [stride, padding, dilation, groups,] activation.
+std::unique_ptr<Op> PreparePacked(TenonOpSpec spec, bool convolution) {
+  const TenonArg none = {}, no_scalars = {.kind = static_cast<int32_t>(FrameworkArg::Kind::kList)};
+  const TenonArg &x = spec.args[0], &packed = spec.args[1], &bias = spec.args[2], &other = spec.args[3];
+  TORCH_CHECK(spec.num_args == (convolution ? 9 : 5), spec.overload, " of ", spec.num_args, " arguments");
+  const bool sum = other.kind != none.kind;
+  const Activated as = ActivatedAs(spec.args[spec.num_args - 1].s);
+  TORCH_CHECK(!sum || std::string_view(as.name) == "none", spec.overload, ": an activation of a sum");
+  std::vector<TenonArg> args = sum ? std::vector<TenonArg>{x, other, packed, bias} : std::vector<TenonArg>{x, packed, bias};
+  if (convolution) args.insert(args.end(), {spec.args[5], spec.args[4], spec.args[6], spec.args[7]});  // padding comes first
+  if (!sum) args.insert(args.end(), {Text(as.name), no_scalars, Text(as.variant)});
+  else args.push_back(Text("add"));
+  if (sum && convolution) args.insert(args.end(), {none, none, no_scalars, none});  // the sum's factor, an activation
+  spec.overload = convolution ? (sum ? "mkldnn._convolution_pointwise.binary" : "mkldnn._convolution_pointwise.default")
+                              : (sum ? "mkldnn._linear_pointwise.binary" : "mkldnn._linear_pointwise.default");
+  spec.args = args.data();
+  spec.num_args = static_cast<int64_t>(args.size());
+  return PrepareDispatchedOp(spec);
+}
+
 }  // namespace
+
+uint64_t HostFunctions() {
+  uint64_t functions = Bit(HostFunction::kMatmul) | Bit(HostFunction::kConvolution) | Bit(HostFunction::kKernelGradient) |
+                       Bit(HostFunction::kAttention) | Bit(HostFunction::kAttentionBackward);
+  if (HasPacked()) functions |= Bit(HostFunction::kLinearPacked) | Bit(HostFunction::kConvPacked);
+  return functions;
+}
+
+at::Tensor PackOperand(std::string_view function, c10::IntArrayRef numbers, const at::Tensor& operand) {
+  torch::jit::Stack stack = {operand};
+  if (function == HostFunctionName(HostFunction::kLinearPacked)) {
+    TORCH_CHECK(numbers.size() == 1, function, " packs by one number, got ", numbers);
+    stack.emplace_back(numbers[0]);
+    PackedOperator("mkldnn::_reorder_linear_weight")->callBoxed(&stack);
+  } else {
+    TORCH_CHECK(function == HostFunctionName(HostFunction::kConvPacked) && numbers.size() >= 2, "nothing is packed for ", function);
+    const size_t spatial = static_cast<size_t>(numbers[1]);
+    TORCH_CHECK(numbers.size() == 4 + 4 * spatial, function, " packs by other numbers than ", numbers);
+    std::vector<int64_t> geometry[3];  // stride, padding, dilation
+    for (size_t d = 0; d < 3 * spatial; ++d) geometry[d % 3].push_back(numbers[2 + d]);
+    stack.emplace_back(geometry[1]);
+    stack.emplace_back(geometry[0]);
+    stack.emplace_back(geometry[2]);
+    stack.emplace_back(numbers[0]);
+    stack.emplace_back(numbers.slice(2 + 3 * spatial).vec());
+    PackedOperator("mkldnn::_reorder_convolution_weight")->callBoxed(&stack);
+  }
+  return stack.at(0).toTensor();
+}
 
 std::unique_ptr<Op> PrepareHostFunction(const TenonOpSpec& spec) {
   if (spec.overload == HostFunctionName(HostFunction::kMatmul)) return PrepareMatmul(spec);
@@ -101,6 +183,8 @@ std::unique_ptr<Op> PrepareHostFunction(const TenonOpSpec& spec) {
   if (spec.overload == HostFunctionName(HostFunction::kAttentionBackward)) {
     return PrepareAttention(spec, "aten._scaled_dot_product_flash_attention_for_cpu_backward.default");
   }
+  if (spec.overload == HostFunctionName(HostFunction::kLinearPacked)) return PreparePacked(spec, /*convolution=*/false);
+  if (spec.overload == HostFunctionName(HostFunction::kConvPacked)) return PreparePacked(spec, /*convolution=*/true);
   TORCH_CHECK(spec.overload == HostFunctionName(HostFunction::kConvolution), "no function ", spec.overload);
   if (spec.args[6].i != 0 && spec.args[8].i != 1) return std::make_unique<GroupedTransposedOp>(spec);
   TenonOpSpec convolution = spec;  // the arguments are aten::convolution's

@@ -17,6 +17,11 @@ TenonExecutable::TenonExecutable(std::shared_ptr<tenon::Executable> e) : executa
     }
     if (spec.mutated) in.flags |= TENON_INPUT_MUTATED;
     if (executable->takes_framework_input(static_cast<int64_t>(inputs.size()))) in.flags |= TENON_INPUT_FRAMEWORK;
+    if (!spec.packed_by.empty()) {
+      in.packed_by = spec.packed_by.c_str();
+      in.packing = spec.packing.data();
+      in.num_packing = static_cast<int64_t>(spec.packing.size());
+    }
     inputs.push_back(in);
   }
   for (const tenon::OutputSpec& spec : program.outputs) {
@@ -58,6 +63,7 @@ void TenonExecutable::Describe() {
   signature.planned_bytes = executable->planned_bytes();
   signature.compile_ms = phases.data();
   signature.num_phases = static_cast<int64_t>(phases.size());
+  signature.frozen = inputs.data() + signature.num_inputs;
 }
 
 TenonExecutable::TenonExecutable(tenon::CompiledGraph compiled) : TenonExecutable(std::move(compiled.executable)) {

@@ -37,6 +37,9 @@ void AppendBinding(const Binding& binding, ByteStream* out) {
     out->Add(in.symint);
     out->Bool(in.mutated);
     out->Number(in.space);
+    out->Text(in.packed_by);
+    out->Number(in.packing.size());
+    for (int64_t number : in.packing) out->Number(number);
   }
   out->Number(binding.outputs.size());
   for (const Binding::Output& o : binding.outputs) {

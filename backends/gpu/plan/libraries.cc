@@ -24,8 +24,6 @@ std::string ComputeType(PrimitiveType type) {
   return type == PrimitiveType::kF64 || type == PrimitiveType::kC128 ? "64f" : "32f";
 }
 
-FrameworkArg Text(std::string text) { return {.kind = FrameworkArg::Kind::kString, .s = std::move(text)}; }
-
 // [batch,] rows, columns.
 char LayoutOf(const StridedView& m) {
   const size_t rows = m.dims.size() - 2, columns = rows + 1;
@@ -61,11 +59,12 @@ absl::StatusOr<LaunchPlan> LowerCublasLt(const Instruction& op, const ValueViews
     layouts.push_back(LayoutOf(*m));
     if (layouts.back() == 'c') copies += DenseBytes(*m, call->type);
   }
-  call->args.push_back(Text(std::move(layouts)));
+  call->args.push_back(FrameworkArg::String(std::move(layouts)));
   const std::string activation(ActivationName(contraction.activation));
   if (contraction.activation != Activation::kNone) absl::StrAppend(&call->reason, ", ", activation);
-  call->args.push_back(Text(!bias ? activation : contraction.activation == Activation::kNone ? "bias" : absl::StrCat(activation, "_bias")));
-  call->args.push_back(Text(ComputeType(call->type)));
+  const std::string biased = contraction.activation == Activation::kNone ? "bias" : absl::StrCat(activation, "_bias");
+  call->args.push_back(FrameworkArg::String(bias ? biased : activation));
+  call->args.push_back(FrameworkArg::String(ComputeType(call->type)));
   call->args.push_back(FrameworkArg::Int(kWorkspace + copies));
   plan.target = std::move(call);
   return plan;
@@ -92,8 +91,8 @@ absl::StatusOr<LaunchPlan> LowerCudnn(const Instruction& op, const ValueViews& v
   if (layout == "nchw" && BitWidth(call->type) == 16) {
     for (const StridedView* view : {&call->operands[0], &call->operands[1], &call->result}) workspace += DenseBytes(*view, call->type);
   }
-  call->args.push_back(Text(layout));
-  call->args.push_back(Text(ComputeType(call->type)));
+  call->args.push_back(FrameworkArg::String(layout));
+  call->args.push_back(FrameworkArg::String(ComputeType(call->type)));
   call->args.push_back(FrameworkArg::Int(workspace));
   plan.target = std::move(call);
   plan.owned = false;
@@ -102,7 +101,8 @@ absl::StatusOr<LaunchPlan> LowerCudnn(const Instruction& op, const ValueViews& v
 
 template <int64_t kWorkspace>
 constexpr Provider kLibraries[] = {
-    {"cublaslt", CublasLtTakes, Provider::Bias::kAlways, LowerCublasLt<kWorkspace>, /*activations=*/true},
+    {"cublaslt", CublasLtTakes, Provider::Bias::kAlways, LowerCublasLt<kWorkspace>,
+     Bit(Activation::kRelu) | Bit(Activation::kGelu)},
     {"cudnn", CudnnTakes, Provider::Bias::kAlways, LowerCudnn<kWorkspace>},
     {"generated", GeneratedTakes, Provider::Bias::kNever, nullptr},
 };

@@ -236,7 +236,7 @@ FrozenSplit SplitOff(Module& module, const RunOptions& options) {
   TENON_CHECK(target.ok(), std::string(target.status().message()));
   const ContractionSite site{.target = target->get(), .host_functions = kPlainFunctions, .excess_precision = options.excess_precision,
                              .wanted = options.provider};
-  return SplitFrozen(module, frozen, [&](const Instruction& op) { return Packs(op, site); });
+  return SplitFrozen(module, frozen, [&](const Instruction& op) { return PackedFor(op, site); });
 }
 
 }  // namespace

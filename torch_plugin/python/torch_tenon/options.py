@@ -5,7 +5,8 @@
     tier              "native" (default) or "eager_program": every op by ATen, no compiler
     isa               forces a lower instruction set: "avx512", "avx2", "sse4"
     provider          who computes dots, convolutions and attention, where it takes them: "host.matmul", "host.convolution",
-                      "host.attention" (PyTorch's libraries), "generated" (kernels); default: the first that takes them
+                      "host.attention" (PyTorch's libraries), with freeze "host.linear_packed", "host.conv_packed" too, "generated"
+                      (kernels); default: the first that takes them, what is frozen by what is fastest here
     freeze            inference: what hangs on the model's parameters and buffers alone is computed once, and their matrices and
                       convolution kernels are kept as kernels read them fastest (default False; docs/freezing.md)
     autograd          training: "own" (default), tenon's node of autograd where it can take the graph, or "stock", AOTAutograd's wrapper
@@ -43,7 +44,7 @@ _CHOICES = {
     "fallback": ("allow", "warn", "error"),
     "tier": ("native", "eager_program"),
     "isa": ("", "avx512", "avx2", "sse4"),
-    "provider": ("", "host.matmul", "host.convolution", "host.attention", "generated"),
+    "provider": ("", "host.matmul", "host.convolution", "host.attention", "host.linear_packed", "host.conv_packed", "generated"),
     "autograd": ("own", "stock"),
     "partitioner": ("own", "torch"),
     "sizes": ("symbolic", "one", "exact"),
