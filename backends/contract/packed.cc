@@ -1,5 +1,5 @@
-// host.linear_packed, host.conv_packed: contractions by a second operand that stays as it is from call to call, and that the host keeps in an
-// order of its own (InputSpec::packed_by). With it the library adds a bias and another value and applies an activation before it rounds.
+// host.linear_packed, host.conv_packed: contractions by a second operand that stays as it is from call to call, and that the host keeps in
+// an order of its own (InputSpec::packed_by). With it the library adds a bias and another value and applies an activation before it rounds.
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/index/contraction_index.h"
@@ -100,7 +100,8 @@ absl::StatusOr<LaunchPlan> LowerConvPacked(const Instruction& op, const ValueVie
   auto call = std::make_shared<PlannedCall>(dynamic_cast<const PlannedCall&>(*plan.target));
   call->function = HostFunctionName(HostFunction::kConvPacked);
   const StridedView other = c.other == nullptr ? StridedView() : ImagesOfResult(*c.contraction, views.Of(c.other));
-  AddEpilogue(c, views, other, {call->args[3], call->args[4], call->args[5], call->args[8]}, call.get());  // stride, padding, dilation, groups
+  // Stride, padding, dilation, groups.
+  AddEpilogue(c, views, other, {call->args[3], call->args[4], call->args[5], call->args[8]}, call.get());
   plan.target = std::move(call);
   return plan;
 }

@@ -77,7 +77,7 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
     context->target.max_fusion_instructions = context->target.max_loop_instructions = std::stoll(text.substr(text.find('=') + 1));
   } else {
     const std::string known[] = {"",           "convolutions",   "packs",      "device",   "device_rows",
-                                 "device_products", "no_library", "launches", "attention", "host_attention", "generated"};
+                                 "device_products", "no_library", "launches", "attention", "host_attention", "generated", "packed"};
     ASSERT_TRUE(absl::c_linear_search(known, text) || text.starts_with("refuses=")) << text;
   }
   ContractionSite site{.target = &Avx2(), .host_functions = kPlainFunctions};
@@ -96,6 +96,9 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
     site.host_functions |= Bit(HostFunction::kConvolution);
     context->can_generate = [site](const Instruction& op) { return Avx2().CanGenerate(op) && !TakenByLibrary(op, site); };
   }
+  if (text == "packed") {
+    site.host_functions |= Bit(HostFunction::kConvolution) | Bit(HostFunction::kLinearPacked) | Bit(HostFunction::kConvPacked);
+  }
   if (text == "host_attention") site.host_functions |= Bit(HostFunction::kAttention) | Bit(HostFunction::kAttentionBackward);
   if (text == "generated") {
     site.host_functions |= Bit(HostFunction::kAttention);
@@ -104,6 +107,7 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
   context->provide_composite = [site](const Instruction& op) { return ProvideComposite(op, site); };
   context->library_takes = [site](const Instruction& op) { return TakenByLibrary(op, site); };
   context->folds_bias = [site](const Instruction& op, const Instruction& epilogue) { return BiasToFold(op, epilogue, site); };
+  context->folds_behind = [site](const Instruction& op, std::vector<const Instruction*>* inside) { return BehindToFold(op, site, inside); };
   context->plan_launches = [text, site](const Instruction& op, const ValueViews& views) -> absl::StatusOr<LaunchPlan> {
     if (op.opcode() == Opcode::kFusion && Refuses(text, op)) return absl::UnimplementedError("the case refuses it");
     const Instruction* contraction = ContractionOf(op);

@@ -85,6 +85,22 @@ const Case kCases[] = {
      },
      "needs a predicate"},
     {"code", [](Program& p) { p.code[0].object.clear(); }, "0 bytes of code"},
+    {"a packed input for a kernel", [](Program& p) { p.inputs[0].packed_by = "test.add"; },
+     "packed for test.add is read by something else"},
+    {"a packed input for another call",
+     [](Program& p) {
+       Kernel(p).operands[0].value = 2;
+       Call(p).operands[0].value = 0;
+       p.inputs[0].packed_by = "test.multiply";
+     },
+     "packed for test.multiply is read by something else"},
+    {"a part of a packed input",
+     [](Program& p) {
+       Kernel(p).operands[0].value = 2;
+       Call(p).operands[0] = MakeView(0, kF, {4});
+       p.inputs[0].packed_by = "test.add";
+     },
+     "packed for test.add is read otherwise than as a whole"},
     {"output slot",
      [](Program& p) { p.outputs.push_back({.kind = OutputKind::kSlot, .index = 3}); },
      "slot 3 of 1"},
@@ -93,6 +109,14 @@ const Case kCases[] = {
 };
 
 TEST(Validate, AcceptsAGoodProgram) { EXPECT_TRUE(Good().Validate().ok()) << Good().Validate(); }
+
+TEST(Validate, AcceptsAPackedInputWhereItIsRead) {
+  Program p = Good();
+  Kernel(p).operands[0].value = 2;
+  Call(p).operands[0].value = 0;
+  p.inputs[0].packed_by = "test.add";
+  EXPECT_TRUE(p.Validate().ok()) << p.Validate();
+}
 
 TEST(Validate, RefusesEachBrokenInvariant) {
   for (const Case& c : kCases) {
