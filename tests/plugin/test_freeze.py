@@ -278,3 +278,31 @@ def test_a_view_of_a_parameter_as_result(tenon):
     with torch.no_grad():
         for found, want in zip(_frozen(model)(x), model(x), strict=True):
             torch.testing.assert_close(found, want)
+
+
+class _Scaled(nn.Module):
+    """A frozen value without dims."""
+
+    def __init__(self):
+        super().__init__()
+        self.temperature = nn.Parameter(torch.tensor(0.75))
+
+    def forward(self, x):
+        return x * (self.temperature.exp() + 1)
+
+
+def test_a_frozen_number(tenon):
+    model, x = _Scaled(), torch.randn(7)
+    tenon.reset_stats()
+    with torch.no_grad():
+        _check(_frozen(model)(x), model, x)
+    assert _account(tenon)[0]["values"] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_an_empty_batch(dtype, tenon):
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+    model = model.eval().to(dtype)
+    with torch.no_grad():
+        found = _frozen(model)(torch.randn(0, 3, 9, 9, dtype=dtype))
+    assert found.shape == (0, 4) and found.dtype == dtype
