@@ -266,7 +266,8 @@ class Splitter {
       x = user;
       user = OnlyUser(x);
     }
-    if (user == nullptr || !IsPointwiseCall(*user) || user->operand(0) != x) return std::nullopt;
+    const bool multiply_add = user != nullptr && IsPointwiseCall(*user) && user->custom_call_target() == kFmaTarget;
+    if (!multiply_add || user->operand(0) != x) return std::nullopt;
     scaled.root = user;
     scaled.scale = FrozenAlong(user->operand(1), feature);
     scaled.shift = FrozenAlong(user->operand(2), feature);
