@@ -45,7 +45,7 @@ struct OwnCall {
 const std::vector<OwnCall>& OwnCalls() {
   static const auto* calls = new std::vector<OwnCall>{
       {"tenon.sort", "sort", {"key", "dimension", "descending", "total", "nan_first", "positions", "hidden_key"}},
-      {"tenon.topk", "topk", {"largest"}},
+      {"tenon.topk", "topk", {"largest", "skip"}},
       {"tenon.searchsorted", "searchsorted", {"right"}},
   };
   return *calls;

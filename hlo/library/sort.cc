@@ -5,7 +5,8 @@
 //                 left out; one long row is counted and dealt out by all threads, shorter rows are shared out whole.
 //   topk          the k first of each row. Of a row much longer than k, the best of each block is found, in vectors and by all threads if
 //                 the row is long; then only blocks are looked at whose best is no worse than the k-th best of the blocks' best, and at
-//                 no more than k elements equal to it. So work is one read of the row, whatever stands in it.
+//                 no more than k elements equal to it. So work is one read of the row, whatever stands in it. Of a row not much longer,
+//                 the k-th is found bit by bit, by counting; what comes before it is sorted, if it is asked for.
 //   searchsorted  binary search, step by step as aten/src/ATen/native/Bucketization.cpp (so NaN ends where ATen's does).
 #include <atomic>
 #include <bit>
@@ -30,6 +31,8 @@ constexpr int64_t kFew = 8 << 10;      // elements in all that are not worth a s
 constexpr int64_t kMostPieces = 64;
 constexpr int kBins = 256;
 constexpr int kByte = 8, kWideDigit = 11;    // bits that a row is sorted by at once: bins of the larger lie in the first cache still
+constexpr int kCounted = 64;                  // codes that are counted at once
+constexpr int64_t kPiecesToSort = 4;          // as many threads sort a row sooner than one finds its k-th element
 constexpr int64_t kManyBins = 2048;           // elements from which on as many bins are worth it
 constexpr int64_t kMostBytes = 32 << 20;  // of scratch for several rows at once
 constexpr int64_t kMostElements = (int64_t{1} << 31) - 1;
@@ -363,7 +366,7 @@ absl::Status RunSort(const Call& call) {
 }
 
 // ---- topk ------------------------------------------------------------------------------------------------------------------
-// (x) -> (values, positions in s32 or s64) of the k first along the last dimension, in order.
+// (x) -> (values, positions in s32 or s64) of the k first along the last dimension, in order; the first `skip` of them are not given.
 
 absl::Status CheckTopK(const Signature& s) {
   if (s.operands.size() != 1 || s.results.size() != 2) return Invalid(s, "wanted an array and two");
@@ -374,14 +377,15 @@ absl::Status CheckTopK(const Signature& s) {
     if (!KnownEqual(x.dim(d), values.dim(d))) return Invalid(s, "wanted values in as many rows");
   }
   const Dim n = x.dim(x.rank() - 1);
-  if (Less(n, values.dim(x.rank() - 1)) != Ternary::kNo || LowerBound(n) > kMostElements)
+  const int64_t skip = AttributeOr(s, "skip");
+  if (skip < 0 || skip > kMostElements || Less(n, values.dim(x.rank() - 1) + skip) != Ternary::kNo || LowerBound(n) > kMostElements)
     return Invalid(s, "wanted at most as many as there are, 2^31 - 1");
   if (!IsSortKey(x.element_type())) return Invalid(s, "wanted integers or floats of 16 bits and more");
   const PT at = s.results[1].element_type();
   return at == PT::kS32 || at == PT::kS64 ? absl::OkStatus() : Invalid(s, "wanted positions in s32 or s64");
 }
 
-int64_t KOf(const Signature& s) { return s.results[0].constant_dim(s.results[0].rank() - 1); }
+int64_t CountOf(const Signature& s) { return s.results[0].constant_dim(s.results[0].rank() - 1); }
 
 int64_t TopKScratch(const Signature& s) {
   const Shape& x = s.operands[0];
@@ -409,20 +413,81 @@ template <int kBlock, KeyKind kKind, bool kLargest, typename U, typename Code>
 }
 #endif
 
+// The k-th code of a row, and how many are below it.
+template <typename Code>
+struct Kth {
+  Code code;
+  int64_t below;
+};
+
+// How many of `codes`, a whole number of blocks, are below `bound`.
+template <typename Code>
+[[gnu::always_inline]] inline int64_t CountBelow(const Code* codes, int64_t n, Code bound) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; i += kCounted) {
+    Code here = 0;
+    for (int j = 0; j < kCounted; ++j) here += static_cast<Code>(codes[i + j] < bound);
+    count += static_cast<int64_t>(here);
+  }
+  return count;
+}
+
+// The k-th (from 1) of n >= kCounted elements, by the bits of its code from the highest: how many codes are below with the next bit set
+// says whether it is. Codes that began otherwise are left out after every byte; few are ranked by comparisons. `codes`: room for 2 n.
+template <KeyKind kKind, bool kLargest, typename U, typename Code>
+[[gnu::always_inline]] inline Kth<Code> KthOf(const U* x, int64_t n, int64_t k, U infinity, Code* codes) {
+  constexpr SortOrder kOrder{.descending = kLargest, .nan_first = kLargest};
+  const int64_t whole = n / kCounted * kCounted;
+  for (int64_t i = 0; i < whole; i += kCounted) {
+    for (int j = 0; j < kCounted; ++j) codes[i + j] = CodeOf<kKind, U>(x[i + j], infinity, kOrder);
+  }
+  for (int64_t i = whole; i < n; ++i) codes[i] = CodeOf<kKind, U>(x[i], infinity, kOrder);
+  Code found = 0;
+  int64_t below = 0;
+  for (int bit = 8 * static_cast<int>(sizeof(U)); n > kCounted && bit > 0;) {
+    const int64_t padded = (n + kCounted - 1) / kCounted * kCounted;
+    std::fill(codes + n, codes + padded, static_cast<Code>(~Code{0}));  // below nothing
+    for (int byte = 0; byte < kByte; ++byte) {
+      const Code with = found | Code{1} << --bit;
+      found = below + CountBelow(codes, padded, with) < k ? with : found;
+    }
+    int64_t left = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const Code code = codes[i];
+      codes[left] = code;
+      left += (code ^ found) >> bit == 0 ? 1 : 0;
+      below += code < found ? 1 : 0;
+    }
+    n = left;
+  }
+  if (n > kCounted) return {found, below};  // all bits are known: that many are equal
+  std::nth_element(codes, codes + (k - below - 1), codes + n);
+  found = codes[k - below - 1];
+  for (int64_t i = 0; i < n; ++i) below += codes[i] < found ? 1 : 0;
+  return {found, below};
+}
+#if defined(__x86_64__)
+template <KeyKind kKind, bool kLargest, typename U, typename Code>
+[[gnu::target("avx2")]] Kth<Code> KthOfAvx2(const U* x, int64_t n, int64_t k, U infinity, Code* codes) {
+  return KthOf<kKind, kLargest>(x, n, k, infinity, codes);
+}
+#endif
+
 template <typename U, KeyKind kKind, bool kLargest>
 class Selector {
   using Item = ItemOf<U>;
   using Code = CodeFor<U>;
 
  public:
-  Selector(const Call& call, const Rows& rows) : call_(call), rows_(rows), k_(KOf(call.signature)) {
+  Selector(const Call& call, const Rows& rows)
+      : call_(call), rows_(rows), skip_(AttributeOr(call.signature, "skip")), k_(skip_ + CountOf(call.signature)) {
     const PT type = call.signature.operands[0].element_type();
     infinity_ = static_cast<U>(InfinityBits(type));
     row_bytes_ = RowBytes(rows.n, type);
   }
 
   void Run() const {
-    if (k_ == 0) return;
+    if (k_ == skip_) return;
     const int64_t shares = Shares(rows_.count(), rows_.n, row_bytes_);
     ForRows(call_.parallel, rows_.count(), rows_.n, shares, [&](int64_t share, int64_t row, const Parallel& parallel) {
       SelectRow(static_cast<const U*>(call_.operands[0]) + row * rows_.n, row, call_.scratch + share * row_bytes_, parallel);
@@ -439,26 +504,59 @@ class Selector {
     char* other = scratch + (row_bytes_ - CountBytes(n)) / 2;
     Item* items = reinterpret_cast<Item*>(scratch);
     const Item* sorted = items;
+    uint32_t* counts = reinterpret_cast<uint32_t*>(scratch + row_bytes_ - CountBytes(n));
+    const int64_t pieces = std::clamp<int64_t>(n / kPiece, 1, std::min<int64_t>(parallel.threads, kMostPieces));
     if (n / 16 >= 4 * k_) {
       const int64_t m = n / 64 >= 4 * k_ ? Candidates<64>(x, items, other, parallel) : Candidates<16>(x, items, other, parallel);
       if (m > k_) std::nth_element(items, items + k_, items + m);
       std::sort(items, items + k_);
     } else if (k_ <= kFew) {
       Fewest(x, items);
+    } else if (n >= kCounted && pieces <= kPiecesToSort && (k_ <= n / 2 || k_ == skip_ + 1)) {
+      const Kth<Code> kth = FindKth(x, reinterpret_cast<Code*>(other));
+      if (k_ == skip_ + 1) return Put(x, row, 0, PositionOf(x, kth));
+      Keep(x, kth, items);
+      sorted = SortAll(items, reinterpret_cast<Item*>(other), k_, sizeof(U), counts, {}, 1);
     } else {
       parallel.Pieces(n, kPiece, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) items[i] = Item::Make(CodeAt(x, i), static_cast<uint32_t>(i));
       });
-      uint32_t* counts = reinterpret_cast<uint32_t*>(scratch + row_bytes_ - CountBytes(n));
-      const int64_t pieces = std::clamp<int64_t>(n / kPiece, 1, std::min<int64_t>(parallel.threads, kMostPieces));
       sorted = SortAll(items, reinterpret_cast<Item*>(other), n, sizeof(U), counts, parallel, pieces);
     }
-    U* values = static_cast<U*>(call_.results[0]) + row * k_;
-    for (int64_t i = 0; i < k_; ++i) values[i] = x[sorted[i].at()];
-    const bool wide = call_.signature.results[1].element_type() == PT::kS64;
-    for (int64_t i = 0; i < k_; ++i) {
-      if (wide) static_cast<int64_t*>(call_.results[1])[row * k_ + i] = sorted[i].at();
-      else static_cast<uint32_t*>(call_.results[1])[row * k_ + i] = sorted[i].at();
+    for (int64_t i = skip_; i < k_; ++i) Put(x, row, i - skip_, sorted[i].at());
+  }
+
+  // The row's result `i` is element `at`.
+  void Put(const U* x, int64_t row, int64_t i, int64_t at) const {
+    const int64_t to = row * (k_ - skip_) + i;
+    static_cast<U*>(call_.results[0])[to] = x[at];
+    if (call_.signature.results[1].element_type() == PT::kS64) static_cast<int64_t*>(call_.results[1])[to] = at;
+    else static_cast<int32_t*>(call_.results[1])[to] = static_cast<int32_t>(at);
+  }
+
+  Kth<Code> FindKth(const U* x, Code* codes) const {
+#if defined(__x86_64__)
+    static const bool kAvx2 = __builtin_cpu_supports("avx2");
+    if (kAvx2) return KthOfAvx2<kKind, kLargest>(x, rows_.n, k_, infinity_, codes);
+#endif
+    return KthOf<kKind, kLargest>(x, rows_.n, k_, infinity_, codes);
+  }
+
+  int64_t PositionOf(const U* x, const Kth<Code>& kth) const {
+    int64_t left = k_ - kth.below, at = -1;  // which of those that are equal
+    while (left > 0) left -= CodeAt(x, ++at) == kth.code ? 1 : 0;
+    return at;
+  }
+
+  // The k first, as they stand: what is below the k-th code, and of what is equal to it as many as are needed.
+  void Keep(const U* x, const Kth<Code>& kth, Item* to) const {
+    int64_t m = 0, left = k_ - kth.below;
+    for (int64_t i = 0; i < rows_.n; ++i) {
+      const Code code = CodeAt(x, i);
+      const bool equal = code == kth.code && left > 0;
+      to[m] = Item::Make(code, static_cast<uint32_t>(i));
+      m += code < kth.code || equal ? 1 : 0;
+      left -= equal ? 1 : 0;
     }
   }
 
@@ -529,7 +627,7 @@ class Selector {
 
   const Call& call_;
   const Rows& rows_;
-  const int64_t k_;
+  const int64_t skip_, k_;
   U infinity_;
   int64_t row_bytes_;
 };
@@ -569,15 +667,52 @@ absl::Status CheckSearch(const Signature& s) {
 }
 
 template <typename T>
-int64_t Search(const T* row, const int64_t* sorter, int64_t n, T value, bool right) {
+bool StandsAfter(T x, T value, bool right) {
+  return right ? x > value : x >= value;
+}
+
+template <typename T>
+int64_t SearchOne(const T* row, const int64_t* sorter, int64_t n, T value, bool right) {
   int64_t begin = 0, end = n;
   while (begin < end) {
     const int64_t middle = begin + (end - begin) / 2;
     const T x = row[sorter == nullptr ? middle : std::clamp<int64_t>(sorter[middle], 0, n - 1)];
-    if (right ? !(x > value) : !(x >= value)) begin = middle + 1;
-    else end = middle;
+    if (StandsAfter(x, value, right)) end = middle;
+    else begin = middle + 1;
   }
   return begin;
+}
+
+// kSideBySide values at once, in the steps of SearchOne but without a branch on data: where one would wait for a guess that was wrong
+// half the time, the loads of all go on. What has ended stays as it is.
+constexpr int kSideBySide = 16;
+template <bool kRight, typename T>
+void SearchSideBySide(const T* row, int32_t n, const T* values, int32_t* at) {
+  int32_t begin[kSideBySide], end[kSideBySide];
+  for (int k = 0; k < kSideBySide; ++k) begin[k] = 0, end[k] = n;
+  for (int steps = std::bit_width(static_cast<uint32_t>(n)); steps > 0; --steps) {
+    for (int k = 0; k < kSideBySide; ++k) {
+      const int32_t middle = begin[k] + (end[k] - begin[k]) / 2;
+      const bool before = !StandsAfter(row[std::min(middle, n - 1)], values[k], kRight);
+      const int32_t next = before & (begin[k] < end[k]) ? middle + 1 : begin[k];
+      end[k] = before ? end[k] : middle;
+      begin[k] = next;
+    }
+  }
+  std::copy_n(begin, kSideBySide, at);
+}
+
+// Values that belong to one row.
+template <typename T, typename P>
+void SearchRow(const T* row, const int64_t* sorter, int64_t n, const T* values, int64_t count, bool right, P* to) {
+  int64_t i = 0;
+  for (; sorter == nullptr && i + kSideBySide <= count; i += kSideBySide) {
+    int32_t at[kSideBySide];
+    if (right) SearchSideBySide<true>(row, static_cast<int32_t>(n), values + i, at);
+    else SearchSideBySide<false>(row, static_cast<int32_t>(n), values + i, at);
+    std::copy_n(at, kSideBySide, to + i);
+  }
+  for (; i < count; ++i) to[i] = static_cast<P>(SearchOne(row, sorter, n, values[i], right));
 }
 
 absl::Status RunSearch(const Call& call) {
@@ -590,11 +725,13 @@ absl::Status RunSearch(const Call& call) {
     if constexpr (std::is_arithmetic_v<T>) {
       const T *sorted = static_cast<const T*>(call.operands[0]), *values = static_cast<const T*>(call.operands[1]);
       call.parallel.Pieces(count, kPiece / 4, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t row = i / per_row * n;
-          const int64_t at = Search(sorted + row, sorter == nullptr ? nullptr : sorter + row, n, values[i], right);
-          if (wide) static_cast<int64_t*>(call.results[0])[i] = at;
-          else static_cast<int32_t*>(call.results[0])[i] = static_cast<int32_t>(at);
+        while (begin < end) {
+          const int64_t row = begin / per_row, here = std::min(end, (row + 1) * per_row) - begin;
+          const int64_t* by = sorter == nullptr ? nullptr : sorter + row * n;
+          const T *in = sorted + row * n, *wanted = values + begin;
+          if (wide) SearchRow(in, by, n, wanted, here, right, static_cast<int64_t*>(call.results[0]) + begin);
+          else SearchRow(in, by, n, wanted, here, right, static_cast<int32_t*>(call.results[0]) + begin);
+          begin += here;
         }
       });
     }

@@ -108,14 +108,57 @@ bool ReplaceSort(Instruction* op) {
   return ReplaceBy(op, call, columns, b);
 }
 
+// The one place in each row that all users of a topk's elements take, as slices; -1: others are used, too.
+int64_t OnlyPlaceUsed(const Instruction& op) {
+  int64_t place = -1;
+  for (const Instruction* element : op.users()) {
+    if (element->parent()->root() == element) return -1;
+    for (const Instruction* user : element->users()) {
+      if (user->opcode() != Opcode::kSlice) return -1;
+      const SliceSpec& slice = user->attrs().get<SliceSpec>(Attr::kSlice);
+      const Dim first = slice.starts.back();
+      if (!KnownOne(user->shape().dims().back()) || !first.is_constant() || (place >= 0 && first.constant() != place)) return -1;
+      place = first.constant();
+    }
+  }
+  return place;
+}
+
+// (f32[9,100], s32[9,100]) topk(x), k=100, of which slices take the last  =>  slices of (f32[9,1], s32[9,1]) "tenon.topk", {"skip":99,...}
 bool ReplaceTopK(Instruction* op) {
   if (!OnlyElementsUsed(*op)) return false;
   Builder b(op->parent());
   b.set_metadata(op->metadata());
-  const Shape result = Shape::Tuple({Plain(op->shape().element(0)), Plain(op->shape().element(1))});
-  const std::string config = absl::StrCat("{\"largest\":", op->attrs().get<bool>(Attr::kLargest) ? 1 : 0, "}");
-  Instruction* call = b.CustomCall("tenon.topk", result, {op->operand(0)}, config);
-  return ReplaceBy(op, call, {0, 1}, b);
+  const int64_t place = OnlyPlaceUsed(*op);
+  auto result = [&](int64_t k) {
+    Shape shape = Plain(op->shape().element(k));
+    if (place < 0) return shape;
+    DimVector dims(shape.dims().begin(), shape.dims().end());
+    dims.back() = 1;
+    return Shape(shape.element_type(), dims);
+  };
+  const std::string config = absl::StrCat("{\"largest\":", op->attrs().get<bool>(Attr::kLargest) ? 1 : 0,
+                                          place > 0 ? absl::StrCat(",\"skip\":", place) : "", "}");
+  Instruction* call = b.CustomCall("tenon.topk", Shape::Tuple({result(0), result(1)}), {op->operand(0)}, config);
+  if (place < 0) return ReplaceBy(op, call, {0, 1}, b);
+  if (!library::Describe(*call).ok()) {
+    op->parent()->Remove(call);
+    return false;
+  }
+  const std::vector<Instruction*> elements(op->users().begin(), op->users().end());
+  for (Instruction* element : elements) {
+    Instruction* taken = b.GetTupleElement(call, element->tuple_index());
+    const std::vector<Instruction*> slices(element->users().begin(), element->users().end());
+    for (Instruction* slice : slices) {
+      SliceSpec whole = slice->attrs().get<SliceSpec>(Attr::kSlice);
+      whole.starts.back() = 0;
+      whole.limits.back() = 1;
+      Attributes attrs;
+      attrs.set(Attr::kSlice, std::move(whole));
+      Replace(slice, b.Make(Opcode::kSlice, {taken}, std::move(attrs)), b);
+    }
+  }
+  return true;
 }
 
 bool SortedByDevice(const Instruction& op, const PassContext& context) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -232,7 +233,9 @@ TEST(LibrarySorts, TopKOfAnyRowIsTheSortedRowsBeginning) {
       [](int64_t, int64_t, uint64_t r) { return r % 2 == 0 ? -0.0 : 0.0; }};
   std::mt19937_64 random(5);
   for (const PT type : {PT::kF32, PT::kF64, PT::kBF16, PT::kS32, PT::kS64, PT::kU8}) {
-    for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{{70, 1}, {1'000, 9}, {6'007, 50}, {140'001, 33}}) {
+    for (const auto& [n, k, skip] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{{70, 1, 0}, {1'000, 9, 0}, {6'007, 50, 0},
+             {140'001, 33, 0}, {70, 30, 0}, {1'000, 333, 3}, {6'007, 3'001, 0}, {64, 1, 31}, {65, 1, 64}, {1'000, 1, 99}, {6'007, 1, 3'003},
+             {6'007, 1, 11}, {140'001, 1, 70'000}}) {
       for (size_t m = 0; m < (IsFloat(type) ? makers.size() : 5); ++m) {
         Literal x(Array(type, {n}));
         for (int64_t i = 0; i < n; ++i) {
@@ -252,11 +255,13 @@ TEST(LibrarySorts, TopKOfAnyRowIsTheSortedRowsBeginning) {
                            [&](int64_t i, int64_t j) { return keys[static_cast<size_t>(i)] < keys[static_cast<size_t>(j)]; });
           library::Signature s{"topk", {}, {x.shape()}, {Array(type, {k}), Array(PT::kS64, {k})}};
           s.attributes.Set("largest", int64_t{largest});
+          s.attributes.Set("skip", int64_t{skip});
           for (const int threads : {1, 3}) {
-            SCOPED_TRACE(absl::StrCat(x.shape().ToString(), " of kind ", m, ", k ", k, largest ? " largest, " : " smallest, ", threads));
+            SCOPED_TRACE(absl::StrCat(x.shape().ToString(), " of kind ", m, ", k ", k, " behind ", skip,
+                                      largest ? " largest, " : " smallest, ", threads));
             const std::vector<Literal> got = Call(s, {x}, threads);
             for (int64_t i = 0; i < k; ++i) {
-              const int64_t at = order[static_cast<size_t>(i)], width = ByteWidth(type);
+              const int64_t at = order[static_cast<size_t>(skip + i)], width = ByteWidth(type);
               ASSERT_EQ(got[1].GetAsInt64(i), at) << i;
               ASSERT_EQ(std::memcmp(got[0].bytes() + i * width, x.bytes() + at * width, static_cast<size_t>(width)), 0) << i;
             }
@@ -293,6 +298,51 @@ TEST(LibrarySorts, SearchesAsBinarySearchesDo) {
   }
 }
 
+// The steps of a binary search, of rows that are sorted or not, with NaNs in them or not.
+template <typename T>
+void ExpectStepsOfBinarySearch(PT type) {
+  std::mt19937_64 random(3);
+  const std::vector<std::array<int64_t, 3>> sizes = {{1, 1, 40}, {1, 1'000, 333}, {1, 1'024, 64}, {3, 37, 50}, {4, 9, 7}};
+  constexpr int64_t kLowest = std::is_signed_v<T> ? -5 : 0;
+  for (const auto& [rows, n, count] : sizes) {
+    for (const bool sorted : {true, false}) {
+      Literal row(Array(type, {rows, n})), values(Array(type, {rows, count}));
+      T *in = reinterpret_cast<T*>(row.mutable_bytes()), *asked = reinterpret_cast<T*>(values.mutable_bytes());
+      for (int64_t i = 0; i < rows * n; ++i) in[i] = static_cast<T>(static_cast<int64_t>(random() % 120));
+      for (int64_t i = 0; i < rows * count; ++i) asked[i] = static_cast<T>(static_cast<int64_t>(random() % 130) + kLowest);
+      for (int64_t r = 0; sorted && r < rows; ++r) std::sort(in + r * n, in + (r + 1) * n);
+      if constexpr (std::is_floating_point_v<T>) {
+        for (int64_t i = 0; i < rows; ++i) in[(i + 1) * n - 1] = asked[i * count + 3] = std::numeric_limits<T>::quiet_NaN();
+      }
+      for (const bool right : {false, true}) {
+        library::Signature s{"searchsorted", {}, {row.shape(), values.shape()}, {Array(PT::kS64, {rows, count})}};
+        s.attributes.Set("right", int64_t{right});
+        for (const int threads : {1, 3}) {
+          const std::vector<Literal> got = Call(s, {row, values}, threads);
+          for (int64_t i = 0; i < rows * count; ++i) {
+            const T* x = in + i / count * n;
+            int64_t begin = 0, end = n;
+            while (begin < end) {
+              const int64_t middle = begin + (end - begin) / 2;
+              if (right ? !(x[middle] > asked[i]) : !(x[middle] >= asked[i])) begin = middle + 1;
+              else end = middle;
+            }
+            ASSERT_EQ(got[0].GetAsInt64(i), begin) << rows << " rows of " << n << ", value " << i << ", right " << right;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(LibrarySorts, SearchesSideBySideTakeTheSameSteps) {
+  ExpectStepsOfBinarySearch<float>(PT::kF32);
+  ExpectStepsOfBinarySearch<double>(PT::kF64);
+  ExpectStepsOfBinarySearch<int32_t>(PT::kS32);
+  ExpectStepsOfBinarySearch<int64_t>(PT::kS64);
+  ExpectStepsOfBinarySearch<uint8_t>(PT::kU8);
+}
+
 TEST(LibrarySorts, SignaturesThatDoNotFitAreRefused) {
   const Shape x = Array(PT::kF32, {4, 5}), at = Array(PT::kS64, {4, 5});
   struct Case {
@@ -310,6 +360,8 @@ TEST(LibrarySorts, SignaturesThatDoNotFitAreRefused) {
       {"same sizes", {"sort", {}, {x}, {Array(PT::kF32, {4})}}, {}},
       {"a key of integers", {"sort", {}, {Array(PT::kC64, {4})}, {Array(PT::kC64, {4})}}, {}},
       {"at most as many", {"topk", {}, {x}, {Array(PT::kF32, {4, 6}), Array(PT::kS32, {4, 6})}}, {}},
+      {"at most as many", {"topk", {}, {x}, {Array(PT::kF32, {4, 1}), Array(PT::kS32, {4, 1})}}, {{"skip", 5}}},
+      {"at most as many", {"topk", {}, {x}, {Array(PT::kF32, {4, 1}), Array(PT::kS32, {4, 1})}}, {{"skip", -1}}},
       {"in as many rows", {"topk", {}, {x}, {Array(PT::kF32, {3, 2}), Array(PT::kS32, {3, 2})}}, {}},
       {"s32 or s64", {"topk", {}, {x}, {Array(PT::kF32, {4, 2}), Array(PT::kU8, {4, 2})}}, {}},
       {"as many rows", {"searchsorted", {}, {x, Array(PT::kF32, {3, 5})}, {Array(PT::kS64, {3, 5})}}, {}},

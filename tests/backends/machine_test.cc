@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "backends/codegen/plan/kernel_plan.h"
 #include "backends/cpu/emit/codegen.h"
@@ -182,6 +183,21 @@ TEST(Machine, WhatTakesLongerIsSaidToTakeLonger) {
   EXPECT_LT(Planned(kAdd, wide)->info().estimated_ns, add);
   EXPECT_EQ(Planned(kAdd, machine)->info().flops, 64 * 4096);
   EXPECT_EQ(Planned(kNorm, machine)->info().flops, 2 * 64 * 4096 - 64) << "one less per sum";
+}
+
+// Windows side by side, and the same windows where a vector's elements are gathered at each tap.
+TEST(Machine, WindowsThatStandApartTakeLonger) {
+  const auto windows = [](int width, int stride) {
+    const std::string text = absl::StrCat(R"(HloModule m
+sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
+ENTRY e {
+  x = f32[64,)", width, R"(] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[64,64] reduce-window(x, zero), window={size=1x7 stride=1x)", stride, R"(}, to_apply=sum
+})");
+    return Planned(text.c_str(), MachineOf("nobody", "avx2"))->info().estimated_ns;
+  };
+  EXPECT_GT(windows(448, 7), 3 * windows(70, 1));
 }
 
 TEST(Machine, ThreadsShareTheWorkAndCostTheirFork) {

@@ -5,6 +5,7 @@
 #include "backends/codegen/emit/convert.h"
 #include "backends/codegen/emit/elementwise.h"
 #include "backends/codegen/kernel/kernel_emitter.h"
+#include "backends/codegen/kernel/turns.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
 #include "llvm/IR/Module.h"
@@ -143,20 +144,25 @@ Val KernelEmitter::EvalElementwise(const Instruction* op, const IndexTuple& inde
     for (const Val& o : operands) args.push_back(o.v[0]);
     return {.v = {ApplyUnder(guard, *op->to_apply(), args)[0]}, .level = innermost()};
   }
+  std::vector<llvm::SmallVector<Value*, 3>> args(copies);
   for (size_t c = 0; c < copies; ++c) {
-    llvm::SmallVector<Value*, 3> args;
-    for (const Val& o : operands) args.push_back(vector ? Splat(o.at(c), o.level) : o.at(c));
+    for (const Val& o : operands) args[c].push_back(vector ? Splat(o.at(c), o.level) : o.at(c));
+  }
+  Turns turns(At(r.level));
+  for (size_t c = 0; c < copies; ++c) {
     if (op->opcode() == Opcode::kMap) {
-      r.v.push_back(Apply(At(r.level), *op->to_apply(), args, /*merging=*/false)[0]);
+      r.v.push_back(Apply(At(r.level), *op->to_apply(), args[c], /*merging=*/false)[0]);
       continue;
     }
-    absl::StatusOr<Value*> v = EmitElementwise(At(r.level), *op, args, specs_.types);
+    absl::StatusOr<Value*> v = EmitElementwise(At(r.level), *op, args[c], specs_.types);
     if (!v.ok()) {
       Fail(v.status());
       return {};
     }
     r.v.push_back(*v);
+    turns.EndCopy(At(r.level));
   }
+  if (vector) turns.Take(specs_.vector_bytes == 64 ? 4 : 2);  // of 32 registers or 16
   return r;
 }
 

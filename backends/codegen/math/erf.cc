@@ -22,10 +22,13 @@ V EmitErf(V x) {
   return CopySign(Select(a < 0.8, small, large), x);
 }
 
+// The first steps by Horner's rule, for the error; the others, whose terms are small, in quarters.
 V EmitCoarseErfWith(V x, std::span<const float> coefficients) {
-  V a = ClampLow(ClampHigh(x, kErfCoarseEndF), -kErfCoarseEndF);
-  V t = Fma(a * a, 2 / (kErfCoarseEndF * kErfCoarseEndF), -1);
-  return ClampLow(ClampHigh(a * Polynomial(t, coefficients), 1), -1);
+  constexpr size_t kFirst = 3;
+  V t = ClampHigh(Fma(x * x, 2 / (kErfCoarseEndF * kErfCoarseEndF), -1), 1);
+  V p = PolynomialInQuarters(t, coefficients.subspan(kFirst));
+  for (size_t k = kFirst; k-- > 0;) p = Fma(p, t, coefficients[k]);
+  return ClampLow(ClampHigh(x * p, 1), -1);
 }
 
 V EmitCoarseErf(V x) { return EmitCoarseErfWith(x, kErfCoarseF); }

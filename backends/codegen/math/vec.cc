@@ -15,7 +15,14 @@ llvm::Type* WithElement(llvm::Type* type, llvm::Type* element) {
 V Unary(llvm::Intrinsic::ID id, V x) { return x.With(x.b->CreateUnaryIntrinsic(id, x.v)); }
 
 template <typename T>
-V Horner(V x, std::span<const T> c) {
+std::vector<T> EveryOther(std::span<const T> c, size_t first) {
+  std::vector<T> taken;
+  for (size_t k = first; k < c.size(); k += 2) taken.push_back(c[k]);
+  return taken;
+}
+
+template <typename T>
+V Horner(V x, std::span<T> c) {
   V sum = x.Constant(c.back());
   for (size_t k = c.size() - 1; k-- > 0;) sum = Fma(sum, x, x.Constant(c[k]));
   return sum;
@@ -58,10 +65,18 @@ V SignedToF64(V x) {
 V Polynomial(V x, std::span<const float> c) { return Horner(x, c); }
 V Polynomial(V x, std::span<const double> c) { return Horner(x, c); }
 V PolynomialInHalves(V x, std::span<const double> c) {
-  std::vector<double> halves[2];
-  for (size_t k = 0; k < c.size(); ++k) halves[k % 2].push_back(c[k]);
+  const std::vector<double> even = EveryOther(c, 0), odd = EveryOther(c, 1);
   V square = x * x;
-  return Fma(x, Horner(square, std::span<const double>(halves[1])), Horner(square, std::span<const double>(halves[0])));
+  return Fma(x, Horner(square, std::span(odd)), Horner(square, std::span(even)));
+}
+V PolynomialInQuarters(V x, std::span<const float> c) {
+  V square = x * x, fourth = square * square;
+  V halves[2] = {x, x};
+  for (size_t k = 0; k < 2; ++k) {
+    const std::vector<float> half = EveryOther(c, k), low = EveryOther<float>(half, 0), high = EveryOther<float>(half, 1);
+    halves[k] = Fma(square, Horner(fourth, std::span(high)), Horner(fourth, std::span(low)));
+  }
+  return Fma(x, halves[1], halves[0]);
 }
 
 }  // namespace tenon::math

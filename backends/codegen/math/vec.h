@@ -87,5 +87,7 @@ V Polynomial(V x, std::span<const float> c);
 V Polynomial(V x, std::span<const double> c);
 // Even and odd powers apart, which takes half of the time where nothing else is there to do.
 V PolynomialInHalves(V x, std::span<const double> c);
+// By the exponents' remainders of 4: for long ones, whose many steps wait for each other with more vectors in flight than a core can keep.
+V PolynomialInQuarters(V x, std::span<const float> c);
 
 }  // namespace tenon::math

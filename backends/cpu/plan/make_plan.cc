@@ -18,6 +18,7 @@
 #include "backends/codegen/plan/wide_sums.h"
 #include "backends/cpu/plan/tile_steps.h"
 #include "hlo/check.h"
+#include "hlo/cost_ops.h"
 #include "hlo/own_calls.h"
 
 namespace tenon {
@@ -28,6 +29,8 @@ constexpr int64_t kSplitPieces =
 constexpr int64_t kFlatBlock = 1024;            // elements per unit of a one-dimensional kernel
 constexpr int64_t kMaxKeptBytes = 128 << 10;    // row scratch: stays in L2
 constexpr int kUnrollCost = 300;                // bodies above it are not unrolled
+constexpr int kChainsCost = 80;                 // bodies above it keep a core's registers and queues busy by two vectors
+constexpr int64_t kManyElements = 64 << 10;
 constexpr int kWideStepCost = 40;               // below it a step that ends in f64 is a long one
 constexpr int64_t kTileBlock = 16;
 constexpr int64_t kShortVector = 4;  // elements along the fastest dim below which vectors go along another one
@@ -60,7 +63,7 @@ class Planner : public NestPlanner {
     }
     if (f_.reduces.empty()) {
       InterleaveShort();
-      if (!OnScalars(f_)) plan_.unroll = BodyCost() < kUnrollCost && !VectorExtentBelow(2 * plan_.lanes) ? 2 : 1;
+      if (!OnScalars(f_)) plan_.unroll = PointwiseUnroll();
       if (plan_.rows == 0) FindTile();
       if (plan_.tile_loop < 0) ShareAcross();
     } else {
@@ -82,6 +85,19 @@ class Planner : public NestPlanner {
   }
 
  private:
+  // Functions are chains of instructions that wait for each other, which other vectors fill if there are registers for more than two:
+  // exp of 512,000 elements takes a fifth less time. Of few elements that is less than what compiling them takes.
+  int PointwiseUnroll() const {
+    const int cost = BodyCost();
+    if (cost >= kUnrollCost || VectorExtentBelow(2 * plan_.lanes)) return 1;
+    Dim elements = 1;
+    for (const PlanLoop& l : plan_.loops) elements *= l.extent;
+    const bool waits = absl::c_any_of(
+        f_.order, [&](const Instruction* op) { return OpCostOf(op->opcode()).transcendental && IsFullShaped(*op); });
+    const bool pays = waits && cost < kChainsCost && target_.vector_bytes == 64 && Typical(elements) >= kManyElements;
+    return pays && !VectorExtentBelow(4 * plan_.lanes) ? 4 : 2;
+  }
+
   // Blocks of vectors share what is the same for all of them.
   void PlanContraction(const Instruction& contraction) {
     ContractionNest();

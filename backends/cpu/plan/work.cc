@@ -243,9 +243,13 @@ class Estimate {
     return rows;
   }
 
-  // Elements of a vector that do not lie side by side, or not where one knows.
+  // Elements of a vector that do not lie side by side, or not where one knows; of a window's operand, at each tap.
   double Apart() const {
     if (plan_.loops.empty() || plan_.kind == PlanKind::kTranspose || plan_.kind == PlanKind::kContraction) return 0;
+    int64_t taps = 1;
+    for (const Instruction* op : f_.order) {
+      if (op->opcode() == Opcode::kReduceWindow) taps = std::max(taps, TapsOf(WindowOf(*op)));
+    }
     IndexSpace space;
     const Iteration iteration(space, f_, plan_.loops);
     double slots = 0;
@@ -253,7 +257,7 @@ class Estimate {
       const Access along = AccessAlong(use.offset, iteration.vars.back()->var);
       const double few = along.kind == Access::Kind::kStrided ? static_cast<double>(std::abs(along.stride.constant_or(1 << 20))) : 1 << 20;
       if (along.kind == Access::Kind::kStrided || along.kind == Access::Kind::kGathered) {
-        slots += std::min(few <= 4 ? 2 * few : 1e9, kElementLoad * plan_.lanes);
+        slots += std::min(few <= 4 ? 2 * few : 1e9, kElementLoad * plan_.lanes) * (use.store ? 1 : static_cast<double>(taps));
       }
     }
     return slots;

@@ -59,8 +59,8 @@ Sorted SortAlong(OpContext& op, Instruction* x, int64_t axis, bool descending, b
   return {b.GetTupleElement(sorted, 0), b.GetTupleElement(sorted, 1)};
 }
 
-// The k first of the largest or smallest along `axis`, in order.
-Sorted TopAlong(OpContext& op, Instruction* x, int64_t axis, int64_t k, bool largest) {
+// Of the k first of the largest or smallest along `axis`, in order, those from `first` on.
+Sorted TopAlong(OpContext& op, Instruction* x, int64_t axis, int64_t k, bool largest, int64_t first = 0) {
   Builder& b = op.b;
   std::vector<int64_t> order;
   for (int64_t d = 0; d < Rank(x); ++d) {
@@ -73,7 +73,11 @@ Sorted TopAlong(OpContext& op, Instruction* x, int64_t axis, int64_t k, bool lar
   attrs.set(Attr::kK, k);
   attrs.set(Attr::kLargest, largest);
   Instruction* top = b.Make(kTopk, {b.Transpose(x, order)}, std::move(attrs));
-  return {b.Transpose(b.GetTupleElement(top, 0), back), b.Transpose(b.Convert(b.GetTupleElement(top, 1), PT::kS64), back)};
+  auto taken = [&](int64_t element) {
+    Instruction* all = b.GetTupleElement(top, element);
+    return first == 0 ? all : b.SliceDim(all, Rank(x) - 1, first, k);
+  };
+  return {b.Transpose(taken(0), back), b.Transpose(b.Convert(taken(1), PT::kS64), back)};
 }
 
 // The k-th smallest (from 1) along `axis`, of the end that it is nearer to; dims with `axis` of 1.
@@ -81,8 +85,7 @@ Sorted KthAlong(OpContext& op, Instruction* x, int64_t axis, int64_t k) {
   const Dim n = x->shape().dim(axis);
   const bool largest = n.is_constant() && n.constant() - k + 1 < k;
   const int64_t at = largest ? n.constant() - k + 1 : k;
-  const Sorted top = TopAlong(op, x, axis, at, largest);
-  return {op.b.SliceDim(top.values, axis, at - 1, at), op.b.SliceDim(top.positions, axis, at - 1, at)};
+  return TopAlong(op, x, axis, at, largest, at - 1);
 }
 
 // What every op here needs of `x`, and of the dim that it goes along at least; empty if it has it.

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "absl/strings/str_cat.h"
+#include "hlo/own_calls.h"
 #include "torch_plugin/aten/lower/special_coefficients.h"
 #include "torch_plugin/aten/lower/values.h"
 
@@ -28,6 +29,13 @@ Instruction* Both(V like, Instruction* a, Instruction* b) { return like.op->b.Bi
 V Polynomial(V x, absl::Span<const double> coefficients) {
   V sum = x.Number(coefficients[0]);
   for (size_t k = 1; k < coefficients.size(); ++k) sum = sum * x + coefficients[k];
+  return sum;
+}
+
+V Fma(V a, V b, V c) { return {a.op, a.op->b.CustomCall(kFmaTarget, a.x->shape(), {a.x, b.x, c.x})}; }
+V PolynomialByFma(V x, absl::Span<const double> coefficients) {
+  V sum = x.Number(coefficients[0]);
+  for (size_t k = 1; k < coefficients.size(); ++k) sum = Fma(sum, x, x.Number(coefficients[k]));
   return sum;
 }
 
@@ -87,13 +95,28 @@ V ErfInvTail(V half) {  // half = (1 - |y|) / 2
   return Polynomial(z, kNum) / Polynomial(z, kDen);
 }
 
-V ErfInv(V y) {
+// f64: Newton's steps from there, as ATen's.
+V WideErfInv(V y) {
   V size = Abs(y);
   V tail = ErfInvTail((1 - size) * 0.5);
   V x = Select(Is(size, "LE", 0.7), ErfInvCentral(y), Select(Is(y, "LT", 0), -tail, tail));
   for (int step = 0; step < 2; ++step) x = x - (x.Unary(kErf) - y) / (Exp(-(x * x)) * (2 / kRootPi));  // Newton
+  return Select(Is(size, "GT", 1), y.Number(kNaN), x);
+}
+
+// f32: y times polynomials in w = -log(1 - y^2) and, for 5 <= w, in its root (M. Giles, GPU Computing Gems, 2011; coefficients of our own).
+// Newton's steps divide erf's rounding by a derivative that is next to none at the ends.
+V NarrowErfInv(V y) {
+  V w = -Log((1 - y) * (y + 1));
+  V rest = Fma(w, PolynomialByFma(w, kErfInvNear), w.Number(kErfInvAtZeroLow));
+  V near = Fma(y, y.Number(kErfInvAtZero), y * rest), far = y * PolynomialByFma(Sqrt(w) - 3, kErfInvFar);
+  return Select(Is(w, "LT", 5), near, far);
+}
+
+V ErfInv(V y) {
+  V x = y.x->shape().element_type() == PrimitiveType::kF32 ? NarrowErfInv(y) : WideErfInv(y);
   V edge = Select(Is(y, "LT", 0), y.Number(-INFINITY), y.Number(INFINITY));
-  return Select(Is(size, "EQ", 1), edge, Select(Is(size, "GT", 1), y.Number(kNaN), x));
+  return Select(Is(Abs(y), "EQ", 1), edge, x);
 }
 
 // The inverse of the normal distribution: -sqrt(2) times the inverse of erfc at 2p, p <= 1/2; Newton on log(erfc) in the tail,

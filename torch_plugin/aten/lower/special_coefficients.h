@@ -22,6 +22,17 @@ inline constexpr double kErfcxFarDen[] = {
     1.0, 2.26052863220117276590E0, 9.39603524938001434673E0, 1.20489539808096656605E1, 1.70814450747565897222E1, 9.60896809063285878198E0,
     3.36907645100081516050E0,
 };
+// erfinv(y)/y of f32 in w = -log(1 - y^2): kErfInvAtZero (two parts) + w * polynomial of w, w < 5, off by 2^-26 of it, and a polynomial of
+// sqrt(w) - 3, 5 <= w, 2^-25 (minimax, by backends/codegen/math/coefficients/remez.py). The low part is above zero, so that -0 stays.
+inline constexpr double kErfInvAtZero = 0.8862268924713135, kErfInvAtZeroLow = 3.2981444537086584e-08;
+inline constexpr double kErfInvNear[] = {
+    1.49837731e-09, -4.55398848e-08, 6.03362821e-07, -4.17422962e-06, 1.16018437e-05,
+    2.82501751e-05, -0.000106232685, -0.00235021929, 0.0115547739, 0.232012868,
+};
+inline constexpr double kErfInvFar[] = {
+    0.00011694002, -0.000310854084, -5.83124238e-05, 0.00148656627, -0.00359671423,
+    0.00568645168, -0.00763741927, 0.00944534317, 1.00167501, 2.83297682,
+};
 // Chebyshev: e^-x I0(x) in x/2 - 2, 0 <= x <= 8; e^-x sqrt(x) I0(x) in 32/x - 2, x > 8.
 inline constexpr double kI0eNear[] = {
     -4.41534164647933937950E-18, 3.33079451882223809783E-17, -2.43127984654795469359E-16, 1.71539128555513303061E-15,

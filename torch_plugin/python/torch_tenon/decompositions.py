@@ -35,7 +35,6 @@ DECOMPOSITIONS: dict[torch._ops.OpOverload, str] = {
     _aten.hardsigmoid_backward.default: "pointwise",
     _aten.sigmoid_backward.default: "pointwise",
     _aten.tanh_backward.default: "pointwise",
-    _aten.gelu_backward.default: "pointwise",
     _aten.leaky_relu_backward.default: "pointwise",
     _aten.mse_loss.default: "a subtraction, a square, a mean",
     _aten.mse_loss_backward.default: "pointwise",
