@@ -50,9 +50,14 @@ absl::Status IsNamedFor(HostFunction function, const Instruction& contraction, c
   return HostHas(function, contraction, site);
 }
 
-// `call`, of x and the operand that is packed, gets bias, other value, what was between, and the activation.
-void AddEpilogue(const ContractionOperands& c, const ValueViews& views, const StridedView& other, std::vector<FrameworkArg> between,
+// `call`, of x and the operand that is packed, gets bias, other value, what was between, and the activation. Unimplemented: the library
+// reads a bias as if it lay dense, whatever its stride.
+absl::Status AddEpilogue(const ContractionOperands& c, const ValueViews& views, const StridedView& other, std::vector<FrameworkArg> between,
                  PlannedCall* call) {
+  if (c.bias != nullptr) {
+    const StridedView bias = views.Of(c.bias);
+    if (!KnownOne(bias.dims[0]) && !KnownOne(bias.strides[0])) return absl::UnimplementedError("a bias that does not lie dense");
+  }
   call->args = {FrameworkArg::Tensor(0), FrameworkArg::Tensor(1)};
   call->operands.resize(2);
   const auto add = [&](const Instruction* value, const StridedView& view) {
@@ -66,6 +71,7 @@ void AddEpilogue(const ContractionOperands& c, const ValueViews& views, const St
   call->rule = ResultRule::kOwned;
   absl::StrAppend(&call->reason, ", packed", c.other != nullptr ? ", a sum" : "");
   if (c.activation != Activation::kNone) absl::StrAppend(&call->reason, ", ", std::string(ActivationName(c.activation)));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -82,7 +88,7 @@ absl::StatusOr<LaunchPlan> LowerLinearPacked(const Instruction& op, const ValueV
   auto call = std::make_shared<PlannedCall>(dynamic_cast<const PlannedCall&>(*plan.target));
   call->function = HostFunctionName(HostFunction::kLinearPacked);
   call->operands[1] = views.Of(c.rhs);  // [columns, sums]
-  AddEpilogue(c, views, c.other == nullptr ? StridedView() : views.Of(c.other), {}, call.get());
+  TENON_RETURN_IF_ERROR(AddEpilogue(c, views, c.other == nullptr ? StridedView() : views.Of(c.other), {}, call.get()));
   plan.owned = true;
   plan.target = std::move(call);
   return plan;
@@ -101,7 +107,7 @@ absl::StatusOr<LaunchPlan> LowerConvPacked(const Instruction& op, const ValueVie
   call->function = HostFunctionName(HostFunction::kConvPacked);
   const StridedView other = c.other == nullptr ? StridedView() : ImagesOfResult(*c.contraction, views.Of(c.other));
   // Stride, padding, dilation, groups.
-  AddEpilogue(c, views, other, {call->args[3], call->args[4], call->args[5], call->args[8]}, call.get());
+  TENON_RETURN_IF_ERROR(AddEpilogue(c, views, other, {call->args[3], call->args[4], call->args[5], call->args[8]}, call.get()));
   plan.target = std::move(call);
   return plan;
 }

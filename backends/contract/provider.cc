@@ -185,9 +185,9 @@ const Instruction* BehindToFold(const Instruction& op, const ContractionSite& si
   if (!site.excess_precision && BitWidth(type) < 32) return nullptr;
   // A view of a product of matrices: [8, 16, 64] of [128, 64].
   const auto under = [](const Instruction& value) -> const Instruction& {
-    const bool view = value.opcode() == Opcode::kReshape && value.operand(0)->user_count() == 1 && IsRowMajor(value.shape()) &&
-                      IsRowMajor(value.operand(0)->shape());
-    return view ? *value.operand(0) : value;
+    if (value.opcode() != Opcode::kReshape || value.shape().rank() == 0) return value;
+    const Instruction& product = *value.operand(0);
+    return product.user_count() == 1 && IsRowMajor(value.shape()) && IsRowMajor(product.shape()) ? product : value;
   };
   if (Activated activated = ActivatedBy(op); activated.value != nullptr && Shape::SameWithLayout(activated.value->shape(), op.shape())) {
     const Instruction& value = under(*activated.value);

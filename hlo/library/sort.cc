@@ -11,6 +11,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -706,7 +707,8 @@ void SearchSideBySide(const T* row, int32_t n, const T* values, int32_t* at) {
 template <typename T, typename P>
 void SearchRow(const T* row, const int64_t* sorter, int64_t n, const T* values, int64_t count, bool right, P* to) {
   int64_t i = 0;
-  for (; sorter == nullptr && i + kSideBySide <= count; i += kSideBySide) {
+  const bool narrow = sorter == nullptr && n <= std::numeric_limits<int32_t>::max();
+  for (; narrow && i + kSideBySide <= count; i += kSideBySide) {
     int32_t at[kSideBySide];
     if (right) SearchSideBySide<true>(row, static_cast<int32_t>(n), values + i, at);
     else SearchSideBySide<false>(row, static_cast<int32_t>(n), values + i, at);

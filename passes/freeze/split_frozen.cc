@@ -83,8 +83,8 @@ class Splitter {
     if (values.empty()) return split;
     split.once = Once(values);
     for (Instruction* op : values) {
-      const auto given = absl::c_find_if(given_, [&](const auto& g) { return g.first == op; });
-      split.values.push_back({RowMajor(op->shape()), given == given_.end() ? KernelPacking() : given->second});
+      const auto given = absl::c_find_if(given_, [&](const GivenValue& g) { return g.value == op; });
+      split.values.push_back({RowMajor(op->shape()), given == given_.end() ? KernelPacking() : given->packing});
       Instruction* parameter = entry_->AddParameter(static_cast<int64_t>(entry_->parameters().size()), split.values.back().shape);
       op->ReplaceAllUsesWith(parameter);
       if (entry_->root() == op) entry_->set_root(parameter);
@@ -196,13 +196,13 @@ class Splitter {
       for (int64_t& d : order) d = x->dimensions()[static_cast<size_t>(d)];
       x = x->operand(0);
     }
-    x = Frozen(b.Transpose(x, order));
-    for (const auto& [value, how] : given_) {
-      if (value->operand(0) == x && how.provider == packing.provider && how.numbers == packing.numbers) return value;
+    for (const GivenValue& given : given_) {
+      const bool alike = given.packing.provider == packing.provider && given.packing.numbers == packing.numbers;
+      if (alike && given.from == x && given.order == order) return given.value;
     }
-    Instruction* value = Frozen(b.Copy(x));
+    Instruction* value = Frozen(b.Copy(Frozen(b.Transpose(x, order))));
     kept_.insert(value);
-    given_.emplace_back(value, packing);
+    given_.push_back({value, x, order, packing});
     return value;
   }
 
@@ -261,7 +261,8 @@ class Splitter {
       x = user;
       user = OnlyUser(x);
     }
-    const bool half = user != nullptr && user->opcode() == Opcode::kConvert && IsFloat(user->shape().element_type());
+    const bool half = user != nullptr && user->opcode() == Opcode::kConvert && user->shape().element_type() == PrimitiveType::kF32 &&
+                      op->shape().element_type() == PrimitiveType::kBF16;
     if (half) {
       x = user;
       user = OnlyUser(x);
@@ -341,7 +342,13 @@ class Splitter {
   Computation* entry_;
   absl::flat_hash_set<const Instruction*> frozen_, neutral_;
   absl::flat_hash_set<const Instruction*> kept_;  // materialised though a view could have been
-  std::vector<std::pair<Instruction*, KernelPacking>> given_;  // those of kept_ that are the host's
+  struct GivenValue {
+    Instruction* value;  // transpose(from, order), copied
+    const Instruction* from;
+    Permutation order;
+    KernelPacking packing;
+  };
+  std::vector<GivenValue> given_;  // those of kept_ that are the host's
 };
 
 }  // namespace

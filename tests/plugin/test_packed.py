@@ -243,3 +243,87 @@ def test_unfrozen_contractions_are_not_packed(tenon):
     model, x = nn.Linear(64, 32).eval().bfloat16(), torch.randn(3, 64, dtype=torch.bfloat16)
     steps, _ = _checked(model, x, tenon, freeze=False, provider=LINEAR)
     assert steps == {"host.matmul"}
+
+
+class _Odd(nn.Module):
+    """A linear layer, and a convolution, whose bias is a part of something."""
+
+    def __init__(self, part, of_input):
+        super().__init__()
+        self.weight, self.kernel = nn.Parameter(torch.randn(40, 48)), nn.Parameter(torch.randn(40, 3, 3, 3))
+        self.biases = nn.Parameter(torch.randn(40, 6))
+        self.part, self.of_input = part, of_input
+
+    def forward(self, x, image, biases):
+        bias = self.part(biases if self.of_input else self.biases)
+        return F.gelu(F.linear(x, self.weight, bias)), F.conv2d(image, self.kernel, bias)
+
+
+PARTS = {"a column": lambda b: b[:, 1], "each other": lambda b: b.reshape(-1)[:80:2], "one number": lambda b: b[3, :1].expand(40),
+         "the first": lambda b: b.reshape(-1)[:40], "reversed": lambda b: b[:, 0].flip(0)}
+
+
+@pytest.mark.parametrize("of_input", [True, False], ids=["of an input", "frozen"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("name", PARTS)
+def test_biases_that_do_not_lie_dense(name, dtype, of_input, tenon):
+    """The library reads a bias as if it did."""
+    torch.manual_seed(2)
+    model = _Odd(PARTS[name], of_input).eval().to(dtype)
+    args = [torch.randn(5, 48), torch.randn(2, 3, 6, 7), torch.randn(40, 6)]
+    args = [a.to(dtype) for a in args]
+    with torch.no_grad():
+        eager, reference = model(*args), copy.deepcopy(model).double()(*(a.double() for a in args))
+        for provider in ("", LINEAR, CONVOLUTION):
+            compare(_compiled(model, provider=provider)(*args), eager, reference).raise_if_failed()
+
+
+def test_a_strided_bias_as_an_argument(tenon):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(40, 48))
+
+        def forward(self, x, bias):
+            return F.linear(x, self.weight, bias)
+
+    for dtype in (torch.bfloat16, torch.float32):
+        model, x = Model().eval().to(dtype), torch.randn(5, 48, dtype=dtype)
+        for bias in (torch.randn(80, dtype=dtype)[::2], torch.randn(1, dtype=dtype).expand(40)):
+            with torch.no_grad():
+                found = _compiled(model, provider=LINEAR)(x, bias)
+                compare(found, model(x, bias), copy.deepcopy(model).double()(x.double(), bias.double())).raise_if_failed()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_results_and_views_without_dims(dtype, tenon):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(48, 1)
+
+        def forward(self, x, z):
+            y = self.linear(x).squeeze()
+            return y, F.silu(y), y + z.squeeze(), (y + z.squeeze()).reshape(1), self.linear(x).sum()
+
+    model = Model().eval().to(dtype)
+    args = [torch.randn(1, 48, dtype=dtype), torch.randn(1, dtype=dtype)]
+    with torch.no_grad():
+        fast = _compiled(model, provider=LINEAR)
+        for _ in range(2):
+            compare(fast(*args), model(*args), copy.deepcopy(model).double()(*(a.double() for a in args))).raise_if_failed()
+
+
+def test_a_matrix_that_is_turned_is_shared_too(tenon):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(48, 40))
+
+        def forward(self, x, y):
+            return x @ self.weight, y @ self.weight
+
+    model, args = Model().eval().bfloat16(), [torch.randn(5, 48, dtype=torch.bfloat16) for _ in range(2)]
+    with torch.no_grad():
+        compare(_compiled(model)(*args), model(*args), copy.deepcopy(model).double()(*(a.double() for a in args))).raise_if_failed()
+    assert _graph(tenon)["frozen"]["values"] == 1

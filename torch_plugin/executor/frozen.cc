@@ -72,8 +72,7 @@ int FrozenValues::Compute(const TenonTensor* inputs, Set* set, char** error) con
   const TenonOutput* outputs = signature.outputs;
   for (int64_t k = 0; k < signature.num_outputs; ++k) {
     const auto dtype = ToTorch(outputs[k].dtype);
-    const bool sized = outputs[k].sizes != nullptr || outputs[k].ndim == 0;
-    TORCH_CHECK(dtype.has_value() && sized, "frozen value ", k, " is no tensor of known sizes");
+    TORCH_CHECK(dtype.has_value() && outputs[k].sizes != nullptr, "frozen value ", k, " is no tensor of known sizes");
     set->values.push_back(at::detail::empty_strided_cpu(at::IntArrayRef(outputs[k].sizes, outputs[k].ndim),
                                                         at::IntArrayRef(outputs[k].strides, outputs[k].ndim), *dtype));
     set->tensors.push_back(Describe(set->values.back().unsafeGetTensorImpl()));

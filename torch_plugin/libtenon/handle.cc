@@ -4,6 +4,16 @@
 
 #include "runtime/program/dim_program.h"
 
+namespace {
+
+// Not NULL, which means symbols, where there are none.
+const int64_t* Numbers(const std::vector<tenon::SizeRef>& numbers) {
+  static constexpr int64_t kNone = 0;
+  return numbers.empty() ? &kNone : numbers.data();
+}
+
+}  // namespace
+
 TenonExecutable::TenonExecutable(std::shared_ptr<tenon::Executable> e) : executable(std::move(e)), counters(executable->NewCounters()) {
   const tenon::Program& program = executable->program();
   for (const tenon::InputSpec& spec : program.inputs) {
@@ -12,8 +22,8 @@ TenonExecutable::TenonExecutable(std::shared_ptr<tenon::Executable> e) : executa
     in.dtype = static_cast<int32_t>(spec.dtype);
     in.ndim = static_cast<int32_t>(spec.dims.size());
     if (tenon::IsStatic(spec.dims) && tenon::IsStatic(spec.strides)) {
-      in.sizes = spec.dims.data();
-      in.strides = spec.strides.data();
+      in.sizes = Numbers(spec.dims);
+      in.strides = Numbers(spec.strides);
     }
     if (spec.mutated) in.flags |= TENON_INPUT_MUTATED;
     if (executable->takes_framework_input(static_cast<int64_t>(inputs.size()))) in.flags |= TENON_INPUT_FRAMEWORK;
@@ -32,8 +42,8 @@ TenonExecutable::TenonExecutable(std::shared_ptr<tenon::Executable> e) : executa
     out.index = spec.index;
     out.ndim = static_cast<int32_t>(spec.dims.size());
     if (tenon::IsStatic(spec.dims) && tenon::IsStatic(spec.strides)) {
-      out.sizes = spec.dims.data();
-      out.strides = spec.strides.data();
+      out.sizes = Numbers(spec.dims);
+      out.strides = Numbers(spec.strides);
     }
     outputs.push_back(out);
   }
