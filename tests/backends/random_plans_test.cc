@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "backends/cpu/emit/codegen.h"
 #include "hlo/eval/evaluator.h"
@@ -71,6 +72,37 @@ std::string RunPlans(const HloCase& c, uint64_t seed, int64_t plans, Shared* sha
     }
   }
   return "";
+}
+
+// Elements that are left over are found by a mask. The copy of what is added to is a loop of vectors, too.
+TEST(RandomPlans, VectorsAtOnceAreAPowerOfTwo) {
+  constexpr std::string_view kScatter = R"(HloModule m
+add {
+  a = c128[] parameter(0)
+  b = c128[] parameter(1)
+  ROOT r = c128[] add(a, b)
+}
+ENTRY e {
+  o = c128[8] parameter(0)
+  n = c128[8] negate(o)
+  i = s32[1,9] parameter(1)
+  u = c128[9] parameter(2)
+  ROOT s = c128[8] scatter(n, i, u), to_apply=add, index_vector_dim=0, update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}
+}
+)";
+  auto module = ParseModule(kScatter);
+  ASSERT_TRUE(module.ok()) << module.status();
+  const KernelRequest request = DenseRequest(WrapEntryAsFusion(**module));
+  const auto planned = PlanCpuKernel(request, *MakeCpuTarget(""), /*excess_precision=*/true);
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  KernelPlan plan = *ParseKernelPlan((*planned)->info().plan_text, &(*module)->dims());
+  ASSERT_EQ(plan.kind, PlanKind::kScatter);
+  for (const int unroll : {2, 3, 4, 6}) {
+    plan.unroll = unroll;
+    const auto runner = KernelRunner::Make(request, {.plan = plan});
+    EXPECT_EQ(runner.ok(), unroll == 2 || unroll == 4) << unroll;
+    if (!runner.ok()) EXPECT_TRUE(absl::StrContains(runner.status().message(), "no power of two")) << runner.status();
+  }
 }
 
 TEST(RandomPlans, AreRefusedOrRight) {

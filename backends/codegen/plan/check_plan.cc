@@ -241,7 +241,7 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan, bool own_sc
       return bad("no loop of which iterations can be done together");
     }
   }
-  if ((plan.kind == PlanKind::kLoop || plan.kind == PlanKind::kRow) && !std::has_single_bit(static_cast<unsigned>(plan.unroll))) {
+  if (plan.kind != PlanKind::kContraction && !std::has_single_bit(static_cast<unsigned>(plan.unroll))) {
     return bad("vectors at once that are no power of two");
   }
   if (plan.kind == PlanKind::kRow && plan.block != 0) return bad("a row in blocks");
