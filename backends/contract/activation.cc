@@ -56,14 +56,17 @@ Product ProductOf(const Instruction* op) {
   return product;
 }
 
-// max(x, 0).
-const Instruction* ReluOf(const Instruction* op) {
-  if (op->opcode() != Opcode::kMaximum) return nullptr;
+// The other operand, where one is this number.
+const Instruction* BesideNumber(const Instruction* op, Opcode opcode, double number) {
+  if (op->opcode() != opcode) return nullptr;
   for (int64_t side = 0; side < 2; ++side) {
-    if (IsNumber(op->operand(side), 0)) return Through(op->operand(1 - side));
+    if (IsNumber(op->operand(side), number)) return Through(op->operand(1 - side));
   }
   return nullptr;
 }
+
+// max(x, 0).
+const Instruction* ReluOf(const Instruction* op) { return BesideNumber(op, Opcode::kMaximum, 0); }
 
 // sqrt(2 / pi) * (x + 0.044715 * x^3), for this x.
 bool IsInnerOfGelu(const Instruction* op, const Instruction* x) {
@@ -77,34 +80,20 @@ bool IsInnerOfGelu(const Instruction* op, const Instruction* x) {
   return false;
 }
 
-// 0.5 * x * (1 + tanh(inner)).
+// x / sqrt(2).
+bool IsInnerOfGeluByErf(const Instruction* op, const Instruction* x) {
+  const Product inner = ProductOf(op);
+  return inner.IsOf(M_SQRT1_2, 1) && inner.factors[0] == x;
+}
+
+// 0.5 * x * (1 + tanh(inner)), or with erf, each of its own inner.
+template <Opcode kOpcode, bool (*kIsInner)(const Instruction*, const Instruction*)>
 const Instruction* GeluOf(const Instruction* op) {
   const Product product = ProductOf(op);
   if (op->opcode() != Opcode::kMultiply || !product.IsOf(0.5, 2)) return nullptr;
   for (size_t side = 0; side < 2; ++side) {
-    const Instruction *sum = product.factors[side], *x = product.factors[1 - side];
-    if (sum->opcode() != Opcode::kAdd) continue;
-    for (int64_t k = 0; k < 2; ++k) {
-      const Instruction* tanh = Through(sum->operand(k));
-      if (tanh->opcode() == Opcode::kTanh && IsNumber(sum->operand(1 - k), 1) && IsInnerOfGelu(tanh->operand(0), x)) return x;
-    }
-  }
-  return nullptr;
-}
-
-// 0.5 * x * (1 + erf(x / sqrt(2))).
-const Instruction* GeluByErfOf(const Instruction* op) {
-  const Product product = ProductOf(op);
-  if (op->opcode() != Opcode::kMultiply || !product.IsOf(0.5, 2)) return nullptr;
-  for (size_t side = 0; side < 2; ++side) {
-    const Instruction *sum = product.factors[side], *x = product.factors[1 - side];
-    if (sum->opcode() != Opcode::kAdd) continue;
-    for (int64_t k = 0; k < 2; ++k) {
-      const Instruction* erf = Through(sum->operand(k));
-      if (erf->opcode() != Opcode::kErf || !IsNumber(sum->operand(1 - k), 1)) continue;
-      const Product inner = ProductOf(erf->operand(0));
-      if (inner.IsOf(M_SQRT1_2, 1) && inner.factors[0] == x) return x;
-    }
+    const Instruction *x = product.factors[1 - side], *curve = BesideNumber(product.factors[side], Opcode::kAdd, 1);
+    if (curve != nullptr && curve->opcode() == kOpcode && kIsInner(curve->operand(0), x)) return x;
   }
   return nullptr;
 }
@@ -112,24 +101,10 @@ const Instruction* GeluByErfOf(const Instruction* op) {
 // x / (1 + exp(-x)).
 const Instruction* SiluOf(const Instruction* op) {
   if (op->opcode() != Opcode::kDivide) return nullptr;
-  const Instruction *x = Through(op->operand(0)), *sum = Through(op->operand(1));
-  if (sum->opcode() != Opcode::kAdd) return nullptr;
-  for (int64_t k = 0; k < 2; ++k) {
-    const Instruction* power = Through(sum->operand(k));
-    if (power->opcode() != Opcode::kExponential || !IsNumber(sum->operand(1 - k), 1)) continue;
-    const Instruction* minus = Through(power->operand(0));
-    if (minus->opcode() == Opcode::kNegate && Through(minus->operand(0)) == x) return x;
-  }
-  return nullptr;
-}
-
-// The other operand, where one is this number.
-const Instruction* BesideNumber(const Instruction* op, Opcode opcode, double number) {
-  if (op->opcode() != opcode) return nullptr;
-  for (int64_t side = 0; side < 2; ++side) {
-    if (IsNumber(op->operand(side), number)) return Through(op->operand(1 - side));
-  }
-  return nullptr;
+  const Instruction *x = Through(op->operand(0)), *power = BesideNumber(Through(op->operand(1)), Opcode::kAdd, 1);
+  if (power == nullptr || power->opcode() != Opcode::kExponential) return nullptr;
+  const Instruction* minus = Through(power->operand(0));
+  return minus->opcode() == Opcode::kNegate && Through(minus->operand(0)) == x ? x : nullptr;
 }
 
 // x * min(max(x + 3, 0), 6) / 6.
@@ -170,9 +145,12 @@ Activated ActivatedBy(const Instruction& root) {
   Activated activated;
   const Instruction* op = Through(&root);
   constexpr std::pair<Activation, const Instruction* (*)(const Instruction*)> kForms[] = {
-      {Activation::kRelu, ReluOf},           {Activation::kGelu, GeluOf},
-      {Activation::kGeluByErf, GeluByErfOf}, {Activation::kSilu, SiluOf},
-      {Activation::kHardswish, HardswishOf}, {Activation::kSigmoid, OperandOf<Opcode::kLogistic>},
+      {Activation::kRelu, ReluOf},
+      {Activation::kGelu, GeluOf<Opcode::kTanh, IsInnerOfGelu>},
+      {Activation::kGeluByErf, GeluOf<Opcode::kErf, IsInnerOfGeluByErf>},
+      {Activation::kSilu, SiluOf},
+      {Activation::kHardswish, HardswishOf},
+      {Activation::kSigmoid, OperandOf<Opcode::kLogistic>},
       {Activation::kTanh, OperandOf<Opcode::kTanh>}};
   for (const auto& [activation, value_of] : kForms) {
     activated.value = value_of(op);
