@@ -33,6 +33,7 @@ const std::vector<std::string>& DefaultPipeline() {
       "library-sorts",
       "assign-layout",
       "layout-convolutions",
+      "keep-row-dims",
       "split-reductions",
       "split-scatters",
       "insert-copies",

@@ -248,7 +248,7 @@ bool Clusters::MergesRows(const Instruction& op, const Cluster& c) const {
 // Does `op`, of few elements, hang elementwise on something dear of as many elements, which will be computed once in a kernel of
 // its own? (Batch norm's scale * rsqrt(variance): per channel, not per pixel.)
 bool Clusters::FedByDear(const Instruction& op, Dim work) const {
-  if (!AreFew(op.shape().num_elements(), work) || IsDear(op)) return false;
+  if (!AreFew(op.shape().num_elements(), work) || IsDear(op) || BringsRowReduce(op, work, context_)) return false;
   std::vector<const Instruction*> queue = {&op};
   for (size_t i = 0; i < queue.size() && i < 16; ++i) {
     for (const Instruction* o : queue[i]->operands()) {
@@ -268,6 +268,7 @@ void Clusters::Form() {
   for (auto it = order.rbegin(); it != order.rend(); ++it) Place(*it);
   MergeSiblings();
   MergeLoops();
+  MergeBehindRows();
 }
 
 absl::Span<Cluster* const> Clusters::homes(const Instruction* op) const {
@@ -576,7 +577,8 @@ bool Clusters::SumCanFollow(const Instruction& sum, const Cluster& c) const {
   if (c.form == FusionForm::kLoop && Shape::SameDims(sum.shape(), lead)) return true;
   if (KindOfReduce(sum, context_) != ReduceKind::kRow) return false;
   const RowDomain domain = DomainOfReduce(sum);
-  return c.form == FusionForm::kRow ? c.domain == domain : KnownEqual(domain.outer * domain.inner, ElementsOf(lead));
+  if (c.form == FusionForm::kRow) return c.domain == domain;
+  return KnownEqual(domain.outer * domain.inner, ElementsOf(lead)) || RoleOf(lead, domain) == RowRole::kReduced;
 }
 
 // A reduce as producer: of values that go on elementwise in its rows, or of an elementwise epilogue on its results.
@@ -861,6 +863,63 @@ bool Clusters::TryMergeLoops(Cluster* maker, Cluster* reader) {
   if (static_cast<int64_t>(maker->members.size() + reader->members.size()) > kMaxMembers) return false;
   if (!ReadsInPlace(*reader, *maker)) return false;
   if (LeadsTo(maker, reader, /*directly=*/false) || LeadsTo(reader, maker, /*directly=*/true)) return false;
+  Absorb(reader, maker);
+  absl::erase_if(reader->results, [&](const Instruction* r) { return !UsedOutside(r, reader); });
+  return true;
+}
+
+// A loop that goes on elementwise in the rows of a row kernel, over values that it reads too, is a pass of it. Found from their ends they
+// are two where a reduction is a result as well: a norm's statistics, which training keeps.
+void Clusters::MergeBehindRows() {
+  for (const auto& reader : clusters_) {
+    if (reader->form != FusionForm::kLoop) continue;
+    absl::flat_hash_set<const Cluster*> tried;
+    for (size_t i = 0; i < reader->members.size() && reader->form == FusionForm::kLoop; ++i) {
+      for (const Instruction* o : reader->members[i]->operands()) {
+        if (reader->contains.contains(o)) continue;
+        const absl::Span<Cluster* const> makers = homes(o);
+        const auto maker = absl::c_find_if(makers, [&](const Cluster* c) { return c->form == FusionForm::kRow && c->results.contains(o); });
+        if (maker != makers.end() && tried.insert(*maker).second && TryMergeBehindRows(*maker, reader.get())) break;
+      }
+    }
+  }
+  std::erase_if(clusters_, [](const auto& c) { return c->members.empty(); });
+}
+
+// Whether both read a value with an element for each of the rows', or `reader` one that `maker` makes.
+bool Clusters::ReadSameRows(const Cluster& maker, const Cluster& reader) const {
+  absl::flat_hash_set<const Instruction*> read;
+  for (const Instruction* m : maker.members) read.insert(m->operands().begin(), m->operands().end());
+  return absl::c_any_of(reader.members, [&](const Instruction* m) {
+    return absl::c_any_of(m->operands(), [&](const Instruction* o) {
+      if (reader.contains.contains(o) && !maker.contains.contains(o)) return false;
+      return (read.contains(o) || maker.contains.contains(o)) && RoleOf(o->shape(), maker.domain) == RowRole::kFull;
+    });
+  });
+}
+
+bool Clusters::TryMergeBehindRows(Cluster* maker, Cluster* reader) {
+  if (IsCheck(*reader->lead) || RoleOf(reader->lead->shape(), maker->domain) != RowRole::kFull) return false;
+  if (maker->cost + reader->cost > context_.target.max_fusion_instructions) return false;
+  if (static_cast<int64_t>(maker->members.size() + reader->members.size()) > kMaxMembers) return false;
+  absl::flat_hash_set<const Instruction*> below;
+  for (auto it = reader->members.rbegin(); it != reader->members.rend(); ++it) {  // operands first
+    const Instruction& m = **it;
+    if (IsIndexing(m) || MergesRows(m, *maker) || (IsWideUse(m) && !SumCanFollow(*m.operand(0), *maker))) return false;
+    const bool depends = absl::c_any_of(m.operands(), [&](const Instruction* o) {
+      return below.contains(o) || (!reader->contains.contains(o) && maker->contains.contains(o));
+    });
+    if (!depends) continue;
+    if (!KeepsRows(m, maker->domain)) return false;
+    below.insert(&m);
+  }
+  if (absl::c_any_of(reader->results, [&](const Instruction* r) { return RoleOf(r->shape(), maker->domain) == RowRole::kNone; })) {
+    return false;
+  }
+  if (!ReadSameRows(*maker, *reader)) return false;
+  if (LeadsTo(maker, reader, /*directly=*/false) || LeadsTo(reader, maker, /*directly=*/true)) return false;
+  reader->form = FusionForm::kRow;
+  reader->domain = maker->domain;
   Absorb(reader, maker);
   absl::erase_if(reader->results, [&](const Instruction* r) { return !UsedOutside(r, reader); });
   return true;

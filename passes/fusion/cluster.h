@@ -79,6 +79,9 @@ class Clusters {
   bool TryMerge(Cluster* a, Cluster* b);
   bool MergeAMaker(Cluster* reader);
   bool TryMergeLoops(Cluster* maker, Cluster* reader);
+  void MergeBehindRows();
+  bool TryMergeBehindRows(Cluster* maker, Cluster* reader);
+  bool ReadSameRows(const Cluster& maker, const Cluster& reader) const;
   bool ReadsInPlace(const Cluster& reader, const Cluster& maker) const;
   void Absorb(Cluster* a, Cluster* b);
 

@@ -1,6 +1,6 @@
-// Special functions of one operand, composed of elementwise ops. Every formula is one for f64, which f32 shares but for lgamma
-// (half types compute in f32). Sources: Cephes (coefficients in special_coefficients.h); lgamma by Lanczos' sum as Boost's and XLA's
-// chlo do; the rest names its own.
+// Special functions of one operand, composed of elementwise ops. Every formula is one for f64, which f32 shares but for erfc, erfinv and
+// lgamma (half types compute in f32). Sources: Cephes (coefficients in special_coefficients.h); lgamma by Lanczos' sum as Boost's and
+// XLA's chlo do; the rest names its own.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -67,7 +67,24 @@ V ScaledErfcTail(V x) {
   return Select(Is(x, "LT", 8), middle, Select(Is(x, "LT", 1e4), far, series));
 }
 
+// The same for x >= 0 in f32, the form of M. Shepherd and J. Laframboise (1981).
+V NarrowScaledErfc(V x) {
+  V bounded = Min(x, x.Number(1e30));
+  return PolynomialByFma((bounded - 2) / (bounded + 2), kErfcxNarrow) * 0.5 / (x + 0.5);
+}
+
+bool IsF32(V x) { return x.x->shape().element_type() == PrimitiveType::kF32; }
+
+// erfc(11) and what is smaller rounds to 0.
+V NarrowErfc(V x) {
+  V size = Min(Abs(x), x.Number(11)), square = size * size, rest = Fma(size, size, -square);
+  V tail = Exp(-square) * NarrowScaledErfc(size);
+  tail = Fma(-tail, rest, tail);
+  return Select(Is(x, "LT", 0), 2 - tail, tail);
+}
+
 V Erfc(V x) {
+  if (IsF32(x)) return NarrowErfc(x);
   V size = Abs(x), tail = ExpMinusSquare(Min(Max(size, x.Number(1)), x.Number(40))) * ScaledErfcTail(Max(size, x.Number(1)));
   V near = 1 - x.Unary(kErf);
   return Select(Is(size, "LT", 1), near, Select(Is(x, "LT", 0), 2 - tail, tail));
@@ -75,8 +92,12 @@ V Erfc(V x) {
 
 // erfc(x) e^(x^2)
 V ScaledErfc(V x) {
-  V size = Abs(x), tail = ScaledErfcTail(Max(size, x.Number(1)));
-  V growth = Exp(x * x);
+  V size = Abs(x), growth = Exp(x * x);
+  if (IsF32(x)) {
+    V tail = NarrowScaledErfc(size);
+    return Select(Is(x, "LT", 0), growth * 2 - tail, tail);
+  }
+  V tail = ScaledErfcTail(Max(size, x.Number(1)));
   V near = growth * (1 - x.Unary(kErf));
   return Select(Is(size, "LT", 1), near, Select(Is(x, "LT", 0), growth * 2 - tail, tail));
 }
@@ -114,7 +135,7 @@ V NarrowErfInv(V y) {
 }
 
 V ErfInv(V y) {
-  V x = y.x->shape().element_type() == PrimitiveType::kF32 ? NarrowErfInv(y) : WideErfInv(y);
+  V x = IsF32(y) ? NarrowErfInv(y) : WideErfInv(y);
   V edge = Select(Is(y, "LT", 0), y.Number(-INFINITY), y.Number(INFINITY));
   return Select(Is(Abs(y), "EQ", 1), edge, x);
 }

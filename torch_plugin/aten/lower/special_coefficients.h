@@ -22,6 +22,11 @@ inline constexpr double kErfcxFarDen[] = {
     1.0, 2.26052863220117276590E0, 9.39603524938001434673E0, 1.20489539808096656605E1, 1.70814450747565897222E1, 9.60896809063285878198E0,
     3.36907645100081516050E0,
 };
+// erfc(x) e^(x^2) (1 + 2x) of f32 in (x - 2) / (x + 2), 0 <= x, relative; 2^-25 (minimax, as below).
+inline constexpr double kErfcxNarrow[] = {
+    5.92307551e-05, 0.000161226795, -0.00034646687, -0.00139679119, 0.00120587053, 0.00869013742,
+    -0.0080138687, -0.0542123206, 0.164048538, -0.166031048, -0.0927637145, 1.27697837,
+};
 // erfinv(y)/y of f32 in w = -log(1 - y^2): kErfInvAtZero (two parts) + w * polynomial of w, w < 5, off by 2^-26 of it, and a polynomial of
 // sqrt(w) - 3, 5 <= w, 2^-25 (minimax, by backends/codegen/math/coefficients/remez.py). The low part is above zero, so that -0 stays.
 inline constexpr double kErfInvAtZero = 0.8862268924713135, kErfInvAtZeroLow = 3.2981444537086584e-08;
