@@ -1,4 +1,4 @@
-"""Norms and what follows them elementwise are one kernel, in inference and with the statistics that training keeps; by the accuracy rule."""
+"""Norms and what follows them elementwise are one kernel, in training with the statistics that it keeps; numbers by the accuracy rule."""
 
 import pytest
 import torch
