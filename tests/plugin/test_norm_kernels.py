@@ -79,3 +79,17 @@ def test_of_training(name, tenon):
     args = [t.requires_grad_() for t in (torch.randn(2, CHANNELS, 9, 11), torch.randn(CHANNELS), torch.randn(CHANNELS))]
     forward, *_ = _kernels(tenon, TRAINING[name], args, backward=True)
     assert forward == 1
+
+
+def test_of_sizes_that_are_symbols(tenon):
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    tenon.reset_stats()
+    function = INFERENCE["group norm, scale and shift"]
+    compiled = torch.compile(function, backend="tenon", dynamic=True, fullgraph=True)
+    w, b = torch.randn(CHANNELS), torch.randn(CHANNELS)
+    for sizes in ((2, 9, 11), (5, 4, 3), (3, 16, 17)):
+        args = torch.randn(sizes[0], CHANNELS, *sizes[1:]), w, b
+        compare(compiled(*args), function(*args), function(*(a.double() for a in args)))
+    (graph,) = [g for g in tenon.stats()["graphs"] if g["calls"] > 0]
+    assert graph["calls"] == 3 and not graph["aten_steps"]
