@@ -174,6 +174,22 @@ ENTRY e {
   EXPECT_GE(kernel->info().grain.constant(), 3) << "rows of a block";
 }
 
+// Rows of a block on more pages than the processor remembers, or in few sets of its cache, are copied for many rows of the result, not for
+// few; what lies close is read where it lies.
+TEST(Machine, RowsFarApartAreCopied) {
+  auto packed = [](int64_t images, int64_t pixels, int64_t features) {
+    const std::string image = absl::StrCat("f32[", images, ",", pixels, ",", pixels, ",", features, "]");
+    const std::string text = absl::StrCat("HloModule m\nENTRY e {\n  x = ", image, " parameter(0)\n  k = f32[3,3,", features, ",", features,
+                                          "] parameter(1)\n  ROOT c = ", image,
+                                          " convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n}\n");
+    return absl::StrContains(Planned(text.c_str(), MachineOf("nobody", "avx2"))->info().plan_text, " packed ");
+  };
+  EXPECT_TRUE(packed(4, 7, 512));
+  EXPECT_TRUE(packed(4, 14, 624)) << "no power of two, many pages";
+  EXPECT_FALSE(packed(1, 7, 512)) << "few rows";
+  EXPECT_FALSE(packed(4, 56, 64)) << "they lie close";
+}
+
 TEST(Machine, WhatTakesLongerIsSaidToTakeLonger) {
   const MachineModel machine = MachineOf("nobody", "avx2");
   const double add = Planned(kAdd, machine)->info().estimated_ns, tanh = Planned(kTanh, machine)->info().estimated_ns;

@@ -60,6 +60,18 @@ int64_t Packing::Bytes(int64_t block) const {
   return (bytes + 63) / 64 * 64;
 }
 
+bool Packing::IsFarApart(int64_t block) const {
+  // Of the smaller ones of the processors that are in use; addresses of pages that are at hand, and that take some cycles.
+  constexpr int64_t kSecondCache = 1 << 20, kPage = 4096, kAtHand = 512, kRemembered = 2048;
+  const int64_t bytes = Bytes(block), row = bytes / terms;
+  if (apart <= row) return false;
+  // A stride reaches the sets that are multiples of its largest power of two, and each row those of its own bytes.
+  const int64_t power = apart & -apart;
+  if (power > row && bytes > kSecondCache / power * row) return true;
+  const int64_t pages = terms * std::min(apart, kPage) / kPage;
+  return pages > kRemembered || (pages > kAtHand && bytes > kSecondCache / 2);
+}
+
 std::optional<Packing> PackingOf(const FusedKernel& fused, const KernelPlan& plan) {
   Packing p{.contraction = OnlyContraction(fused)};
   if (p.contraction == nullptr || plan.lanes < 2 || !plan.loops.back().extent.is_constant()) return std::nullopt;
@@ -85,7 +97,8 @@ std::optional<Packing> PackingOf(const FusedKernel& fused, const KernelPlan& pla
   std::vector<Index> offsets;
   Offsets(space, fused, p.contraction->operand(1), at.rhs, &offsets);
   for (Index offset : offsets) {
-    if (AccessAlong(offset, iteration.vars.back()->var).kind != Access::Kind::kStrided) continue;
+    const Access::Kind columns = AccessAlong(offset, iteration.vars.back()->var).kind;
+    if (columns != Access::Kind::kStrided && columns != Access::Kind::kContiguous) continue;
     std::vector<int64_t> strides;
     for (Index v : vars) {
       const Access along = AccessAlong(offset, v->var);
@@ -93,12 +106,19 @@ std::optional<Packing> PackingOf(const FusedKernel& fused, const KernelPlan& pla
       if (moves && along.stride.is_constant()) strides.push_back(along.stride.constant());
     }
     if (strides.size() != vars.size()) continue;
-    if (std::optional<std::vector<size_t>> order = OrderOfRun(p.extents, strides)) {
+    if (columns == Access::Kind::kContiguous) {
+      const int64_t nearest = *absl::c_min_element(strides, [](int64_t a, int64_t b) { return std::abs(a) < std::abs(b); });
+      p.apart = std::abs(nearest) * StorageBytes(p.contraction->operand(1)->shape().element_type());
+    } else if (std::optional<std::vector<size_t>> order = OrderOfRun(p.extents, strides)) {
+      p.apart = 0;
       p.order = *std::move(order);
       return p;
     }
   }
-  return std::nullopt;
+  if (p.apart == 0) return std::nullopt;
+  p.order.resize(vars.size());
+  absl::c_iota(p.order, size_t{0});
+  return p;
 }
 
 bool PacksWhereItLies(const Instruction& op, absl::Span<const Dim> strides, int vector_bytes) {

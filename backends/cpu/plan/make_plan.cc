@@ -103,13 +103,19 @@ class Planner : public NestPlanner {
     ContractionNest();
     const std::optional<Packing> packing = PackingOf(f_, plan_);
     int64_t widest = kMaxTileVectors;
-    if (packing && RowsOfOnePart(*packing) >= kRowsWorthPacking) {
-      const int64_t vectors = kMaxPackedBytes / packing->Bytes(plan_.lanes);
+    const int64_t vectors = packing ? kMaxPackedBytes / packing->Bytes(plan_.lanes) : 0;
+    if (packing && packing->apart == 0 && RowsOfOnePart(*packing) >= kRowsWorthPacking) {
       plan_.packed = vectors > 0;
       if (plan_.packed) widest = std::min(widest, vectors);
     }
     const bool both = ReadAsVectors(contraction, 0) && ReadAsVectors(contraction, 1);
-    ChooseTile(both, IsComplex(contraction.shape().element_type()) ? 2 : 1, widest);
+    const int parts = IsComplex(contraction.shape().element_type()) ? 2 : 1;
+    ChooseTile(both, parts, widest);
+    if (packing && packing->apart > 0 && packing->IsFarApart(plan_.block) && RowsOfOnePart(*packing) >= kRowsWorthCopying &&
+        vectors > 1) {
+      plan_.packed = true;
+      ChooseTile(both, parts, std::min(widest, vectors));
+    }
     if (plan_.packed) plan_.scratch_bytes = packing->Bytes(plan_.block);
     // A typical size may be none: of mod(s,4) it is.
     const auto some = [](Dim d) { return std::max<int64_t>(1, Typical(d)); };

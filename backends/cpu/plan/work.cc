@@ -27,7 +27,7 @@ constexpr double kRow = 8;                   // of the loops around it
 constexpr double kScalarOp = 0.4;            // of a vector's slots, an op that is done once a row, by a scalar
 constexpr double kReduceRow = 10;            // the tree that ends a row's sum; the next row is under way beside it
 constexpr double kNarrow = 20, kHalf = 3;    // to and from what registers hold
-constexpr double kPacked = 8;                // of a vector that a contraction packs: loaded, turned, stored
+constexpr double kPacked = 8, kCopied = 3;   // of a vector that a contraction packs: loaded, turned, stored; as it lies
 constexpr double kUpdate = 12;               // finding the place of a scatter's update
 constexpr double kSerialStepNs = 0.3;        // in which SerialWork counts
 constexpr double kLaunchNs = 120;            // pointers, the call
@@ -233,7 +233,8 @@ class Estimate {
   // The second operand, brought into scratch once.
   double PackingSlots() const {
     const std::optional<Packing> packing = plan_.packed ? PackingOf(f_, plan_) : std::nullopt;
-    return packing ? static_cast<double>(packing->terms) * std::ceil(inner_ / plan_.lanes) * kPacked : 0;
+    if (!packing) return 0;
+    return static_cast<double>(packing->terms) * std::ceil(inner_ / plan_.lanes) * (packing->apart > 0 ? kCopied : kPacked);
   }
 
   // Rows of a row kernel: what is not reduced.
