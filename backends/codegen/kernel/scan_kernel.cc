@@ -56,8 +56,10 @@ class ScanKernel {
       b().CreateStore(init, state.back());
     }
     const Dim steps = SerialSteps();
-    if (step_ == nullptr) {
-      if (!(steps == Dim(0))) Step(state, iteration_.full);
+    if (steps == Dim(0)) {
+      // Carries alone. An array without elements has no strides by which vectors of rows would be stored.
+    } else if (step_ == nullptr) {
+      Step(state, iteration_.full);
     } else if (rest_ != nullptr && e_.mode().lanes == plan_.lanes && e_.mode().masks.empty()) {
       Value *n = e_.EmitDim(steps), *done = e_.Floor(e_.I64(0), n, plan_.lanes);
       e_.LoopOver(step_, e_.I64(0), done, plan_.lanes, [&] { Square(state); });
