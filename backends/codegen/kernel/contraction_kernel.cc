@@ -159,25 +159,23 @@ class ContractionKernel {
       if (lo == hi) return;
       e_.LoopOver(packed_column_, b().CreateAdd(first, e_.I64(lo)), b().CreateAdd(first, e_.I64(hi)), step, body);
     };
-    const auto whole = static_cast<int>(whole_columns / lanes);
-    // A term's columns as they lie, all vectors of them; what is left one by one.
-    if (packing_->apart > 0 && whole > 0) {
-      LaneMode mode{.lanes = plan_.lanes, .copies = whole, .across = whole};
-      mode.vector_var = packed_column_->var;
-      e_.InLevel([&] {
-        e_.BindVar(packed_column_, first);
-        e_.LoopOver(place_, e_.I64(0), e_.I64(terms), 1, [&] {
-          mode.level = e_.innermost();
-          e_.set_mode(mode);
-          e_.StoreRaw(base, level, to, type, e_.Eval(op.operand(1), from));
-          e_.set_mode({});
-        });
-      });
-    }
     auto one_by_one = [&](int64_t lo, int64_t hi) {
       if (lo == hi) return;
       e_.LoopOver(place_, e_.I64(lo), e_.I64(hi), 1, [&] { e_.StoreRaw(base, level, to, type, e_.Eval(op.operand(1), from)); });
     };
+    if (packing_->apart > 0) {  // as they lie: all vectors of a term, then what is left of the columns
+      LaneMode mode{.lanes = plan_.lanes, .copies = static_cast<int>(whole_columns / lanes)};
+      mode.across = mode.copies;
+      mode.vector_var = packed_column_->var;
+      auto copy = [&] {
+        mode.level = e_.innermost();
+        e_.set_mode(mode);
+        e_.StoreRaw(base, level, to, type, e_.Eval(op.operand(1), from));
+        e_.set_mode({});
+      };
+      columns_from(0, whole_columns, whole_columns, [&] { e_.LoopOver(place_, e_.I64(0), e_.I64(terms), 1, copy); });
+      return columns_from(whole_columns, columns, 1, [&] { one_by_one(0, terms); });
+    }
     LaneMode along_terms{.lanes = plan_.lanes, .copies = plan_.lanes};
     along_terms.vector_var = place_->var;
     along_terms.unroll_var = packed_column_->var;
@@ -199,7 +197,7 @@ class ContractionKernel {
       e_.StoreRaw(base, level, to, type, turned);
       e_.set_mode({});
     };
-    columns_from(0, packing_->apart > 0 ? 0 : whole_columns, lanes, [&] {
+    columns_from(0, whole_columns, lanes, [&] {
       if (whole_terms == 0) return;
       if (absl::c_is_sorted(packing_->order)) return e_.LoopOver(place_, e_.I64(0), e_.I64(whole_terms), lanes, in_order);
       const TermPlaces places = PlacesOfTerms(plan_.block * StorageBytes(type));
@@ -229,7 +227,7 @@ class ContractionKernel {
         });
       });
     });
-    columns_from(0, packing_->apart > 0 ? 0 : whole_columns, 1, [&] { one_by_one(whole_terms, terms); });
+    columns_from(0, whole_columns, 1, [&] { one_by_one(whole_terms, terms); });
     columns_from(whole_columns, columns, 1, [&] { one_by_one(0, terms); });
   }
 
