@@ -2,8 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "backends/driver/literal_executable.h"
 #include "backends/report/document.h"
 #include "hlo/check.h"
@@ -85,20 +86,56 @@ TEST(SameCode, IsShownOfBothKernels) {
   }
 }
 
-// Threads get as much to compile each: a contraction's tiles are written out, whatever few instructions it has.
-TEST(SameCode, ContractionsAreMoreToCompile) {
-  const auto operations = [](const std::string& text) {
-    const auto module = ParseModule(text);
-    TENON_CHECK(module.ok(), module.status().ToString());
-    const auto runner = KernelRunner::Make(DenseRequest(WrapEntryAsFusion(**module)), {});
-    TENON_CHECK(runner.ok(), runner.status().ToString());
-    return runner->kernel().likeness().operations;
+// Both kernels turn what they pack by one function (backends/codegen/kernel/kernel_parts.h).
+TEST(SameCode, SquaresAreTurnedByOneFunction) {
+  const auto module = ParseModule(R"(HloModule m
+ENTRY e {
+  x = f32[32,64] parameter(0)
+  y = f32[48,64] parameter(1)
+  z = f32[80,48] parameter(2)
+  d = f32[32,48] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ROOT e = f32[32,80] dot(d, z), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+})");
+  ASSERT_TRUE(module.ok()) << module.status();
+  CompileOptions options{.compile_threads = 1, .provider = "generated"};
+  std::string llvm;
+  options.stages.wanted = 1u << static_cast<int>(StageKind::kLlvm);
+  options.stages.take = [&](const Stage& stage) { llvm += stage.text; };
+  ASSERT_TRUE(LiteralExecutable::Compile(**module, options).ok());
+  const auto count = [&](absl::string_view what) { return std::vector<std::string>(absl::StrSplit(llvm, what)).size() - 1; };
+  EXPECT_EQ(count("define internal void @turn."), 1u);
+  EXPECT_EQ(count("call void @turn."), 2u);
+}
+
+// Threads get as much to compile each: what a kernel is said to take is about what is emitted of it. A contraction's tiles are written
+// out, whatever few instructions it has.
+TEST(SameCode, WhatThereIsToCompileIsKnownBefore) {
+  const auto emitted = [](const Module& module) {
+    const auto program = CompileToProgram(
+        module.Clone(), BindingOf(module), {.provider = "generated", .report = CompileOptions::Report::kCode});
+    TENON_CHECK(program.ok(), program.status().ToString());
+    TENON_CHECK(program->kernels.size() == 1u, "more than a kernel");
+    const auto graph = nlohmann::json::parse(GraphReport(*program, ""));
+    const std::string text = graph["code"][program->kernels[0].symbol]["llvm"];
+    int64_t lines = 0;
+    for (const absl::string_view line : absl::StrSplit(text, '\n')) lines += absl::StartsWith(line, "  ");
+    return lines;
   };
-  const int64_t sum = operations("HloModule m\nENTRY e {\n x = f32[64,64] parameter(0)\n y = f32[64,64] parameter(1)\n"
-                                 " ROOT r = f32[64,64] add(x, y)\n}");
-  const int64_t product = operations("HloModule m\nENTRY e {\n x = f32[64,64] parameter(0)\n y = f32[64,64] parameter(1)\n"
-                                     " ROOT r = f32[64,64] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}");
-  EXPECT_GE(product, 8 * sum);
+  for (const auto& [shape, result] : {std::pair("f32[64,64]", "add(x, y)"),
+                                      {"f32[64,64]", "multiply(tanh(x), y)"},
+                                      {"f32[64,64]", "dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"},
+                                      {"f32[64,64]", "dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}"},
+                                      {"f32[120,120]", "dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}"},
+                                      {"f64[50,50]", "dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}"}}) {
+    const auto module = ParseModule(absl::StrCat("HloModule m\nENTRY e {\n x = ", shape, " parameter(0)\n y = ", shape,
+                                                 " parameter(1)\n ROOT r = ", shape, " ", result, "\n}"));
+    ASSERT_TRUE(module.ok()) << module.status();
+    const auto runner = KernelRunner::Make(DenseRequest(WrapEntryAsFusion(**module)), {});
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    const int64_t known = runner->kernel().likeness().operations, is = emitted(**module);
+    EXPECT_GE(known, is / 3) << result << ": " << is;
+    EXPECT_LE(known, is * 3) << result << ": " << is;
+  }
 }
 
 }  // namespace

@@ -69,6 +69,22 @@ def test_all_contractions_are_packed_and_nothing_is_left_to_libraries(net, tenon
     assert sizes * 0.9 < account["bytes"] < sizes * 1.5
 
 
+@pytest.mark.parametrize("features, pixels, copied", [(512, 7, True), (64, 28, False)])
+def test_a_kernel_copies_frozen_rows_that_lie_far_apart(features, pixels, copied, tenon, tmp_path):
+    torch.manual_seed(0)
+    model = nn.Conv2d(features, features, 3, padding=1).eval()
+    x = torch.randn(4, features, pixels, pixels).contiguous(memory_format=torch.channels_last)
+    tenon.reset_stats()
+    with torch.no_grad():
+        fast = _frozen(model, provider="generated", dump=str(tmp_path))
+        _check(fast(x), model, x)
+    (plans,) = tmp_path.glob("inference*.plans.txt")
+    (plan,) = [line for line in plans.read_text().splitlines() if line.startswith("  contraction ")]
+    assert (" packed " in plan) == copied, plan
+    account, steps = _account(tenon)
+    assert account["values"] == 1 and steps == set()
+
+
 @pytest.mark.parametrize("name", ["resnet_tiny", "mobilenetv3", "densenet", "gpt_tiny", "dlrm"])
 def test_models(name, tenon):
     """By the accuracy rule; the kernels of the libraries are gone where weights are their operands."""

@@ -62,6 +62,13 @@ class ContractionKernel {
  private:
   llvm::IRBuilder<>& b() { return e_.Here(); }
 
+  // Of the packed operand: element `to` of `base`, which is known in level `level`.
+  struct Scratch {
+    Value* base;
+    int level;
+    PrimitiveType type;
+  };
+
   bool WholeBlocks() const { return columns_.is_constant() && columns_.constant() % plan_.block == 0; }
 
   // Whole blocks, and the last one, which has fewer vectors.
@@ -69,19 +76,21 @@ class ContractionKernel {
     const int across = static_cast<int>(plan_.block / plan_.lanes);
     Value* first = b().CreateMul(block, e_.I64(plan_.block));
     if (WholeBlocks()) {
-      Pack(first, plan_.block);
+      Turn(first, e_.I64(plan_.block));
+      Copy(first, plan_.block);
       return Columns(e_.I64(0), across, nullptr, from, to);
     }
     Value* left = b().CreateSub(e_.EmitDim(columns_), first);
     Value* whole = b().CreateICmpSGE(left, e_.I64(plan_.block));
+    Turn(first, b().CreateSelect(whole, e_.I64(plan_.block), left));
     if (columns_.constant_or(plan_.block) >= plan_.block) {
       e_.If(whole, [&] {
-        Pack(first, plan_.block);
+        Copy(first, plan_.block);
         Columns(first, across, nullptr, from, to);
       });
     }
     e_.If(b().CreateNot(whole), [&] {
-      Pack(first, columns_.constant_or(0) % plan_.block);
+      Copy(first, columns_.constant_or(0) % plan_.block);
       if (!columns_.is_constant()) {
         if (plan_.masked_tail) return Columns(first, across, left, from, to);
         return OneByOne(first, from, to);
@@ -95,21 +104,77 @@ class ContractionKernel {
     });
   }
 
-  // Brings what `columns` columns from `first` on read of the second operand into scratch, unless it is what lies there.
-  void Pack(Value* first, int64_t columns) {
-    if (!packing_) return;
+  // What columns from `first` on read of the second operand is brought to scratch by `bring`, unless it is what lies there.
+  void Pack(Value* first, const std::function<void(const Scratch&)>& bring) {
     const PrimitiveType type = packing_->contraction->operand(1)->shape().element_type();
     // Addressed by the column itself: where column 0 would lie.
     Value* before = b().CreateMul(first, e_.I64(-StorageBytes(type)));
-    Value* shifted = b().CreateGEP(b().getInt8Ty(), e_.ScratchPointer(0), before);
-    const int level = e_.innermost();
+    const Scratch to{.base = b().CreateGEP(b().getInt8Ty(), e_.ScratchPointer(0), before), .level = e_.innermost(), .type = type};
     Value* other = b().CreateICmpNE(b().CreateLoad(b().getInt64Ty(), packed_part_), part_);
     e_.If(other, [&] {
       b().CreateStore(part_, packed_part_);
-      PackColumns(first, columns, shifted, level, type);
+      bring(to);
     });
     const bool in_block = block_ != nullptr;
-    e_.set_packed({packing_->contraction, in_block ? e_.ScratchPointer(0) : shifted, in_block ? 0 : level, column_, plan_.block});
+    e_.set_packed({packing_->contraction, in_block ? e_.ScratchPointer(0) : to.base, in_block ? 0 : to.level, column_, plan_.block});
+  }
+
+  // Where term `place_` of column `packed_column_` is read, and where it goes in scratch.
+  struct Element {
+    IndexTuple from;
+    Index to;
+  };
+
+  Element ElementOfColumn() {
+    if (place_ == nullptr) {
+      place_ = e_.space().Var(packing_->terms);
+      packed_column_ = e_.space().Var(columns_);
+    }
+    std::vector<Index> index = index_;
+    index.back() = packed_column_;
+    Iteration iteration(e_.space(), f_, plan_.loops, index);
+    std::vector<Dim> in_memory, as_run(packing_->extents.begin(), packing_->extents.end());
+    for (size_t k : packing_->order) in_memory.push_back(packing_->extents[k]);
+    const IndexTuple split = e_.space().Delinearize(place_, in_memory);
+    std::vector<Index> summed(split.size());
+    for (size_t k = 0; k < split.size(); ++k) summed[packing_->order[k]] = split[k];
+    const Instruction& op = *packing_->contraction;
+    const Index place = e_.space().Linear(summed, DenseStrides(as_run));
+    return {MapContraction(e_.space(), op, iteration.IndexOf(e_.space(), f_, op.shape()), summed).rhs,
+            e_.space().Combine(place, plan_.block, packed_column_, 1)};
+  }
+
+  // Columns `lo` to `hi` of those from `first` on.
+  void ColumnsFrom(Value* first, Value* lo, Value* hi, int64_t step, const std::function<void()>& body) {
+    if (lo == hi) return;
+    e_.LoopOver(packed_column_, b().CreateAdd(first, lo), b().CreateAdd(first, hi), step, body);
+  }
+
+  void OneByOne(const Element& element, const Scratch& to, int64_t lo, int64_t hi) {
+    if (lo == hi) return;
+    const Instruction& rhs = *packing_->contraction->operand(1);
+    auto store = [&] { e_.StoreRaw(to.base, to.level, element.to, to.type, e_.Eval(&rhs, element.from)); };
+    e_.LoopOver(place_, e_.I64(lo), e_.I64(hi), 1, store);
+  }
+
+  // Columns that lie side by side are copied: all vectors of a term, then what is left of the columns.
+  void Copy(Value* first, int64_t columns) {
+    if (!packing_ || packing_->apart == 0) return;
+    const int64_t whole = columns / plan_.lanes * plan_.lanes;
+    Pack(first, [&](const Scratch& to) {
+      const Element element = ElementOfColumn();
+      LaneMode mode{.lanes = plan_.lanes, .copies = static_cast<int>(whole / plan_.lanes)};
+      mode.across = mode.copies;
+      mode.vector_var = packed_column_->var;
+      auto copy = [&] {
+        mode.level = e_.innermost();
+        e_.set_mode(mode);
+        e_.StoreRaw(to.base, to.level, element.to, to.type, e_.Eval(packing_->contraction->operand(1), element.from));
+        e_.set_mode({});
+      };
+      ColumnsFrom(first, e_.I64(0), e_.I64(whole), whole, [&] { e_.LoopOver(place_, e_.I64(0), e_.I64(packing_->terms), 1, copy); });
+      ColumnsFrom(first, e_.I64(whole), e_.I64(columns), 1, [&] { OneByOne(element, to, 0, packing_->terms); });
+    });
   }
 
   // Where the terms of the packed operand, as they lie in memory, go in scratch: after `round` of them the same places come again,
@@ -134,101 +199,105 @@ class ContractionKernel {
     return places;
   }
 
-  // Squares of vectors are turned in registers; what is left at the ends goes one by one.
-  void PackColumns(Value* first, int64_t columns, Value* base, int level, PrimitiveType type) {
+  // Columns whose terms lie side by side are turned: squares of vectors in registers; what is left at the ends goes one by one.
+  void Turn(Value* first, Value* columns) {
+    if (!packing_ || packing_->apart > 0) return;
+    const int64_t lanes = plan_.lanes, terms = packing_->terms, whole_terms = terms / lanes * lanes;
+    Pack(first, [&](const Scratch& to) {
+      const Element element = ElementOfColumn();
+      Value* none = e_.I64(0);
+      Value* whole = columns_.constant() % lanes == 0 ? columns : b().CreateAnd(columns, e_.I64(-lanes));
+      ColumnsFrom(first, none, whole, lanes, [&] {
+        if (whole_terms == 0) return;
+        if (!absl::c_is_sorted(packing_->order)) return SpreadTerms(element, to, whole_terms);
+        const int64_t squares = LiesAsInScratch(to.type) ? whole_terms / lanes : 1;
+        e_.LoopOver(place_, none, e_.I64(whole_terms), squares * lanes, [&] {
+          const int64_t bytes = StorageBytes(to.type);
+          Value* at = b().CreateMul(e_.ScalarIndex(element.to).v[0], e_.I64(bytes));
+          Squares(squares, element, to.type, b().CreateGEP(b().getInt8Ty(), to.base, at), plan_.block * bytes);
+        });
+      });
+      ColumnsFrom(first, none, whole, 1, [&] { OneByOne(element, to, whole_terms, terms); });
+      ColumnsFrom(first, whole, columns, 1, [&] { OneByOne(element, to, 0, terms); });
+    });
+  }
+
+  // Whether the packed operand is in memory as it will be in scratch: nothing is computed of it, or widened.
+  bool LiesAsInScratch(PrimitiveType type) const {
+    const bool is_parameter = packing_->contraction->operand(1)->opcode() == Opcode::kParameter;
+    return is_parameter && StorageType(e_.context(), type) == MemoryType(e_.context(), type);
+  }
+
+  // Vectors of terms of as many columns, turned: a vector of columns of each term, `step` bytes apart from `to` on. Several squares, one
+  // behind the other, only of an operand that LiesAsInScratch.
+  void Squares(int64_t squares, const Element& element, PrimitiveType type, Value* to, int64_t step) {
     constexpr int64_t kAhead = 8;  // squares: the processor follows few of the columns by itself
-    const int64_t lanes = plan_.lanes, terms = packing_->terms;
-    const int64_t whole_terms = terms / lanes * lanes, whole_columns = columns / lanes * lanes;
-    if (place_ == nullptr) {
-      place_ = e_.space().Var(terms);
-      packed_column_ = e_.space().Var(columns_);
-    }
-    std::vector<Index> index = index_;
-    index.back() = packed_column_;
-    Iteration iteration(e_.space(), f_, plan_.loops, index);
-    std::vector<Dim> in_memory, as_run(packing_->extents.begin(), packing_->extents.end());
-    for (size_t k : packing_->order) in_memory.push_back(packing_->extents[k]);
-    const IndexTuple split = e_.space().Delinearize(place_, in_memory);
-    std::vector<Index> summed(split.size());
-    for (size_t k = 0; k < split.size(); ++k) summed[packing_->order[k]] = split[k];
-    const Instruction& op = *packing_->contraction;
-    const IndexTuple from = MapContraction(e_.space(), op, iteration.IndexOf(e_.space(), f_, op.shape()), summed).rhs;
-    const Index place = e_.space().Linear(summed, DenseStrides(as_run));
-    const Index to = e_.space().Combine(place, plan_.block, packed_column_, 1);
-    auto columns_from = [&](int64_t lo, int64_t hi, int64_t step, const std::function<void()>& body) {
-      if (lo == hi) return;
-      e_.LoopOver(packed_column_, b().CreateAdd(first, e_.I64(lo)), b().CreateAdd(first, e_.I64(hi)), step, body);
-    };
-    auto one_by_one = [&](int64_t lo, int64_t hi) {
-      if (lo == hi) return;
-      e_.LoopOver(place_, e_.I64(lo), e_.I64(hi), 1, [&] { e_.StoreRaw(base, level, to, type, e_.Eval(op.operand(1), from)); });
-    };
-    if (packing_->apart > 0) {  // as they lie: all vectors of a term, then what is left of the columns
-      LaneMode mode{.lanes = plan_.lanes, .copies = static_cast<int>(whole_columns / lanes)};
-      mode.across = mode.copies;
-      mode.vector_var = packed_column_->var;
-      auto copy = [&] {
-        mode.level = e_.innermost();
-        e_.set_mode(mode);
-        e_.StoreRaw(base, level, to, type, e_.Eval(op.operand(1), from));
-        e_.set_mode({});
-      };
-      columns_from(0, whole_columns, whole_columns, [&] { e_.LoopOver(place_, e_.I64(0), e_.I64(terms), 1, copy); });
-      return columns_from(whole_columns, columns, 1, [&] { one_by_one(0, terms); });
-    }
-    LaneMode along_terms{.lanes = plan_.lanes, .copies = plan_.lanes};
-    along_terms.vector_var = place_->var;
-    along_terms.unroll_var = packed_column_->var;
-    auto square = [&] {
-      LaneMode mode = along_terms;
+    const Instruction& rhs = *packing_->contraction->operand(1);
+    const int64_t bytes = StorageBytes(type);
+    TurningSpec turning{.element = StorageType(e_.context(), type), .lanes = plan_.lanes};
+    Value *from = nullptr, *from_step = nullptr;
+    if (LiesAsInScratch(type)) {
+      const auto operand = static_cast<size_t>(rhs.parameter_number());
+      const Index offset = e_.space().Linear(element.from, f_.operands[operand].strides);
+      from = b().CreateGEP(turning.element, e_.OperandPointer(static_cast<int>(operand)), e_.ScalarIndex(offset).v[0]);
+      from_step = b().CreateMul(e_.EmitDim(AccessAlong(offset, packed_column_->var).stride), e_.I64(bytes));
+      if (e_.specs().prefetches && Typical(rhs.shape().byte_size()) >= kCachedBytes) turning.ahead = kAhead;
+    } else {
+      LaneMode mode{.lanes = plan_.lanes, .copies = plan_.lanes};
+      mode.vector_var = place_->var;
+      mode.unroll_var = packed_column_->var;
       mode.level = e_.innermost();
       e_.set_mode(mode);
-      e_.PrefetchAhead(place_, kAhead * lanes);
-      Val turned = e_.Eval(op.operand(1), from);
+      e_.PrefetchAhead(place_, kAhead * plan_.lanes);
+      const Val rows = e_.Eval(&rhs, element.from);
       e_.load_hook = nullptr;
-      TurnSquare(e_.At(turned.level), turned, plan_.lanes);
-      return turned;
-    };
-    auto in_order = [&] {
-      const Val turned = square();
-      LaneMode mode = e_.mode();
-      std::swap(mode.vector_var, mode.unroll_var);
-      e_.set_mode(mode);
-      e_.StoreRaw(base, level, to, type, turned);
-      e_.set_mode({});
-    };
-    columns_from(0, whole_columns, lanes, [&] {
-      if (whole_terms == 0) return;
-      if (absl::c_is_sorted(packing_->order)) return e_.LoopOver(place_, e_.I64(0), e_.I64(whole_terms), lanes, in_order);
-      const TermPlaces places = PlacesOfTerms(plan_.block * StorageBytes(type));
-      if (places_ == nullptr) {
-        llvm::Constant* bytes = llvm::ConstantDataArray::get(e_.context(), places.bytes);
-        places_ = new llvm::GlobalVariable(*b().GetInsertBlock()->getModule(), bytes->getType(), /*isConstant=*/true,
-                                           llvm::GlobalValue::PrivateLinkage, bytes);
+      from = SquareInMemory(turning.element);
+      from_step = e_.I64(plan_.lanes * bytes);
+      for (int k = 0; k < plan_.lanes; ++k) {
+        Value* row = b().CreateConstGEP1_64(b().getInt8Ty(), from, static_cast<uint64_t>(k * plan_.lanes * bytes));
+        b().CreateStore(e_.Splat(rows.at(static_cast<size_t>(k)), rows.level), row);
       }
-      e_.Loop(e_.I64(0), e_.I64(whole_terms), e_.I64(places.round), [&](Value* start) {
-        Value* end = b().CreateAdd(start, e_.I64(places.round));
-        if (whole_terms % places.round != 0) end = b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, e_.I64(whole_terms));
-        Value* round = b().CreateUDiv(start, e_.I64(places.round));
-        Value* there = b().CreateGEP(b().getInt8Ty(), base, b().CreateMul(round, e_.I64(places.step)));
-        e_.LoopOver(place_, start, end, lanes, [&] {
-          const Val turned = square();
-          LaneMode mode{.lanes = plan_.lanes};
-          mode.vector_var = packed_column_->var;
-          mode.level = e_.innermost();
-          e_.set_mode(mode);
-          Value* entry = b().CreateGEP(b().getInt32Ty(), places_, b().CreateSub(e_.ScalarIndex(place_).v[0], start));
-          for (int k = 0; k < plan_.lanes; ++k) {
-            Value* bytes = b().CreateLoad(b().getInt32Ty(), b().CreateConstGEP1_64(b().getInt32Ty(), entry, static_cast<uint64_t>(k)));
-            Value* row = b().CreateGEP(b().getInt8Ty(), there, b().CreateSExt(bytes, b().getInt64Ty()));
-            e_.StoreRaw(row, e_.innermost(), packed_column_, type, {.v = {turned.v[static_cast<size_t>(k)]}, .level = turned.level});
-          }
-          e_.set_mode({});
+      e_.set_mode({});
+    }
+    llvm::Function& kernel = *b().GetInsertBlock()->getParent();
+    b().CreateCall(TurningFunction(kernel, turning), {from, from_step, to, e_.I64(step), e_.I64(squares)});
+  }
+
+  Value* SquareInMemory(llvm::Type* element) {
+    if (square_ == nullptr) {
+      auto* row = llvm::FixedVectorType::get(element, static_cast<unsigned>(plan_.lanes));
+      square_ = e_.Alloca(llvm::ArrayType::get(row, static_cast<uint64_t>(plan_.lanes)));
+    }
+    return square_;
+  }
+
+  // The first `terms` terms of a vector of columns, to places in scratch that a table has.
+  void SpreadTerms(const Element& element, const Scratch& to, int64_t terms) {
+    const TermPlaces places = PlacesOfTerms(plan_.block * StorageBytes(to.type));
+    llvm::Constant* all = llvm::ConstantDataArray::get(e_.context(), places.bytes);
+    auto* table = new llvm::GlobalVariable(*b().GetInsertBlock()->getModule(), all->getType(), /*isConstant=*/true,
+                                           llvm::GlobalValue::PrivateLinkage, all);
+    const int64_t row_bytes = plan_.lanes * StorageBytes(to.type);
+    llvm::Type* storage = StorageType(e_.context(), to.type);
+    auto* row_type = llvm::FixedVectorType::get(storage, static_cast<unsigned>(plan_.lanes));
+    e_.Loop(e_.I64(0), e_.I64(terms), e_.I64(places.round), [&](Value* start) {
+      Value* end = b().CreateAdd(start, e_.I64(places.round));
+      if (terms % places.round != 0) end = b().CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, e_.I64(terms));
+      Value* round = b().CreateUDiv(start, e_.I64(places.round));
+      Value* there = b().CreateGEP(b().getInt8Ty(), to.base, b().CreateMul(round, e_.I64(places.step)));
+      e_.LoopOver(place_, start, end, plan_.lanes, [&] {
+        Value* square = SquareInMemory(storage);
+        Squares(1, element, to.type, square, row_bytes);
+        Value* column = b().CreateGEP(storage, there, e_.ScalarIndex(packed_column_).v[0]);
+        Value* entry = b().CreateGEP(b().getInt32Ty(), table, b().CreateSub(e_.ScalarIndex(place_).v[0], start));
+        e_.Loop(e_.I64(0), e_.I64(plan_.lanes), e_.I64(1), [&](Value* k) {
+          Value* bytes = b().CreateLoad(b().getInt32Ty(), b().CreateGEP(b().getInt32Ty(), entry, k));
+          Value* row = b().CreateLoad(row_type, b().CreateGEP(row_type, square, k));
+          Value* place = b().CreateGEP(b().getInt8Ty(), column, b().CreateSExt(bytes, b().getInt64Ty()));
+          b().CreateAlignedStore(row, place, llvm::Align(static_cast<uint64_t>(StorageBytes(to.type))));
         });
       });
     });
-    columns_from(0, whole_columns, 1, [&] { one_by_one(whole_terms, terms); });
-    columns_from(whole_columns, columns, 1, [&] { one_by_one(0, terms); });
   }
 
   // `across` vectors from `first` on; `left`: so many elements are there, if not all.
@@ -308,7 +377,7 @@ class ContractionKernel {
   llvm::AllocaInst* packed_part_ = nullptr;  // which part of the operand lies in scratch
   Value* part_ = nullptr;                    // which one the unit reads
   Index place_ = nullptr, packed_column_ = nullptr;
-  llvm::GlobalVariable* places_ = nullptr;  // TermPlaces::bytes
+  llvm::AllocaInst* square_ = nullptr;
 };
 
 }  // namespace

@@ -1,7 +1,10 @@
 #include "backends/codegen/kernel/kernel_parts.h"
 
+#include "absl/strings/str_cat.h"
 #include "backends/codegen/emit/elementwise.h"
+#include "backends/codegen/emit/emit_types.h"
 #include "hlo/own_calls.h"
+#include "llvm/IR/Module.h"
 
 namespace tenon {
 
@@ -113,7 +116,24 @@ void EmitOthers(KernelEmitter& e, bool all_checks) {
   });
 }
 
+namespace {
+
+// LLVM's instruction selection looks from each shuffle through all that stand behind it, and again for each that it changes: of 64 in a
+// row that takes longer than all else of a kernel. It doesn't look through a fence, for which no instruction is emitted.
+Value* Fenced(llvm::IRBuilder<>& b, Value* v) {
+  return PerPart(b, {&v, 1}, [&](auto p) -> Value* {
+    llvm::Type* type = p[0]->getType();
+    const uint64_t bits = type->getPrimitiveSizeInBits().getFixedValue();
+    if (bits % 32 != 0) return p[0];
+    Value* floats = b.CreateBitCast(p[0], llvm::FixedVectorType::get(b.getFloatTy(), static_cast<unsigned>(bits / 32)));
+    return b.CreateBitCast(b.CreateUnaryIntrinsic(llvm::Intrinsic::arithmetic_fence, floats), type);
+  });
+}
+
+}  // namespace
+
 void TurnSquare(llvm::IRBuilder<>& b, Val& m, int lanes) {
+  constexpr int kFew = 4;  // rows of shuffles that are soon looked through
   for (int half = lanes / 2; half > 0; half /= 2) {
     llvm::SmallVector<int, 64> low, high;
     for (int i = 0; i < lanes; ++i) {
@@ -127,7 +147,56 @@ void TurnSquare(llvm::IRBuilder<>& b, Val& m, int lanes) {
       m.v[static_cast<size_t>(r)] = ShuffleValues(b, x, y, low);
       m.v[static_cast<size_t>(r + half)] = ShuffleValues(b, x, y, high);
     }
+    if (half == 1 || lanes <= kFew) continue;
+    for (Value*& v : m.v) v = Fenced(b, v);
   }
+}
+
+llvm::Function* TurningFunction(llvm::Function& kernel, const TurningSpec& spec) {
+  const uint64_t element_bytes = spec.element->getPrimitiveSizeInBits().getFixedValue() / 8, lanes = static_cast<uint64_t>(spec.lanes);
+  const std::string name = absl::StrCat("turn.", lanes, "x", element_bytes, spec.ahead > 0 ? absl::StrCat(".ahead", spec.ahead) : "");
+  llvm::Module& module = *kernel.getParent();
+  if (llvm::Function* made = module.getFunction(name)) return made;
+  llvm::LLVMContext& c = module.getContext();
+  llvm::Type *ptr = llvm::PointerType::getUnqual(c), *i64 = llvm::Type::getInt64Ty(c);
+  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(c), {ptr, i64, ptr, i64, i64}, false);
+  llvm::Function* f = llvm::Function::Create(type, llvm::Function::InternalLinkage, name, module);
+  f->setAttributes(kernel.getAttributes());
+  f->addFnAttr(llvm::Attribute::NoInline);
+  llvm::BasicBlock* entry = llvm::BasicBlock::Create(c, "entry", f);
+  llvm::BasicBlock* loop = llvm::BasicBlock::Create(c, "loop", f);
+  llvm::BasicBlock* exit = llvm::BasicBlock::Create(c, "exit", f);
+  llvm::IRBuilder<> b(entry);
+  b.CreateBr(loop);
+  b.SetInsertPoint(loop);
+  llvm::PHINode *from = b.CreatePHI(ptr, 2), *to = b.CreatePHI(ptr, 2), *left = b.CreatePHI(i64, 2);
+  auto* row = llvm::FixedVectorType::get(spec.element, static_cast<unsigned>(spec.lanes));
+  const llvm::Align align(element_bytes);
+  Val square;
+  Value *next_from = from, *next_to = to;
+  for (int k = 0; k < spec.lanes; ++k, next_from = b.CreateGEP(b.getInt8Ty(), next_from, f->getArg(1))) {
+    square.v.push_back(b.CreateAlignedLoad(row, next_from, align));
+    if (spec.ahead == 0) continue;
+    Value* ahead = b.CreateConstGEP1_64(b.getInt8Ty(), next_from, static_cast<uint64_t>(spec.ahead) * lanes * element_bytes);
+    b.CreateIntrinsic(llvm::Intrinsic::prefetch, {ptr}, {ahead, b.getInt32(0), b.getInt32(3), b.getInt32(1)});
+  }
+  TurnSquare(b, square, spec.lanes);
+  for (int k = 0; k < spec.lanes; ++k, next_to = b.CreateGEP(b.getInt8Ty(), next_to, f->getArg(3))) {
+    b.CreateAlignedStore(square.v[static_cast<size_t>(k)], next_to, align);
+  }
+  next_from = b.CreateConstGEP1_64(b.getInt8Ty(), from, lanes * element_bytes);
+  Value* next_left = b.CreateSub(left, b.getInt64(1));
+  b.CreateCondBr(b.CreateICmpNE(next_left, b.getInt64(0)), loop, exit);
+  auto go_on = [&](llvm::PHINode* phi, unsigned first, Value* next) {
+    phi->addIncoming(f->getArg(first), entry);
+    phi->addIncoming(next, loop);
+  };
+  go_on(from, 0, next_from);
+  go_on(to, 2, next_to);
+  go_on(left, 4, next_left);
+  b.SetInsertPoint(exit);
+  b.CreateRetVoid();
+  return f;
 }
 
 }  // namespace tenon

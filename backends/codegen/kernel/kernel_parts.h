@@ -32,6 +32,15 @@ void EmitOthers(KernelEmitter& e, bool all_checks = false);
 // `m`: one vector of `lanes` lanes a copy, as many copies; in place, lanes become copies: rounds of interleaving exchange halves,
 // quarters, ... between vectors (Eklundh).
 void TurnSquare(llvm::IRBuilder<>& b, Val& m, int lanes);
+// The same in memory: rows of `lanes` elements, squares one behind the other.
+struct TurningSpec {
+  llvm::Type* element;
+  int lanes = 0;
+  int64_t ahead = 0;  // asks the first cache for so many squares ahead, which may lie outside
+};
+// void (from, bytes between its rows, to, bytes between its rows, squares): a square's rows in `to` follow those of the one before. One
+// function for all kernels of kernel's module: written out in each it would be a third of a contraction's code.
+llvm::Function* TurningFunction(llvm::Function& kernel, const TurningSpec& spec);
 std::vector<int64_t> RootsWithRole(const FusedKernel& fused, Role role);
 bool IsHeavy(const FusedKernel& fused);
 

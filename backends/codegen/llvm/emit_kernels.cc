@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/llvm/same_code.h"
 #include "llvm/IR/Module.h"
@@ -46,11 +47,18 @@ class Shares {
     if (!text.empty() && Wants(kind)) request_.stages->take({kind, std::move(file), std::move(text)});
   }
 
-  // Each kernel to the share that has least to do, those that are alike to the same one, as long as that has not more than its part.
+  // Each kernel to the share that has least to do, those that are alike to the same one, as long as that has not more than its part. Of
+  // these most turn out to be the same code as the first: they are emitted, and then no more.
   void Distribute() {
+    constexpr int64_t kAlike = 4;
     std::vector<Likeness> likeness;
+    absl::flat_hash_set<uint64_t> seen;
     int64_t all = 0;
-    for (const auto& kernel : request_.kernels) all += likeness.emplace_back(kernel->likeness()).operations;
+    for (const auto& kernel : request_.kernels) {
+      Likeness& l = likeness.emplace_back(kernel->likeness());
+      if (l.key && !seen.insert(*l.key).second) l.operations /= kAlike;
+      all += l.operations;
+    }
     std::vector<int64_t> load(shares_.size(), 0);
     absl::flat_hash_map<uint64_t, size_t> share_of;
     for (size_t k = 0; k < likeness.size(); ++k) {

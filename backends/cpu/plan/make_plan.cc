@@ -32,6 +32,7 @@ constexpr int kUnrollCost = 300;                // bodies above it are not unrol
 constexpr int kChainsCost = 80;                 // bodies above it keep a core's registers and queues busy by two vectors
 constexpr int64_t kManyElements = 64 << 10;
 constexpr int kWideStepCost = 40;               // below it a step that ends in f64 is a long one
+constexpr double kSumCost = 0.0006;             // share of a contraction's steps for which one more sum is written out and compiled
 constexpr int64_t kTileBlock = 16;
 constexpr int64_t kShortVector = 4;  // elements along the fastest dim below which vectors go along another one
 constexpr int64_t kTogether = 4;  // iterations of another loop that share work
@@ -160,7 +161,9 @@ class Planner : public NestPlanner {
         const int64_t held = ((both ? 2 : 1) * r * v + v) * parts + 1;
         if (held > registers - 1 && r * v > 1) break;
         auto columns_of = [&](int64_t width) { return static_cast<double>(rows / r) * step(r, width) + step(rows % r, width); };
-        const double cost = static_cast<double>(vectors / v) * columns_of(v) + (vectors % v > 0 ? columns_of(vectors % v) : 0);
+        const double steps = static_cast<double>(vectors / v) * columns_of(v) + (vectors % v > 0 ? columns_of(vectors % v) : 0);
+        const int64_t left = columns % (v * plan_.lanes) > 0 && vectors > v ? (vectors % v == 0 ? v : vectors % v) : 0;
+        const double cost = steps * (1 + kSumCost * static_cast<double>((r + rows % r) * (v + left)));
         if (least > 0 && cost > least * 0.999) continue;
         least = cost;
         across = v;
