@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "hlo/own_calls.h"
@@ -185,16 +186,18 @@ class Planner {
     for (const Instruction* op : entry.instructions()) {
       if (MayFail(*op)) last_failure = std::max(last_failure, live_.position(op));
     }
+    absl::flat_hash_map<int64_t, BufferKey> owner_of;  // by the leaf among all parameters'
+    for (const BufferKey& o : owners_) {
+      const bool is_input = o.instruction->opcode() == Opcode::kParameter && o.instruction->parent() == &entry;
+      if (is_input) owner_of.emplace(FirstLeaf(*o.instruction) + o.leaf, o);
+    }
     const int64_t leaves = LeafCount(entry.root()->shape());
     for (int64_t leaf = 0; leaf < leaves; ++leaf) {
       const BufferKey made{entry.root(), leaf};
       const std::optional<int64_t> parameter = views_.Has(made) ? options_.update(leaf) : std::nullopt;
       if (!parameter) continue;
-      const auto old = std::find_if(owners_.begin(), owners_.end(), [&](const BufferKey& o) {
-        return o.instruction->opcode() == Opcode::kParameter && o.instruction->parent() == &entry &&
-               FirstLeaf(*o.instruction) + o.leaf == *parameter;
-      });
-      if (old != owners_.end()) TryUpdate(made, *old, *parameter, last_failure);
+      const auto old = owner_of.find(*parameter);
+      if (old != owner_of.end()) TryUpdate(made, old->second, *parameter, last_failure);
     }
   }
 
