@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/fused/generate.h"
+#include "backends/codegen/index/contraction_index.h"
 #include "backends/codegen/plan/check_plan.h"
 #include "backends/contract/digest.h"
 #include "backends/cpu/emit/kernels.h"
@@ -27,18 +28,22 @@ bool IsEmpty(const FusedKernel& f) {
 }
 
 // About how many instructions of LLVM a kernel is, by which kernels are shared among threads: of MobileNet's and DenseNet's kernels this
-// is 0.7 to 1.5 times what they are.
+// is about half to twice what they are.
 int64_t EmittedInstructions(const FusedKernel& f, const KernelPlan& plan) {
-  constexpr int64_t kLoops = 60, kSquare = 250;
+  constexpr int64_t kLoops = 60, kPacking = 60, kSquare = 130, kBorders = 4;  // borders: tiles with taps outside are written apart
   const auto operations = static_cast<int64_t>(f.order.size());
-  if (plan.kind == PlanKind::kTranspose) return kLoops + kSquare / 2;
+  if (plan.kind == PlanKind::kTranspose) return kLoops + kSquare;
   if (plan.kind != PlanKind::kContraction) return kLoops + 3 * operations * plan.unroll;
   // Each tile is written out: a sum's own instructions, and what is done with it.
   const int64_t lanes = std::max(plan.lanes, 1), rows = plan.tile_loop >= 0 ? Typical(plan.loops[plan.tile_loop].extent) : 1;
   const int64_t columns = plan.loops.back().extent.constant_or(plan.block + 1), left = columns % plan.block;
   const int64_t across = (columns >= plan.block ? plan.block / lanes : 0) + (left + lanes - 1) / lanes;
   const int64_t sums = (rows >= plan.unroll ? plan.unroll + rows % plan.unroll : rows) * across;
-  return kLoops + (plan.packed ? kSquare : 0) + sums * (4 + operations * 3 / 4);
+  const bool taps = plan.packed && absl::c_any_of(f.order, [](const Instruction* op) {
+    const Window window = op->attrs().get_or<Window>(Attr::kWindow, {});
+    return IsContraction(*op) && absl::c_any_of(window.dims, [](const WindowDim& w) { return w.size > 1; });
+  });
+  return kLoops + (plan.packed ? kPacking : 0) + sums * (4 + operations * 3 / 4) * (taps ? kBorders : 1);
 }
 
 class CpuKernel : public CpuPlannedKernel {
