@@ -44,7 +44,6 @@ class ProgramBuilder {
 
   // ---- memory.cc
   // Entry parameters by their leaves in a row: tuples are what the caller brings one by one.
-  static int64_t FirstLeaf(const Instruction& parameter);
   const Binding::Parameter& ParameterOf(int64_t leaf) const { return binding_.parameters.at(leaf); }
   BufferKey RootLeaf(int64_t leaf) const;
   void FindDirectOutputs();

@@ -39,12 +39,6 @@ BufferKey ProgramBuilder::RootLeaf(int64_t leaf) const {
   return {source.op, source.leaf};
 }
 
-int64_t ProgramBuilder::FirstLeaf(const Instruction& parameter) {
-  int64_t first = 0;
-  for (int64_t p = 0; p < parameter.parameter_number(); ++p) first += LeafCount(parameter.parent()->parameter(p)->shape());
-  return first;
-}
-
 // Fresh outputs that their producer can write directly: whole buffers, dense as asked for, each once.
 void ProgramBuilder::FindDirectOutputs() {
   absl::flat_hash_set<BufferKey> taken;
@@ -81,9 +75,9 @@ absl::Status ProgramBuilder::FindUpdates() {
   }
   absl::flat_hash_map<int64_t, std::vector<int64_t>> leaves_of;  // by input
   absl::flat_hash_set<int64_t> barred;
+  int64_t leaf = 0;
   for (const Instruction* op : module_.entry()->parameters()) {
-    const int64_t leaves = LeafCount(op->shape());
-    for (int64_t leaf = FirstLeaf(*op); leaf < FirstLeaf(*op) + leaves; ++leaf) {
+    for (const int64_t end = leaf + LeafCount(op->shape()); leaf < end; ++leaf) {
       const Binding::Parameter& p = ParameterOf(leaf);
       if (p.kind != Binding::Parameter::Kind::kInput) continue;
       leaves_of[p.index].push_back(leaf);

@@ -46,6 +46,12 @@ int64_t LeafOffset(const Shape& tuple, int64_t element) {
   return offset;
 }
 
+int64_t FirstLeafOf(const Instruction& parameter) {
+  int64_t first = 0;
+  for (int64_t p = 0; p < parameter.parameter_number(); ++p) first += LeafCount(parameter.parent()->parameter(p)->shape());
+  return first;
+}
+
 ValueLeaf SourceOfLeaf(const Instruction* op, int64_t leaf) {
   while (true) {
     switch (op->opcode()) {

@@ -19,6 +19,8 @@ std::vector<Computation*> ControlComputations(const Module& module);
 // Leaves of a shape (tuples flattened, FlattenShape's order) and where those of a tuple's element begin.
 int64_t LeafCount(const Shape& shape);
 int64_t LeafOffset(const Shape& tuple, int64_t element);
+// Of a computation's parameters together, in order: where those of this one begin.
+int64_t FirstLeafOf(const Instruction& parameter);
 
 // The value that leaf `leaf` of `op` is, looked up through tuples, tuple elements and opt-barriers.
 struct ValueLeaf {

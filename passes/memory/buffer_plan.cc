@@ -67,7 +67,7 @@ class Planner {
       Allocation a{.bytes = leaves[leaf].byte_size(), .space = options_.spaces ? leaves[leaf].memory_space() : 0};
       if (op.opcode() == Opcode::kParameter) {
         a.kind = Kind::kParameter;
-        a.index = FirstLeaf(op) + leaf;
+        a.index = FirstLeafOf(op) + leaf;
       } else if (op.opcode() == Opcode::kConstant) {
         a.kind = Kind::kConstant;
         a.constant = &op;
@@ -79,12 +79,6 @@ class Planner {
       owners_.push_back(key);
       plan_.of[key] = sets_.Add(live_.Born(op));
     }
-  }
-
-  int64_t FirstLeaf(const Instruction& parameter) const {
-    int64_t first = 0;
-    for (int64_t p = 0; p < parameter.parameter_number(); ++p) first += LeafCount(parameter.parent()->parameter(p)->shape());
-    return first;
   }
 
   void AssignViews(const Instruction& op) {
@@ -189,7 +183,7 @@ class Planner {
     absl::flat_hash_map<int64_t, BufferKey> owner_of;  // by the leaf among all parameters'
     for (const BufferKey& o : owners_) {
       const bool is_input = o.instruction->opcode() == Opcode::kParameter && o.instruction->parent() == &entry;
-      if (is_input) owner_of.emplace(FirstLeaf(*o.instruction) + o.leaf, o);
+      if (is_input) owner_of.emplace(FirstLeafOf(*o.instruction) + o.leaf, o);
     }
     const int64_t leaves = LeafCount(entry.root()->shape());
     for (int64_t leaf = 0; leaf < leaves; ++leaf) {

@@ -51,8 +51,7 @@ class Assigner : public Placer {
 
   void Parameter(Instruction* op) {
     if (op->parent() != entry_) return;  // its caller said
-    size_t leaf = 0;
-    for (int64_t p = 0; p < op->parameter_number(); ++p) leaf += static_cast<size_t>(LeafCount(entry_->parameter(p)->shape()));
+    size_t leaf = static_cast<size_t>(FirstLeafOf(*op));
     GiveLeaves(&op->mutable_shape(), &leaf);
   }
   void GiveLeaves(Shape* shape, size_t* leaf) {

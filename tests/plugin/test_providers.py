@@ -173,6 +173,19 @@ def test_a_dot_by_each_provider(dtype, tenon):
         assert ran == steps
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_a_kernel_packs_a_view_of_weights(dtype, tenon, tmp_path):
+    """Columns that are not one behind the other, from an element on: squares are read by the view's strides."""
+    whole = torch.randn(150, 90, dtype=dtype)
+    function = lambda x, w: F.linear(x, w[1::2, 5:85])
+    args = [torch.randn(12, 80, dtype=dtype), whole]
+    found, ran = _run(tenon, function, args, provider="generated", dump=str(tmp_path))
+    compare(found, function(*args), function(*_wide(args))).raise_if_failed()
+    (plans,) = tmp_path.glob("inference*.plans.txt")
+    (plan,) = [line for line in plans.read_text().splitlines() if line.startswith("  contraction ")]
+    assert " packed " in plan and ran == set()
+
+
 def test_a_provider_that_there_is_not():
     with pytest.raises(Exception, match=r"provider.*host\.matmul"):
         torch.compile(lambda x: x @ x, backend="tenon", options={"provider": "host.magic"})(torch.randn(3, 3))

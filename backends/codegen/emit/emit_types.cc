@@ -271,4 +271,10 @@ Value* ShuffleValues(llvm::IRBuilderBase& b, Value* x, Value* y, llvm::ArrayRef<
   return PerPart(b, both, [&](auto p) { return b.CreateShuffleVector(p[0], p[1], mask); });
 }
 
+void AskForLine(llvm::IRBuilderBase& b, Value* pointer) {
+  constexpr uint32_t kRead = 0, kFirstCache = 3, kData = 1;
+  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
+                    {pointer, b.getInt32(kRead), b.getInt32(kFirstCache), b.getInt32(kData)});
+}
+
 }  // namespace tenon

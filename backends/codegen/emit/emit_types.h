@@ -85,5 +85,7 @@ llvm::Value* SelectValue(llvm::IRBuilderBase& b, llvm::Value* condition, llvm::V
 llvm::Value* ExtractLane(llvm::IRBuilderBase& b, llvm::Value* v, unsigned lane);
 llvm::Value* ShuffleValues(llvm::IRBuilderBase& b, llvm::Value* x, llvm::Value* y,
                            llvm::ArrayRef<int> mask);
+// Asks the first cache for the line of `pointer`, to be read; it may lie outside of everything.
+void AskForLine(llvm::IRBuilderBase& b, llvm::Value* pointer);
 
 }  // namespace tenon

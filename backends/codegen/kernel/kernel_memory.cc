@@ -382,8 +382,7 @@ void KernelEmitter::Prefetch(const Instruction& parameter, Index offset) {
   const int64_t bytes = mode_.lanes * StorageBytes(type);
   const int64_t line = mode_.unroll_var == mode_.vector_var ? std::max<int64_t>(1, kLine / bytes) : 1;  // copies in a cache line
   for (size_t c = 0; c < place.v.size(); c += static_cast<size_t>(line)) {
-    llvm::IRBuilder<>& b = At(place.level);
-    b.CreateIntrinsic(llvm::Intrinsic::prefetch, {place.v[c]->getType()}, {place.v[c], b.getInt32(0), b.getInt32(3), b.getInt32(1)});
+    AskForLine(At(place.level), place.v[c]);
   }
 }
 

@@ -120,6 +120,7 @@ namespace {
 
 // LLVM's instruction selection looks from each shuffle through all that stand behind it, and again for each that it changes: of 64 in a
 // row that takes longer than all else of a kernel. It doesn't look through a fence, for which no instruction is emitted.
+// Devices' squares are too small for one.
 Value* Fenced(llvm::IRBuilder<>& b, Value* v) {
   return PerPart(b, {&v, 1}, [&](auto p) -> Value* {
     llvm::Type* type = p[0]->getType();
@@ -178,7 +179,7 @@ llvm::Function* TurningFunction(llvm::Function& kernel, const TurningSpec& spec)
     square.v.push_back(b.CreateAlignedLoad(row, next_from, align));
     if (spec.ahead == 0) continue;
     Value* ahead = b.CreateConstGEP1_64(b.getInt8Ty(), next_from, static_cast<uint64_t>(spec.ahead) * lanes * element_bytes);
-    b.CreateIntrinsic(llvm::Intrinsic::prefetch, {ptr}, {ahead, b.getInt32(0), b.getInt32(3), b.getInt32(1)});
+    AskForLine(b, ahead);
   }
   TurnSquare(b, square, spec.lanes);
   for (int k = 0; k < spec.lanes; ++k, next_to = b.CreateGEP(b.getInt8Ty(), next_to, f->getArg(3))) {

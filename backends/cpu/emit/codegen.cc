@@ -10,6 +10,7 @@
 #include "backends/contract/digest.h"
 #include "backends/cpu/emit/kernels.h"
 #include "backends/cpu/plan/make_plan.h"
+#include "backends/cpu/plan/tile_steps.h"
 #include "backends/cpu/plan/usual_size.h"
 #include "backends/cpu/plan/work.h"
 #include "hlo/byte_stream.h"
@@ -28,17 +29,16 @@ bool IsEmpty(const FusedKernel& f) {
 }
 
 // About how many instructions of LLVM a kernel is, by which kernels are shared among threads: of MobileNet's and DenseNet's kernels this
-// is about half to twice what they are.
+// is half to twice what they are, of a loop of an operation or two up to three times.
 int64_t EmittedInstructions(const FusedKernel& f, const KernelPlan& plan) {
   constexpr int64_t kLoops = 60, kPacking = 60, kSquare = 130, kBorders = 4;  // borders: tiles with taps outside are written apart
   const auto operations = static_cast<int64_t>(f.order.size());
   if (plan.kind == PlanKind::kTranspose) return kLoops + kSquare;
   if (plan.kind != PlanKind::kContraction) return kLoops + 3 * operations * plan.unroll;
-  // Each tile is written out: a sum's own instructions, and what is done with it.
-  const int64_t lanes = std::max(plan.lanes, 1), rows = plan.tile_loop >= 0 ? Typical(plan.loops[plan.tile_loop].extent) : 1;
-  const int64_t columns = plan.loops.back().extent.constant_or(plan.block + 1), left = columns % plan.block;
-  const int64_t across = (columns >= plan.block ? plan.block / lanes : 0) + (left + lanes - 1) / lanes;
-  const int64_t sums = (rows >= plan.unroll ? plan.unroll + rows % plan.unroll : rows) * across;
+  // A sum's own instructions, and what is done with it.
+  const int64_t rows = plan.tile_loop >= 0 ? Typical(plan.loops[plan.tile_loop].extent) : 1;
+  const int64_t columns = plan.loops.back().extent.constant_or(plan.block + 1);
+  const int64_t sums = SumsWritten(rows, columns, plan.unroll, plan.block, plan.lanes);
   const bool taps = plan.packed && absl::c_any_of(f.order, [](const Instruction* op) {
     const Window window = op->attrs().get_or<Window>(Attr::kWindow, {});
     return IsContraction(*op) && absl::c_any_of(window.dims, [](const WindowDim& w) { return w.size > 1; });

@@ -162,8 +162,8 @@ class Planner : public NestPlanner {
         if (held > registers - 1 && r * v > 1) break;
         auto columns_of = [&](int64_t width) { return static_cast<double>(rows / r) * step(r, width) + step(rows % r, width); };
         const double steps = static_cast<double>(vectors / v) * columns_of(v) + (vectors % v > 0 ? columns_of(vectors % v) : 0);
-        const int64_t left = columns % (v * plan_.lanes) > 0 && vectors > v ? (vectors % v == 0 ? v : vectors % v) : 0;
-        const double cost = steps * (1 + kSumCost * static_cast<double>((r + rows % r) * (v + left)));
+        const auto written = static_cast<double>(SumsWritten(rows, columns, r, v * plan_.lanes, plan_.lanes));
+        const double cost = steps * (1 + kSumCost * written);
         if (least > 0 && cost > least * 0.999) continue;
         least = cost;
         across = v;

@@ -17,4 +17,11 @@ inline double TileStep(int64_t rows, int64_t vectors, bool both, int parts) {
   return std::max({r * v * parts, loads * parts, kLatency}) + kLoadShare * loads + kOverhead;
 }
 
+// Sums that are written out for tiles of `unroll` rows by a `block` of columns in vectors of `lanes`: a whole tile's, and where something
+// is left of rows, columns or both, those of the tiles for that too.
+inline int64_t SumsWritten(int64_t rows, int64_t columns, int64_t unroll, int64_t block, int64_t lanes) {
+  const int64_t left = (columns % block + lanes - 1) / lanes;
+  return (rows >= unroll ? unroll + rows % unroll : rows) * ((columns >= block ? block / lanes : 0) + left);
+}
+
 }  // namespace tenon
