@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "runtime/execute/bound_program.h"
 #include "runtime/execute/library_step.h"
+#include "runtime/execute/shares.h"
 #include "runtime/execute/update_overlap.h"
 #include "runtime/guarded_memory.h"
 #include "runtime/profile/run_trace.h"
@@ -81,6 +82,14 @@ class Frame {
   void ReleaseSlot(int32_t slot);
   // At least pieces * BoundKernel::scratch_bytes.
   absl::Status ReserveScratch(int64_t bytes) { return scratch.Reserve(bytes, "scratch of a step"); }
+  // `count` of them, of the kernel being run.
+  OpenShare* Shares(int64_t count) {
+    if (num_shares_ < count) {
+      shares_ = std::make_unique<OpenShare[]>(static_cast<size_t>(count));
+      num_shares_ = count;
+    }
+    return shares_.get();
+  }
   int64_t bytes() const { return arena.size() + scratch.size(); }  // of the host's memory
   bool InArena(const char* p) const { return arena.Holds(p); }  // is it the address of an intermediate result?
 
@@ -129,6 +138,8 @@ class Frame {
   void Resolve1(const BoundView& view);
 
   UpdateOverlap overlap_;
+  std::unique_ptr<OpenShare[]> shares_;
+  int64_t num_shares_ = 0;
 };
 
 // Keeps at most as many frames as ran at once since the last trim. Frames idle for some seconds are

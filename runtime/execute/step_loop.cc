@@ -7,13 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/clock.h"
+#include "runtime/execute/shares.h"
 #include "runtime/host/host.h"
 #include "runtime/host/pace.h"
 
 namespace tenon {
 namespace {
 
-// One kernel over several threads: piece k computes its share of the range with its own scratch.
+// One kernel over several threads: piece k computes its share of the range with its own scratch, and what it gets of open ones.
 struct Pieces {
   KernelFn function;
   void* const* pointers;
@@ -21,14 +22,23 @@ struct Pieces {
   int64_t begin, size, count;
   char* scratch;
   int64_t scratch_bytes;
-  PieceTime* times;  // null: nobody asks
+  PieceTime* times;             // null: nobody asks
+  OpenShare* shares = nullptr;  // one per piece; null: none is open
+
+  int64_t BeginOf(int64_t k) const { return begin + size * k / count; }
+
+  void OpenShares(OpenShare* all, int64_t grain) {
+    shares = all;
+    for (int64_t k = 0; k < count; ++k) shares[k].Open(BeginOf(k), BeginOf(k + 1), grain);
+  }
 
   static void Run(void* self, int64_t first, int64_t last) {
     const Pieces& p = *static_cast<const Pieces*>(self);
     for (int64_t k = first; k < last; ++k) {
-      const int64_t b = p.begin + p.size * k / p.count, e = p.begin + p.size * (k + 1) / p.count;
       const uint64_t began = p.times == nullptr ? 0 : Ticks();
-      p.function(p.pointers, p.args, b, e, p.scratch + k * p.scratch_bytes);
+      const auto units = [&](int64_t b, int64_t e) { p.function(p.pointers, p.args, b, e, p.scratch + k * p.scratch_bytes); };
+      units(p.BeginOf(k), p.shares == nullptr ? p.BeginOf(k + 1) : p.shares[k].begin);
+      for (int64_t i = 0; i < p.count && p.shares != nullptr; ++i) p.shares[(k + i) % p.count].Take(units);
       if (p.times != nullptr) p.times[k] = {ThreadNumber(), 0, began, Ticks()};
     }
   }
@@ -205,6 +215,7 @@ class Loop {
       return true;
     }
     Pieces work{k.function, pointers, args, begin, end - begin, pieces, scratch, k.scratch_bytes, Times(pieces)};
+    if (end - begin >= kGrainsOfOpenShare * grain * pieces) work.OpenShares(f_.Shares(pieces), grain);
     host_.parallel_for(host_.context, 0, pieces, 1, Pieces::Run, &work);
     if (trace_ != nullptr) trace_->AddPieces(counter);
     return true;
