@@ -113,7 +113,7 @@ absl::StatusOr<KernelRunner> KernelRunner::Make(const KernelRequest& request,
     object.llvm_ir = &r.llvm_ir_;
     object.assembly = &r.assembly_;
   }
-  TENON_ASSIGN_OR_RETURN(r.object_, CompileModules({&object, 1})[0]);
+  TENON_ASSIGN_OR_RETURN(r.object_, CompileModules({&object, 1}, 1)[0]);
   std::vector<uint8_t> image;
   AppendObject(&image, r.object_);
   const std::vector<std::string> symbols = {"kernel"};

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -127,6 +128,34 @@ int FatalErrors() {
 TEST(Threads, WhatLlvmGivesUpOnIsAnErrorThreeTimes) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(_exit(FatalErrors()), ::testing::ExitedWithCode(0), "");
+}
+
+// More tasks than threads: so many run at once, each task once, and the other thread does what one is not free for.
+TEST(Threads, TakeTheNextTaskWhenTheyAreDone) {
+  constexpr int kTasks = 7;
+  std::atomic<int> at_once = 0, most = 0, others_done = 0;
+  std::vector<std::atomic<int>> ran(kTasks);
+  std::vector<std::function<absl::Status()>> tasks;
+  for (int k = 0; k < kTasks; ++k) {
+    tasks.push_back([&, k] {
+      const int here = ++at_once;
+      for (int seen = most; here > seen && !most.compare_exchange_weak(seen, here);) {
+      }
+      for (int ms = 0; k == 0 && others_done < kTasks - 1 && ms < 20000; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ++ran[static_cast<size_t>(k)];
+      --at_once;
+      if (k == 0 && others_done < kTasks - 1) return absl::DeadlineExceededError("others waited for a slow task");
+      others_done += k > 0;
+      return k == 3 ? absl::NotFoundError("of the third") : absl::OkStatus();
+    });
+  }
+  const std::vector<absl::Status> results = RunOnLlvmThreads(std::move(tasks), 2);
+  ASSERT_EQ(results.size(), kTasks);
+  for (int k = 0; k < kTasks; ++k) {
+    EXPECT_EQ(ran[static_cast<size_t>(k)], 1) << k;
+    EXPECT_EQ(results[static_cast<size_t>(k)].code(), k == 3 ? absl::StatusCode::kNotFound : absl::StatusCode::kOk) << k;
+  }
+  EXPECT_EQ(most, 2);
 }
 
 }  // namespace

@@ -263,14 +263,14 @@ absl::Status Compile(const ModuleRequest& request, std::vector<uint8_t>* object)
 
 }  // namespace
 
-std::vector<absl::StatusOr<std::vector<uint8_t>>> CompileModules(std::span<const ModuleRequest> requests,
+std::vector<absl::StatusOr<std::vector<uint8_t>>> CompileModules(std::span<const ModuleRequest> requests, int threads,
                                                                    const std::function<void()>& while_waiting) {
   std::vector<std::vector<uint8_t>> objects(requests.size());
   std::vector<std::function<absl::Status()>> tasks;
   for (size_t k = 0; k < requests.size(); ++k) {
     tasks.push_back([&, k] { return Compile(requests[k], &objects[k]); });
   }
-  const std::vector<absl::Status> done = RunOnLlvmThreads(std::move(tasks), while_waiting);
+  const std::vector<absl::Status> done = RunOnLlvmThreads(std::move(tasks), threads, while_waiting);
   std::vector<absl::StatusOr<std::vector<uint8_t>>> results;
   for (size_t k = 0; k < requests.size(); ++k) {
     if (done[k].ok()) {

@@ -42,9 +42,9 @@ struct ModuleRequest {
   const std::atomic<bool>* cancelled = nullptr;         // looked at between phases: the compile then ends with kCancelled
 };
 
-// Emits, verifies, runs EarlyCSE + LICM, generates code; several at once, one thread each. Returns when all are done. `while_waiting`: see
-// RunOnLlvmThreads.
-std::vector<absl::StatusOr<std::vector<uint8_t>>> CompileModules(std::span<const ModuleRequest> requests,
+// Emits, verifies, runs EarlyCSE + LICM, generates code, each on one thread; on at most `threads` at once. Returns when all are done.
+// `while_waiting`: see RunOnLlvmThreads.
+std::vector<absl::StatusOr<std::vector<uint8_t>>> CompileModules(std::span<const ModuleRequest> requests, int threads,
                                                                  const std::function<void()>& while_waiting = nullptr);
 
 }  // namespace tenon

@@ -18,13 +18,13 @@ class Shares {
   Shares(const EmitRequest& request, const KernelEmission& emission) : request_(request), emission_(emission) {}
 
   absl::StatusOr<std::vector<EmittedShare>> Run() {
-    const size_t count = static_cast<size_t>(std::clamp(static_cast<int>(request_.kernels.size()) / 2, 1, request_.threads));
+    const auto count = static_cast<size_t>(CountShares());
     texts_.resize(count);
     shares_.resize(count);
     Distribute();
     std::vector<ModuleRequest> requests;
     for (size_t t = 0; t < count; ++t) requests.push_back(Request(t));
-    auto modules = CompileModules(requests, [&] { cancelled_ = cancelled_ || (request_.cancelled && request_.cancelled()); });
+    auto modules = CompileModules(requests, request_.threads, [&] { cancelled_ = cancelled_ || (request_.cancelled && request_.cancelled()); });
     for (size_t t = 0; t < count; ++t) {
       Show(StageKind::kLlvm, absl::StrCat("llvm.", t, ".emitted.ll"), std::move(texts_[t].emitted));
       Show(StageKind::kOptimizedLlvm, absl::StrCat("llvm.", t, ".ll"), std::move(texts_[t].ir));
@@ -41,6 +41,14 @@ class Shares {
   struct Texts {
     std::string emitted, ir, assembly;
   };
+
+  // Of many kernels two a thread: one on a core that something else slows down leaves the last one to others.
+  int CountShares() const {
+    constexpr int kMany = 16;  // a thread
+    const auto kernels = static_cast<int>(request_.kernels.size());
+    const bool many = request_.threads > 1 && kernels >= kMany * request_.threads;
+    return std::clamp(kernels / 2, 1, many ? 2 * request_.threads : request_.threads);
+  }
 
   bool Wants(StageKind kind) const { return request_.stages != nullptr && request_.stages->Wants(kind); }
   void Show(StageKind kind, std::string file, std::string text) const {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -149,7 +150,7 @@ absl::Status MayCompile() {
 
 int ParkedLlvmThreads() { return parked; }
 
-std::vector<absl::Status> RunOnLlvmThreads(std::vector<std::function<absl::Status()>> tasks,
+std::vector<absl::Status> RunOnLlvmThreads(std::vector<std::function<absl::Status()>> tasks, int threads,
                                            const std::function<void()>& while_waiting) {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -165,7 +166,7 @@ std::vector<absl::Status> RunOnLlvmThreads(std::vector<std::function<absl::Statu
   const Awaited awaited(batch, generation);
   {
     std::unique_lock lock(batch->mutex);
-    for (size_t k = 0; k < count; ++k) {
+    for (size_t k = 0; k < std::min(count, static_cast<size_t>(std::max(threads, 1))); ++k) {
       if (!AddThread(batch).ok()) break;
     }
     while (true) {

@@ -12,7 +12,8 @@
 
 namespace tenon {
 
-// Runs the tasks, each on a thread of its own where so many can be had, else one after the other on fewer, and waits for all of them.
+// Runs the tasks on at most `threads` threads, or on fewer where no more can be had, each of which takes the next one when it is done, and
+// waits for all of them.
 // One status per task:
 //   what the task returned; a thrown exception is kInternal;
 //   kInternal with LLVM's message, where LLVM gave up;
@@ -20,7 +21,7 @@ namespace tenon {
 //   moment (ForkedInsideSection). Nothing ran then.
 // Each task runs inside a ForkSection of its thread; the caller must have none open. `while_waiting` is called on the calling thread,
 // some twenty times a second.
-std::vector<absl::Status> RunOnLlvmThreads(std::vector<std::function<absl::Status()>> tasks,
+std::vector<absl::Status> RunOnLlvmThreads(std::vector<std::function<absl::Status()>> tasks, int threads,
                                            const std::function<void()>& while_waiting = nullptr);
 
 constexpr int kMostParked = 3;
