@@ -1,4 +1,4 @@
-// Shares: threads that are done take what others have not come to, each unit is computed once, and short work is left in one piece a thread.
+// Shares: threads that are done take what others have not come to, each unit is computed once, and short work is one piece a thread.
 #include "runtime/execute/shares.h"
 
 #include <gmock/gmock.h>

@@ -24,7 +24,8 @@ class Shares {
     Distribute();
     std::vector<ModuleRequest> requests;
     for (size_t t = 0; t < count; ++t) requests.push_back(Request(t));
-    auto modules = CompileModules(requests, request_.threads, [&] { cancelled_ = cancelled_ || (request_.cancelled && request_.cancelled()); });
+    const auto ask = [&] { cancelled_ = cancelled_ || (request_.cancelled && request_.cancelled()); };
+    auto modules = CompileModules(requests, request_.threads, ask);
     for (size_t t = 0; t < count; ++t) {
       Show(StageKind::kLlvm, absl::StrCat("llvm.", t, ".emitted.ll"), std::move(texts_[t].emitted));
       Show(StageKind::kOptimizedLlvm, absl::StrCat("llvm.", t, ".ll"), std::move(texts_[t].ir));
