@@ -41,8 +41,9 @@ struct KernelInfo {
   std::vector<uint64_t> literals;   // bits of hoisted scalar literals, behind the sizes
   Dim begin = 0, end = 1;           // splittable outer range
   Dim grain = 1;                    // units of it that are worth a thread
+  bool joins_units = false;         // a call's units are computed together: better in few calls than in many
   int64_t scratch_bytes = 0;        // per thread
-  std::optional<LaunchDims> launch;  // a device's; in place of begin, end, grain and scratch_bytes
+  std::optional<LaunchDims> launch;  // a device's; in place of begin, end, grain, joins_units and scratch_bytes
   double estimated_ns = 0;          // whole kernel, one thread, static sizes (else 0)
   int64_t bytes = 0, flops = 0;
 };

@@ -139,6 +139,7 @@ absl::Status ProgramBuilder::EmitKernel(const Instruction& op, const Launches::L
   TENON_ASSIGN_OR_RETURN(kernel.end, dims_.Ref(info.end));
   kernel.literals = info.literals;
   TENON_ASSIGN_OR_RETURN(kernel.grain, dims_.Ref(info.grain));
+  kernel.joins_units = info.joins_units;
   if (info.launch) {
     TENON_ASSIGN_OR_RETURN(kernel.launch, LaunchOf(*info.launch));
   }

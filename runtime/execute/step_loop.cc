@@ -215,7 +215,7 @@ class Loop {
       return true;
     }
     Pieces work{k.function, pointers, args, begin, end - begin, pieces, scratch, k.scratch_bytes, Times(pieces)};
-    if (end - begin >= kGrainsOfOpenShare * grain * pieces) work.OpenShares(f_.Shares(pieces), grain);
+    if (!k.step->joins_units && end - begin >= kGrainsOfOpenShare * grain * pieces) work.OpenShares(f_.Shares(pieces), grain);
     host_.parallel_for(host_.context, 0, pieces, 1, Pieces::Run, &work);
     if (trace_ != nullptr) trace_->AddPieces(counter);
     return true;

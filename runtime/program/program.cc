@@ -123,7 +123,7 @@ std::string Body(const Program& p, const KernelStep& s) {
   std::string text = absl::StrCat(s.launch ? "launch " : "kernel ", p.kernels[s.kernel].symbol, "(", ToText(s.operands),
                                   ") writes ", s.num_results);
   if (s.launch) absl::StrAppend(&text, ToText(*s.launch));
-  else absl::StrAppend(&text, " range [", Size(s.begin), ", ", Size(s.end), ") grain ", Size(s.grain));
+  else absl::StrAppend(&text, " range [", Size(s.begin), ", ", Size(s.end), ") grain ", Size(s.grain), s.joins_units ? " joined" : "");
   if (!s.args.empty()) absl::StrAppend(&text, " args (", Sizes(s.args), ")");
   if (!s.literals.empty())
     absl::StrAppend(&text, " literals (", absl::StrJoin(s.literals, ", "), ")");

@@ -103,7 +103,8 @@ struct KernelStep {
   std::vector<uint64_t> literals;  // bits of scalar literals, appended to args
   SizeRef begin = 0, end = 1;      // the outer iteration range that may be split over threads
   SizeRef grain = 1;               // smallest piece of that range worth a thread
-  std::optional<LaunchShape> launch;  // of a device's kernels, and of no other; begin, end and grain mean nothing then
+  bool joins_units = false;        // a call computes its part of that range together: more calls of less are slower
+  std::optional<LaunchShape> launch;  // of a device's kernels, and of no other; begin, end, grain and joins_units mean nothing then
 };
 struct FrameworkStep {
   std::string overload;  // "aten.sort.default", "host.matmul" (runtime/host/functions.h)

@@ -74,13 +74,14 @@ TenonHost HostOf(int count, bool in_turn) {
 }
 
 // How often each of `n` units was computed.
-std::vector<float> Computed(Calls& here, int64_t n, int64_t grain, const TenonHost& host) {
+std::vector<float> Computed(Calls& here, int64_t n, int64_t grain, const TenonHost& host, bool joins_units = false) {
   calls = &here;
   Program p;
   p.name = "shares";
   p.regions.push_back({.name = "main"});
   const int32_t in = AddInput(p, kF, {n}), out = AddOutput(p, kF, {n});
   p.regions[0].steps.push_back(KernelCall(AddKernel(p, "visit"), {MakeView(in, kF, {n}), MakeView(out, kF, {n})}, n, grain));
+  std::get<KernelStep>(p.regions[0].steps[0].body).joins_units = joins_units;
   VisitLoader loader;
   auto made = Executable::Create(std::move(p), &loader, &host);
   EXPECT_TRUE(made.ok()) << made.status();
@@ -139,6 +140,12 @@ TEST(Shares, ShortWorkIsOnePieceAThread) {
   constexpr int64_t grain = 100, n = 3 * kGrainsOfOpenShare * grain - 1;
   EXPECT_THAT(Computed(here, n, grain, HostOf(3, /*in_turn=*/false)), Each(1.0f));
   EXPECT_THAT(here.ranges, UnorderedElementsAre(Pair(0, n / 3), Pair(n / 3, 2 * n / 3), Pair(2 * n / 3, n)));
+}
+
+TEST(Shares, UnitsThatAreComputedTogetherStayTogether) {
+  Calls here;
+  EXPECT_THAT(Computed(here, 640, 10, HostOf(2, /*in_turn=*/true), /*joins_units=*/true), Each(1.0f));
+  EXPECT_THAT(here.ranges, ElementsAre(Pair(0, 320), Pair(320, 640)));
 }
 
 // Many threads at the same shares, one after the other.

@@ -63,6 +63,7 @@ class CpuKernel : public CpuPlannedKernel {
     info_.literals = fused_.literals;
     info_.end = IsEmpty(fused_) ? Dim(0) : work.units;
     info_.grain = work.grain;
+    info_.joins_units = plan_.kind == PlanKind::kColumn;
     info_.scratch_bytes = plan_.scratch_bytes;
     info_.estimated_ns = work.nanoseconds;
     info_.bytes = work.bytes;
@@ -110,6 +111,7 @@ class CpuKernel : public CpuPlannedKernel {
     const Dim is = usual_->Is();
     info_.end += is * (work.units - info_.end);
     info_.grain = Max(1, info_.grain + is * (work.grain - info_.grain));
+    info_.joins_units |= usual_->plan.kind == PlanKind::kColumn;
     info_.scratch_bytes = std::max(info_.scratch_bytes, usual_->plan.scratch_bytes);
     const std::vector<LaunchPlan::Pair> may_overwrite = OverwritesOf(usual_->fused, usual_->plan);
     std::erase_if(info_.may_overwrite, [&](const LaunchPlan::Pair& p) { return !absl::c_linear_search(may_overwrite, p); });
