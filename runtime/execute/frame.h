@@ -82,13 +82,10 @@ class Frame {
   void ReleaseSlot(int32_t slot);
   // At least pieces * BoundKernel::scratch_bytes.
   absl::Status ReserveScratch(int64_t bytes) { return scratch.Reserve(bytes, "scratch of a step"); }
-  // `count` of them, of the kernel being run.
+  // At least `count` of them, of the kernel being run.
   OpenShare* Shares(int64_t count) {
-    if (num_shares_ < count) {
-      shares_ = std::make_unique<OpenShare[]>(static_cast<size_t>(count));
-      num_shares_ = count;
-    }
-    return shares_.get();
+    if (static_cast<int64_t>(shares_.size()) < count) shares_ = std::vector<OpenShare>(static_cast<size_t>(count));
+    return shares_.data();
   }
   int64_t bytes() const { return arena.size() + scratch.size(); }  // of the host's memory
   bool InArena(const char* p) const { return arena.Holds(p); }  // is it the address of an intermediate result?
@@ -138,8 +135,7 @@ class Frame {
   void Resolve1(const BoundView& view);
 
   UpdateOverlap overlap_;
-  std::unique_ptr<OpenShare[]> shares_;
-  int64_t num_shares_ = 0;
+  std::vector<OpenShare> shares_;
 };
 
 // Keeps at most as many frames as ran at once since the last trim. Frames idle for some seconds are

@@ -133,6 +133,7 @@ class Loop {
       }
       const absl::Status s = b_.max_scratch == 0 ? absl::OkStatus() : f_.ReserveScratch(CountPieces(INT64_MAX) * b_.max_scratch);
       if (!s.ok()) return Fail(TENON_ERROR, std::string(s.message()));
+      f_.Shares(CountPieces(INT64_MAX));
     }
     mutates_ = true;
     return true;

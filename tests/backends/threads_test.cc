@@ -139,8 +139,8 @@ TEST(Threads, TakeTheNextTaskWhenTheyAreDone) {
   for (int k = 0; k < kTasks; ++k) {
     tasks.push_back([&, k] {
       const int here = ++at_once;
-      for (int seen = most; here > seen && !most.compare_exchange_weak(seen, here);) {
-      }
+      int seen = most;
+      while (here > seen && !most.compare_exchange_weak(seen, here)) continue;
       for (int ms = 0; k == 0 && others_done < kTasks - 1 && ms < 20000; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       ++ran[static_cast<size_t>(k)];
       --at_once;

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "absl/status/status.h"
 
@@ -78,6 +79,20 @@ class Loader final : public CodeLoader {
 };
 
 }  // namespace
+
+TenonHost ThreadedHost(int threads) {
+  static std::atomic<int> count;
+  count = threads;
+  TenonHost host = *DefaultHost();
+  host.num_threads = [](void*) { return count.load(); };
+  host.parallel_for = [](void*, int64_t begin, int64_t end, int64_t, void (*run)(void*, int64_t, int64_t), void* data) {
+    std::vector<std::thread> others;
+    for (int64_t k = begin + 1; k < end; ++k) others.emplace_back(run, data, k, k + 1);
+    run(data, begin, begin + 1);
+    for (std::thread& t : others) t.join();
+  };
+  return host;
+}
 
 FakeHost::FakeHost() : host_(*DefaultHost()) {
   host_.context = this;

@@ -72,6 +72,9 @@ class FakeHost {
 // place), positive (pred = s32 > 0).
 CodeLoader* FakeLoader();
 
+// The default host with so many threads, each of which runs a piece. One number of threads in the process.
+TenonHost ThreadedHost(int threads);
+
 // Building programs.
 View MakeView(int32_t value, PrimitiveType dtype, std::vector<int64_t> dims,
               int64_t byte_offset = 0);

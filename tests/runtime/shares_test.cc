@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <mutex>
-#include <numeric>
 #include <thread>
 
 #include "runtime/execute/executable.h"
@@ -26,14 +26,19 @@ struct Calls {
   std::mutex mutex;
   std::vector<std::pair<int64_t, int64_t>> ranges;
   std::map<std::thread::id, int64_t> units_of;
-  std::atomic<int64_t> done{0};
+  std::atomic<int64_t> done{0}, disturbed{0};
   std::function<void(int64_t begin)> before;
 };
 Calls* calls = nullptr;
 
-void Visit(void* const* p, const int64_t*, int64_t begin, int64_t end, void*) {
+void Visit(void* const* p, const int64_t*, int64_t begin, int64_t end, void* scratch) {
   if (calls->before) calls->before(begin);
+  // The scratch is this thread's for as long as the call takes.
+  auto& owner = *static_cast<std::atomic<const void*>*>(scratch);
+  owner = &begin;
+  std::this_thread::yield();
   for (int64_t i = begin; i < end; ++i) static_cast<float*>(p[1])[i] += 1;
+  calls->disturbed += owner != &begin;
   const std::lock_guard lock(calls->mutex);
   calls->ranges.emplace_back(begin, end);
   calls->units_of[std::this_thread::get_id()] += end - begin;
@@ -51,43 +56,39 @@ class VisitLoader final : public CodeLoader {
   }
 };
 
-std::atomic<int> threads;
-
-// A host with so many threads, each of which runs a piece, or, `in_turn`, one after the other in the caller's.
-TenonHost HostOf(int count, bool in_turn) {
-  threads = count;
-  TenonHost host = *DefaultHost();
-  host.num_threads = [](void*) { return threads.load(); };
-  if (in_turn) {
-    host.parallel_for = [](void*, int64_t begin, int64_t end, int64_t, void (*run)(void*, int64_t, int64_t), void* data) {
-      for (int64_t k = begin; k < end; ++k) run(data, k, k + 1);
-    };
-  } else {
-    host.parallel_for = [](void*, int64_t begin, int64_t end, int64_t, void (*run)(void*, int64_t, int64_t), void* data) {
-      std::vector<std::thread> others;
-      for (int64_t k = begin + 1; k < end; ++k) others.emplace_back(run, data, k, k + 1);
-      run(data, begin, begin + 1);
-      for (std::thread& t : others) t.join();
-    };
-  }
+// One thread that is said to be many: it runs their pieces one after the other.
+TenonHost InTurn(int threads) {
+  TenonHost host = ThreadedHost(threads);
+  host.parallel_for = [](void*, int64_t begin, int64_t end, int64_t, void (*run)(void*, int64_t, int64_t), void* data) {
+    for (int64_t k = begin; k < end; ++k) run(data, k, k + 1);
+  };
   return host;
+}
+
+// A kernel for each of `sizes`, of so many units.
+Program Visits(const std::vector<int64_t>& sizes, int64_t grain, bool joins_units = false) {
+  Program p;
+  p.name = "shares";
+  p.regions.push_back({.name = "main"});
+  const int32_t visit = AddKernel(p, "visit", sizeof(std::atomic<const void*>));
+  for (const int64_t n : sizes) {
+    const int32_t in = AddInput(p, kF, {n}), out = AddOutput(p, kF, {n});
+    p.regions[0].steps.push_back(KernelCall(visit, {MakeView(in, kF, {n}), MakeView(out, kF, {n})}, n, grain));
+    std::get<KernelStep>(p.regions[0].steps.back().body).joins_units = joins_units;
+  }
+  return p;
 }
 
 // How often each of `n` units was computed.
 std::vector<float> Computed(Calls& here, int64_t n, int64_t grain, const TenonHost& host, bool joins_units = false) {
   calls = &here;
-  Program p;
-  p.name = "shares";
-  p.regions.push_back({.name = "main"});
-  const int32_t in = AddInput(p, kF, {n}), out = AddOutput(p, kF, {n});
-  p.regions[0].steps.push_back(KernelCall(AddKernel(p, "visit"), {MakeView(in, kF, {n}), MakeView(out, kF, {n})}, n, grain));
-  std::get<KernelStep>(p.regions[0].steps[0].body).joins_units = joins_units;
   VisitLoader loader;
-  auto made = Executable::Create(std::move(p), &loader, &host);
+  auto made = Executable::Create(Visits({n}, grain, joins_units), &loader, &host);
   EXPECT_TRUE(made.ok()) << made.status();
   Array x({n}), y({n});
   TenonTensor inputs[] = {x.tensor()}, outputs[] = {y.tensor()};
   EXPECT_EQ((*made)->Run(inputs, outputs).code, TENON_OK);
+  EXPECT_EQ(here.disturbed, 0) << "calls of two threads in one scratch";
   return y.data;
 }
 
@@ -95,19 +96,19 @@ TEST(Shares, AThreadThatIsDoneTakesWhatAnotherHasNotComeTo) {
   constexpr int64_t n = 800;
   Calls here;
   bool waited_in_vain = false;
-  const std::thread::id slow_is_not = std::this_thread::get_id();
+  const std::thread::id quick = std::this_thread::get_id();
   here.before = [&](int64_t begin) {
     if (begin != n / 2) return;  // the second thread's own part, which it is at until all others are done
-    EXPECT_NE(std::this_thread::get_id(), slow_is_not);
+    EXPECT_NE(std::this_thread::get_id(), quick);
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (here.done < n - 300 && !waited_in_vain) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       waited_in_vain = std::chrono::steady_clock::now() > until;
     }
   };
-  EXPECT_THAT(Computed(here, n, 1, HostOf(2, /*in_turn=*/false)), Each(1.0f));
+  EXPECT_THAT(Computed(here, n, 1, ThreadedHost(2)), Each(1.0f));
   EXPECT_FALSE(waited_in_vain) << here.done;
-  EXPECT_EQ(here.units_of[slow_is_not], 500);
+  EXPECT_EQ(here.units_of[quick], 500);
 }
 
 // Nothing is open to two threads at once, or to none, however they meet.
@@ -117,7 +118,7 @@ TEST(Shares, EachUnitIsComputedOnce) {
       for (const int64_t grain : {1, 3}) {
         for (const bool in_turn : {true, false}) {
           Calls here;
-          EXPECT_THAT(Computed(here, n, grain, HostOf(count, in_turn)), Each(1.0f)) << n << " by " << count;
+          EXPECT_THAT(Computed(here, n, grain, in_turn ? InTurn(count) : ThreadedHost(count)), Each(1.0f)) << n << " by " << count;
           int64_t sum = 0;
           for (const auto& [begin, end] : here.ranges) sum += end - begin;
           EXPECT_EQ(sum, n);
@@ -130,7 +131,7 @@ TEST(Shares, EachUnitIsComputedOnce) {
 // Where a host runs all pieces in one thread, the first takes all that is open.
 TEST(Shares, AreClosedButForTheirLastQuarter) {
   Calls here;
-  EXPECT_THAT(Computed(here, 640, 10, HostOf(2, /*in_turn=*/true)), Each(1.0f));
+  EXPECT_THAT(Computed(here, 640, 10, InTurn(2)), Each(1.0f));
   EXPECT_THAT(here.ranges, ElementsAre(Pair(0, 240), Pair(240, 280), Pair(280, 300), Pair(300, 310), Pair(310, 320),  //
                                        Pair(560, 600), Pair(600, 620), Pair(620, 630), Pair(630, 640), Pair(320, 560)));
 }
@@ -138,14 +139,33 @@ TEST(Shares, AreClosedButForTheirLastQuarter) {
 TEST(Shares, ShortWorkIsOnePieceAThread) {
   Calls here;
   constexpr int64_t grain = 100, n = 3 * kGrainsOfOpenShare * grain - 1;
-  EXPECT_THAT(Computed(here, n, grain, HostOf(3, /*in_turn=*/false)), Each(1.0f));
+  EXPECT_THAT(Computed(here, n, grain, ThreadedHost(3)), Each(1.0f));
   EXPECT_THAT(here.ranges, UnorderedElementsAre(Pair(0, n / 3), Pair(n / 3, 2 * n / 3), Pair(2 * n / 3, n)));
 }
 
 TEST(Shares, UnitsThatAreComputedTogetherStayTogether) {
   Calls here;
-  EXPECT_THAT(Computed(here, 640, 10, HostOf(2, /*in_turn=*/true), /*joins_units=*/true), Each(1.0f));
+  EXPECT_THAT(Computed(here, 640, 10, InTurn(2), /*joins_units=*/true), Each(1.0f));
   EXPECT_THAT(here.ranges, ElementsAre(Pair(0, 320), Pair(320, 640)));
+}
+
+// Shares are opened anew for each kernel and each run.
+TEST(Shares, OfOneKernelAreNotTheNextOnes) {
+  Calls here;
+  calls = &here;
+  const TenonHost host = ThreadedHost(3);
+  const std::vector<int64_t> sizes = {4000, 50, 12000};
+  std::vector<Array> arrays;
+  std::vector<TenonTensor> tensors;
+  for (const int64_t n : sizes) arrays.emplace_back(std::vector<int64_t>{n});
+  for (Array& a : arrays) tensors.push_back(a.tensor());
+  VisitLoader loader;
+  auto made = Executable::Create(Visits(sizes, 1), &loader, &host);
+  ASSERT_TRUE(made.ok()) << made.status();
+  for (float run = 1; run <= 20; ++run) {
+    ASSERT_EQ((*made)->Run(tensors.data(), tensors.data()).code, TENON_OK);
+    for (const Array& a : arrays) ASSERT_THAT(a.data, Each(run));
+  }
 }
 
 // Many threads at the same shares, one after the other.
