@@ -1,6 +1,6 @@
 """Peak memory of a model's second call by the allocator's own reports, against eager's.
 
-    python benchmarks/peak_memory.py [--model resnet50] [--backends tenon,inductor]
+    python benchmarks/peak_memory.py [--model resnet50,gpt_small_b4s64] [--backends tenon,inductor]
 
 PyTorch's profiler hears every allocation and release of the CPU allocator. Recording starts before
 the first call, compilation included, so what a backend keeps between calls (arena, folded
@@ -9,11 +9,13 @@ constants) counts; the peak is taken within the second call. Weights and inputs 
 
 import argparse
 import gc
+import subprocess
 import sys
 
 import environment
 
 environment.find_packages()
+import rows
 import torch
 from models import zoo
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -50,23 +52,22 @@ def peak_of(events) -> tuple[int, int]:
 
 def build(name: str):
     torch.manual_seed(1234)
+    if name in rows.ROWS:
+        model, args = rows.ROWS[name].make()
+        return (model.eval() if isinstance(model, torch.nn.Module) else model), args
     if name == "resnet50":
         model, args = zoo.resnet50(batch=1, size=224)
         return model.eval(), args
     return zoo.CASES[name].make()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="resnet50")
-    parser.add_argument("--backends", default="tenon,inductor")
-    options = parser.parse_args()
-    model, args = build(options.model)
+def measure(name: str, backends: list[str]) -> bool:
+    model, args = build(name)
     eager, held = peak(lambda: model(*args))
     mib = 2**20
-    print(f"{options.model}, second call: eager {eager / mib:.2f} MiB (held before {held / mib:.2f})")
+    print(f"{name}, second call: eager {eager / mib:.2f} MiB (held before {held / mib:.2f})")
     missed = False
-    for backend in options.backends.split(","):
+    for backend in backends:
         torch._dynamo.reset()
         try:
             compiled = torch.compile(model, backend=backend, dynamic=False)
@@ -81,7 +82,19 @@ def main() -> int:
             missed |= ratio > LIMIT
             line += f", limit {LIMIT}: {'met' if ratio <= LIMIT else 'LOST'}"
         print(line, flush=True)
-    return 1 if missed else 0
+    return missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="resnet50", help="cases of tests/models, rows of rows.py; several: each in a process of its own")
+    parser.add_argument("--backends", default="tenon,inductor")
+    options = parser.parse_args()
+    names = options.model.split(",")
+    if len(names) == 1:
+        return measure(names[0], options.backends.split(","))
+    one = [sys.executable, __file__, "--backends", options.backends, "--model"]
+    return max([subprocess.run([*one, name]).returncode for name in names])
 
 
 if __name__ == "__main__":

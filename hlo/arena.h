@@ -17,19 +17,32 @@ struct BufferLife {
   bool Meets(const BufferLife& other) const { return first <= other.last && other.first <= last; }
 };
 
+// Memory that others need from a position on, and nobody before: a result's, until it is written.
+struct LentMemory {
+  int64_t bytes = 0;
+  int32_t until = 0;
+};
+
 struct ArenaPlaces {
   std::vector<int64_t> offsets;  // by buffer, aligned
   int64_t bytes = 0;
+  std::vector<int32_t> lent;  // by buffer, the lent memory in which it lies; -1: in the arena. Empty: all do
 };
 
 // `bytes` by buffer, none negative; their sum must be no more than 2^62. Best fit (the offset calculation of Pisarchyk & Lee 2020), once by
 // decreasing size and once by birth: the smaller arena is kept. Deterministic. A few hundred buffers take less than 100 us.
 ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes);
 
+// Takes longer for a smaller arena. Buffers that are gone by then lie in lent memory, those alone without which the arena is smaller. No lent
+// memory lies in another.
+ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes, absl::Span<const LentMemory> lent);
+
 // Bytes of all that is alive at once, where that is most: no arena is smaller.
 int64_t MostAlive(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes);
 
-// Does every buffer lie in the arena, aligned, and apart from those alive with it? In O(n^2): for tests and guarded memory.
-bool LieApart(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes, const ArenaPlaces& places);
+// Does every buffer lie in the arena or in lent memory while it is lent, aligned, and apart from those alive with it? In O(n^2): for tests
+// and guarded memory.
+bool LieApart(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes, const ArenaPlaces& places,
+              absl::Span<const LentMemory> lent = {});
 
 }  // namespace tenon

@@ -307,7 +307,8 @@ enum { TENON_OK = 0, TENON_HOST_ERROR = 1, TENON_CHECK_ERROR = 2, TENON_ERROR = 
 
 /* inputs: one per graph input, then one per output of tenon_executable_once (SymInt inputs: the
  * number in `data` cast to pointer size, ndim -1).
- * outputs: kFresh: `data` is the memory the caller allocated with the signature's sizes and strides.
+ * outputs: kFresh: `data` is the memory the caller allocated with the signature's sizes and strides, apart from all other tensors': it is
+ * written from the run's beginning on, with intermediate results too.
  * kSlot: filled in with `tensor` (ownership passes to the caller). Others: untouched. Inputs of
  * kind kOther: `tensor` only, ndim -1. Metas of inputs are checked against what was compiled
  * (dtype, sizes, strides): TENON_ERROR with a message. TENON_CHECK_ERROR: *error is "IndexError:

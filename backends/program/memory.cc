@@ -164,8 +164,13 @@ absl::StatusOr<Value> ProgramBuilder::ValueOf(const Allocation& a) {
                                      .dtype = a.constant->shape().element_type()});
       return value;
     case Allocation::Kind::kArena: {
-      value.kind = ValueKind::kArena;
       value.offset = a.offset;
+      if (a.lender >= 0) {
+        value.kind = ValueKind::kLent;
+        value.index = direct_.at(plan_.allocations[static_cast<size_t>(a.lender)].index);
+        return value;
+      }
+      value.kind = ValueKind::kArena;
       if (!plan_.symbolic_arenas.contains(a.space) || a.first < 0) return value;
       value.offset = 0;
       value.life = {static_cast<int32_t>(a.first), static_cast<int32_t>(a.last)};

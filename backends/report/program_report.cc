@@ -239,7 +239,7 @@ class ProgramWriter {
   Json Values() const {
     Json json = Json::array();
     for (size_t v = 0; v < p_.values.size(); ++v) {
-      static constexpr const char* kKinds[] = {"input", "constant", "arena", "output", "slot", "error_word", "update"};
+      static constexpr const char* kKinds[] = {"input", "constant", "arena", "output", "slot", "error_word", "update", "lent"};
       const Value& value = p_.values[v];
       Json row = {{"kind", kKinds[static_cast<int>(value.kind)]},
                         {"index", value.index},
@@ -247,7 +247,7 @@ class ProgramWriter {
                         {"bytes", Size(value.bytes)},
                         {"first", lives_[v].first},
                         {"last", lives_[v].last}};
-      if (value.kind == ValueKind::kArena && !value.is_placed_per_call()) row["offset"] = Size(value.offset);
+      if (value.kind == ValueKind::kLent || (value.kind == ValueKind::kArena && !value.is_placed_per_call())) row["offset"] = Size(value.offset);
       if (value.space != 0) row["space"] = value.space;
       json.push_back(std::move(row));
     }

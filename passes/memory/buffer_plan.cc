@@ -43,7 +43,7 @@ class Planner {
     Settle();
     OrderAllMoves();
     for (const Instruction* op : live_.order()) AddTemporaries(*op);
-    PackArena(&plan_);
+    PackArena(&plan_, options_.lend_outputs);
     return std::move(plan_);
   }
 
@@ -458,7 +458,9 @@ std::string BufferPlan::ToString() const {
   }
   for (size_t i = 0; i < allocations.size(); ++i) {
     const Allocation& a = allocations[i];
-    const std::string index = a.kind == Allocation::Kind::kArena ? "" : absl::StrCat("#", a.index);
+    const std::string index = a.lender >= 0                        ? absl::StrCat("in ", a.lender)
+                              : a.kind == Allocation::Kind::kArena ? ""
+                                                                   : absl::StrCat("#", a.index);
     absl::StrAppend(&text, Right(absl::StrCat(i), 4), " ", Left(kKinds[static_cast<int>(a.kind)], 9), " ", Left(index, 10), " ");
     absl::StrAppend(&text, Right(absl::StrCat(a.offset), 12), " + ", Left(a.bytes.ToString(), 12), " [", a.first, ", ", a.last, "] ",
                     names[i], a.space == 0 ? "" : absl::StrCat(" in space ", a.space), "\n");

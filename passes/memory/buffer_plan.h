@@ -39,7 +39,8 @@ struct Allocation {
   enum class Kind : uint8_t { kParameter, kConstant, kArena, kOutput, kSlot } kind = Kind::kArena;
   int64_t index = 0;     // leaf of the entry's parameters, all in a row / root leaf for kOutput / slot number
   const Instruction* constant = nullptr;
-  int64_t offset = 0;  // kArena
+  int64_t offset = 0;  // kArena; in what lends it memory if there is one
+  int32_t lender = -1;  // of kArena: an allocation of kind kOutput whose value is written later than this is read
   Dim bytes = 0;
   int64_t first = 0, last = 0;  // positions in LiveRanges, inclusive; -1: merged into another
   int64_t buffers = 1;          // how many owners of a buffer share it
@@ -69,7 +70,7 @@ struct BufferPlan {
   // Spaces with arenas some of whose buffers' sizes are expressions: each call places them anew (hlo/arena.h). Offsets and bytes here are
   // those of typical sizes.
   absl::flat_hash_set<int64_t> symbolic_arenas;
-  int64_t peak_live_bytes = 0;  // lower bound: max over the schedule of live bytes
+  int64_t peak_live_bytes = 0;  // max over the schedule of live bytes, lent memory included
   std::string ToString() const;  // table: instruction, kind, offset, bytes, live range; the moves of each region
 };
 
@@ -89,6 +90,8 @@ struct BufferPlanOptions {
   const ValueViews* views = nullptr;  // null: by the layouts alone
   bool spaces = false;  // shapes say which memory values lie in (passes/spaces/spaces.h); else all lie in the host's
   bool in_place = true;
+  // Outputs lend their memory to what is read before they are written, where the arena is smaller for it: fixed sizes, the host's memory.
+  bool lend_outputs = true;
 };
 // Wants a scheduled module in which each region has one caller (pass flatten-control-flow).
 absl::StatusOr<BufferPlan> PlanBuffers(const Module& module, const BufferPlanOptions& options);

@@ -14,7 +14,8 @@ struct Packed {
   int64_t bytes = 0, most_alive = 0;
 };
 
-Packed Pack(BufferPlan* plan, int64_t space) {
+// `lend`: results' memory until they are written.
+Packed Pack(BufferPlan* plan, int64_t space, bool lend) {
   std::vector<Allocation*> arena;
   std::vector<BufferLife> lives;
   std::vector<int64_t> bytes;
@@ -26,8 +27,19 @@ Packed Pack(BufferPlan* plan, int64_t space) {
     bytes.push_back(TypicalBytes(a.bytes));
     symbolic |= !a.bytes.is_constant();
   }
-  const ArenaPlaces places = PlaceBuffers(lives, bytes);
-  for (size_t k = 0; k < arena.size(); ++k) arena[k]->offset = places.offsets[k];
+  std::vector<LentMemory> lent;
+  std::vector<int32_t> lenders;
+  for (int32_t k = 0; lend && !symbolic && k < static_cast<int32_t>(plan->allocations.size()); ++k) {
+    const Allocation& a = plan->allocations[k];
+    if (a.kind != Allocation::Kind::kOutput || a.first <= 0 || a.space != space || !a.bytes.is_constant()) continue;
+    lent.push_back({a.bytes.constant(), static_cast<int32_t>(a.first)});
+    lenders.push_back(k);
+  }
+  const ArenaPlaces places = PlaceBuffers(lives, bytes, lent);
+  for (size_t k = 0; k < arena.size(); ++k) {
+    arena[k]->offset = places.offsets[k];
+    if (!places.lent.empty() && places.lent[k] >= 0) arena[k]->lender = lenders[places.lent[k]];
+  }
   if (symbolic) plan->symbolic_arenas.insert(space);
   return {places.bytes, MostAlive(lives, bytes)};
 }
@@ -44,15 +56,15 @@ int64_t TypicalBytes(Dim bytes) {
   return n.ok() ? std::clamp<int64_t>(*n, 0, kMost) : kMost;
 }
 
-void PackArena(BufferPlan* plan) {
-  const Packed host = Pack(plan, 0);
+void PackArena(BufferPlan* plan, bool lend_outputs) {
+  const Packed host = Pack(plan, 0, lend_outputs);
   plan->arena_bytes = host.bytes;
   plan->peak_live_bytes = host.most_alive;
   std::set<int64_t> devices;
   for (const Allocation& a : plan->allocations) {
     if (a.space != 0) devices.insert(a.space);
   }
-  for (int64_t space : devices) plan->device_arenas.emplace_back(space, Pack(plan, space).bytes);
+  for (int64_t space : devices) plan->device_arenas.emplace_back(space, Pack(plan, space, false).bytes);
 }
 
 }  // namespace tenon

@@ -9,6 +9,7 @@ namespace tenon {
 int64_t TypicalBytes(Dim bytes);
 
 // Sets offsets, arena_bytes, device_arenas, symbolic_arenas and peak_live_bytes.
-void PackArena(BufferPlan* plan);
+// `lend_outputs`: BufferPlanOptions::lend_outputs.
+void PackArena(BufferPlan* plan, bool lend_outputs);
 
 }  // namespace tenon

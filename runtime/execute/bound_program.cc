@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
 #include "runtime/execute/library_step.h"
+#include "runtime/guarded_memory.h"
 #include "runtime/program/op_spec.h"
 
 namespace tenon {
@@ -131,6 +132,13 @@ void BoundProgram::BindValues() {
         break;
       case ValueKind::kOutput:
         output_values.push_back({v, index});
+        break;
+      case ValueKind::kLent:
+        if (GuardOfEnvironment() == MemoryGuard::kOff) {
+          lent_values.push_back({v, index, value.offset});
+        } else {
+          arena.values.push_back(v);  // a block of its own, as the arena's
+        }
         break;
       case ValueKind::kSlot:
         slot_values[index].push_back(v);

@@ -128,6 +128,11 @@ class BoundProgram {
     int32_t value, index;
   };
   std::vector<Source> input_values, output_values, update_values;
+  struct Lent {
+    int32_t value, output;
+    int64_t offset;
+  };
+  std::vector<Lent> lent_values;
   // From the main region's first step on that updates an input in place: the other inputs and the framework constants that are
   // read, and the slots.
   std::vector<int32_t> late_inputs, late_constants, late_slots;

@@ -127,6 +127,7 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
     base[value] = static_cast<char*>(in[index].data);
   for (const auto& [value, index] : bound.output_values)
     base[value] = static_cast<char*>(out[index].data);
+  for (const auto& [value, index, offset] : bound.lent_values) base[value] = static_cast<char*>(out[index].data) + offset;
   if (bound.num_metas != 0) ResolveMetas();
   return updates.empty() ? absl::OkStatus() : PlaceUpdates();
 }

@@ -82,7 +82,10 @@ class Member {
         to->push_back({Bytes::Space::kArena, 0, value.offset, value.offset + value.bytes});
         return true;
       case ValueKind::kOutput:
-        to->push_back({Bytes::Space::kOutput, value.index, 0, 1});
+        to->push_back({Bytes::Space::kOutput, value.index, 0, INT64_MAX});
+        return true;
+      case ValueKind::kLent:
+        to->push_back({Bytes::Space::kOutput, value.index, value.offset, value.offset + value.bytes});
         return true;
       case ValueKind::kInput:
       case ValueKind::kUpdate:

@@ -484,6 +484,10 @@ class Loop {
   bool IsBorrowed(const void* data) const {
     const char* p = static_cast<const char*>(data);
     if (f_.InArena(p)) return true;
+    for (const auto& [value, output, offset] : b_.lent_values) {
+      const char* begin = static_cast<const char*>(f_.outputs[output].data) + offset;
+      if (p >= begin && p < begin + b_.program.values[value].bytes) return true;
+    }
     for (size_t i = 0; i < b_.program.inputs.size(); ++i) {
       const TenonTensor& in = f_.inputs[i];
       if (b_.program.inputs[i].kind != InputSpec::Kind::kTensor || in.data == nullptr) continue;

@@ -108,6 +108,8 @@ std::string KindText(const Value& value) {
       return "error word";
     case ValueKind::kUpdate:
       return absl::StrCat("update of input ", value.index);
+    case ValueKind::kLent:
+      return absl::StrCat("lent by output ", value.index, " [", Size(value.offset), ", +", Size(value.bytes), ")");
   }
   return "";
 }

@@ -63,13 +63,15 @@ enum class ValueKind : uint8_t {
   kUpdate,     // index = graph input: where a kernel of the main region makes the input's new value. It is the input's own
                // memory, so that the commit region's copy finds nothing to do; memory of the frame where the caller's
                // inputs overlap (runtime/execute/update_overlap.h), and in a first run if calls follow (Frame::proven)
+  kLent,       // [offset, offset + bytes) of the memory of graph output `index`, 64-byte aligned in it: an intermediate result that nobody
+               // reads any more when the output's own value is written
 };
 // Memory spaces are 0 to 63: TenonHost::spaces has a bit for each.
 inline constexpr int32_t kMaxSpaces = 64;
 struct Value {
   ValueKind kind = ValueKind::kArena;
   int64_t index = 0;
-  SizeRef offset = 0;  // bytes, kArena
+  SizeRef offset = 0;  // bytes, kArena and kLent
   SizeRef bytes = 0;
   // kArena of an arena with buffers of symbolic sizes: when it is alive, in positions that ascend with the steps (a loop's are those of its
   // regions too). The frame places such values behind the arena's fixed part, anew for each set of sizes. {-1, -1}: it lies at `offset`.

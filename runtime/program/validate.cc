@@ -208,6 +208,18 @@ class Validator {
             return Error("output ", value.index, " has no memory");
           space = p_.outputs[value.index].space;
           break;
+        case ValueKind::kLent: {
+          TENON_RETURN_IF_ERROR(Index("output", value.index, Count(p_.outputs)));
+          const OutputSpec& out = p_.outputs[value.index];
+          if (out.kind != OutputKind::kFresh) return Error("output ", value.index, " has no memory to lend");
+          const int64_t there = IsStatic(out.dims) && IsStatic(out.strides) ? Extent(out.dims, out.strides, out.dtype) : -1;
+          if (there < 0 || value.offset < 0 || value.bytes < 0 || value.offset > there || value.bytes > there - value.offset) {
+            return Error("[", value.offset, ", +", value.bytes, ") of an output of ", there, " bytes");
+          }
+          if (value.offset % 64 != 0) return Error("offset ", value.offset, " is not aligned to 64");
+          space = out.space;
+          break;
+        }
         case ValueKind::kSlot:
           TENON_RETURN_IF_ERROR(Index("slot", value.index, p_.num_slots));
           break;
@@ -239,6 +251,7 @@ class Validator {
       case ValueKind::kErrorWord:
         return 8;
       case ValueKind::kArena:
+      case ValueKind::kLent:
         return value.bytes >= 0 ? value.bytes : -1;
       case ValueKind::kConstant: {
         const ConstantSpec& c = p_.constants[value.index];
@@ -385,7 +398,9 @@ class Validator {
     if (absl::Status s = CheckLibraryStep(step); !s.ok()) return absl::Status(s.code(), absl::StrCat(Where(), s.message()));
     for (const View& v : step.results) {
       const ValueKind kind = p_.values[v.value].kind;
-      if (kind != ValueKind::kArena && kind != ValueKind::kOutput) return Error("a library result outside of the arena and the outputs");
+      if (kind != ValueKind::kArena && kind != ValueKind::kOutput && kind != ValueKind::kLent) {
+        return Error("a library result outside of the arena and the outputs");
+      }
     }
     return absl::OkStatus();
   }

@@ -217,6 +217,39 @@ TEST(Executable, AViewOfTheArenaNeverEscapes) {
   EXPECT_TRUE(host.clean());
 }
 
+// Nor one of memory that an output lends: the output's own value is written there.
+TEST(Executable, AnOutputLendsItsMemoryUntilItIsWritten) {
+  FakeHost host;
+  Program p = Empty();
+  constexpr int64_t n = 32;
+  const int32_t in = AddInput(p, kF, {n / 2}), out = AddOutput(p, kF, {n}), small = AddOutput(p, kF, {n / 2});
+  p.num_slots = 1;
+  const int32_t first = AddValue(p, ValueKind::kLent, 0, n / 2 * 4, n / 2 * 4), slot = AddValue(p, ValueKind::kSlot, 0, n / 2 * 4);
+  p.outputs.push_back({.kind = OutputKind::kSlot, .index = 0, .dims = {n / 2}, .strides = {1}});
+  const int32_t add = AddKernel(p, "add_one");
+  auto row = [](int32_t value) { return MakeView(value, kF, {n / 2}); };
+  p.regions[0].steps.push_back(KernelCall(add, {row(in), row(first)}, n / 2));
+  p.regions[0].steps.push_back(KernelCall(add, {row(first), row(small)}, n / 2));
+  p.regions[0].steps.push_back(FrameworkCall("test.view", {row(first)}, row(slot), ResultRule::kView));
+  View whole = MakeView(small, kF, {2, n / 2});
+  whole.strides = {0, 1};
+  p.regions[0].steps.push_back({.body = CopyStep{whole, MakeView(out, kF, {2, n / 2})}, .name = "repeat"});
+  auto e = Make(std::move(p), host.get());
+  for (const float x : {1.0f, 7.0f}) {
+    Array input({n / 2}, x), a({n}), b({n / 2});
+    TenonTensor inputs[] = {input.tensor()}, outputs[] = {a.tensor(), b.tensor(), {}};
+    const RunResult ran = e->Run(inputs, outputs);
+    ASSERT_EQ(ran.code, TENON_OK) << ran.error;
+    EXPECT_THAT(a.data, Each(x + 2));
+    EXPECT_THAT(b.data, Each(x + 2));
+    EXPECT_NE(outputs[2].data, static_cast<void*>(a.data.data() + n / 2)) << "a tensor of its own";
+    host.get()->tensor_release(host.get()->context, outputs[2].tensor);
+  }
+  EXPECT_EQ(host.clones(), 2);
+  e.reset();
+  EXPECT_TRUE(host.clean());
+}
+
 // A check that fails keeps the commit region from writing the mutated input.
 TEST(Executable, ChecksComeBeforeCommits) {
   FakeHost host;

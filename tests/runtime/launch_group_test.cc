@@ -84,6 +84,11 @@ TEST(LaunchGroup, WhatOneWritesParts) {
   EXPECT_FALSE(grouped(in, a, in, a)) << "write after write";
   EXPECT_FALSE(grouped(in, a, half, out)) << "part of it";
   EXPECT_FALSE(grouped(in, out, out, other));
+  const int32_t lent = AddValue(p, ValueKind::kLent, 0, 2 * n), behind = AddValue(p, ValueKind::kLent, 0, 2 * n, 2 * n);
+  EXPECT_TRUE(grouped(in, lent, in, behind)) << "two places of one output's memory";
+  EXPECT_FALSE(grouped(lent, a, in, out)) << "written over by the output's own value";
+  EXPECT_FALSE(grouped(behind, a, in, out));
+  EXPECT_TRUE(grouped(lent, a, in, other));
 }
 
 TEST(LaunchGroup, AnUpdateIsItsInput) {

@@ -60,6 +60,21 @@ const Case kCases[] = {
        p.values[2].offset = 4;
      },
      "not aligned"},
+    {"lent by no output", [](Program& p) { p.values[2] = {.kind = ValueKind::kLent, .index = 5, .bytes = 32}; }, "output 5 of 1"},
+    {"more than is lent", [](Program& p) { p.values[2] = {.kind = ValueKind::kLent, .offset = 64, .bytes = 32}; },
+     "[64, +32) of an output of"},
+    {"lent by a slot",
+     [](Program& p) {
+       p.outputs[0].kind = OutputKind::kSlot;
+       p.values[2] = {.kind = ValueKind::kLent, .bytes = 32};
+     },
+     "no memory"},
+    {"alignment of what is lent",
+     [](Program& p) {
+       p.outputs[0].dims = {64};
+       p.values[2] = {.kind = ValueKind::kLent, .offset = 32, .bytes = 32};
+     },
+     "not aligned"},
     {"slot", [](Program& p) { p.values[3].index = 4; }, "slot 4 of 1"},
     {"use after release", [](Program& p) { p.regions[0].steps[1].release_slots = {0}; },
      "used after its release"},

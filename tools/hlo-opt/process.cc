@@ -186,6 +186,7 @@ class Processor {
       allocations.push_back({{"kind", kKinds[static_cast<int>(a.kind)]},
                              {"index", a.index},
                              {"offset", absl::StrCat(a.offset)},
+                             {"lender", a.lender},
                              {"bytes", a.bytes.ToString()},
                              {"first", a.first},
                              {"last", a.last},

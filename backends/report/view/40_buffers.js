@@ -1,7 +1,7 @@
 'use strict';
 // Memory over time: x = position in the order of the steps, y = offset in the arena, a rectangle per live range.
 
-const LANES = ['output', 'slot', 'constant', 'input'];
+const LANES = ['lent', 'output', 'slot', 'constant', 'input'];
 
 class BuffersPane {
   constructor(graph, app) {

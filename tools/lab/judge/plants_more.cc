@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "hlo/builder.h"
+#include "runtime/program/kernel_operands.h"
 #include "tools/lab/judge/error_rules.h"
 #include "tools/lab/judge/plants.h"
 
@@ -179,6 +180,42 @@ int64_t BytesOf(const View& view) {
   return bytes;
 }
 
+bool IsTemporary(const Value& value) { return value.kind == ValueKind::kArena || value.kind == ValueKind::kLent; }
+
+// A temporary lies in the memory of a result that is written before its last reader.
+bool LentTooLong(Program& program) {
+  struct Uses {
+    int64_t first_write = INT64_MAX, last_write = -1, last_read = -1;
+  };
+  std::vector<Uses> uses(program.values.size());
+  const std::vector<Step>& steps = program.regions[0].steps;
+  for (int64_t at = 0; at < std::ssize(steps); ++at) {
+    const auto* kernel = std::get_if<KernelStep>(&steps[static_cast<size_t>(at)].body);
+    if (kernel == nullptr) return false;
+    const KernelOperands operands = OperandsOf(program, *kernel);
+    for (const View& v : operands.reads) {
+      if (v.value >= 0) uses[v.value].last_read = at;
+    }
+    for (const View& v : operands.results) {
+      if (v.value < 0) continue;
+      uses[v.value].first_write = std::min(uses[v.value].first_write, at);
+      uses[v.value].last_write = at;
+    }
+  }
+  for (size_t o = 0; o < uses.size(); ++o) {
+    const Value out = program.values[o];
+    if (out.kind != ValueKind::kOutput || out.bytes < 0) continue;
+    for (size_t v = 0; v < uses.size(); ++v) {
+      Value& value = program.values[v];
+      const bool across = uses[v].last_write < uses[o].first_write && uses[o].last_write < uses[v].last_read;
+      if (!IsTemporary(value) || value.is_placed_per_call() || !across || value.bytes <= 0 || value.bytes > out.bytes) continue;
+      value = {.kind = ValueKind::kLent, .index = out.index, .bytes = value.bytes, .space = value.space};
+      return true;
+    }
+  }
+  return false;
+}
+
 // A temporary is put where a constant lies that was read for the last time: right in the first run.
 bool LeftByTheLastRun(Program& program) {
   std::vector<Step>& steps = program.regions[0].steps;
@@ -190,7 +227,7 @@ bool LeftByTheLastRun(Program& program) {
       if (v.value >= 0) read[v.value] = true;
     }
     for (View& result : kernel->operands) {
-      if (result.value < 0 || program.values[result.value].kind != ValueKind::kArena || kernel->num_results != 1) continue;
+      if (result.value < 0 || !IsTemporary(program.values[result.value]) || kernel->num_results != 1) continue;
       for (size_t c = 0; c < program.values.size(); ++c) {
         const Value& constant = program.values[c];
         if (constant.kind != ValueKind::kConstant || !read[c] || &result != &kernel->operands[kernel->operands.size() - 1]) continue;
@@ -218,6 +255,7 @@ bool LeftByTheLastRun(Program& program) {
 
 constexpr ProgramPlant kProgramPlants[] = {
     {"never-stored", "the last piece of a kernel's work is never done", NeverStored},
+    {"lent-too-long", "a temporary lies in a result's memory, and is read when that is written", LentTooLong},
     {"left-by-the-last-run", "a temporary overwrites a constant after its last use", LeftByTheLastRun},
 };
 
