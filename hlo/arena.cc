@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kMaxTwiceSorted = 2000;
 constexpr size_t kMaxAgain = 500;
-constexpr int kMostAgain = 8;  // where it is done once
 constexpr size_t kMostLent = 16;  // the largest
 int64_t AlignUp(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
@@ -148,14 +147,14 @@ ArenaPlaces Pack(absl::Span<const BufferLife> lives, absl::Span<const int64_t> b
 }
 
 // The buffers of `which`.
-ArenaPlaces PlaceSome(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes, absl::Span<const int32_t> which) {
+ArenaPlaces PackSome(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes, absl::Span<const int32_t> which, int again) {
   std::vector<BufferLife> some_lives;
   std::vector<int64_t> some_bytes;
   for (const int32_t b : which) {
     some_lives.push_back(lives[b]);
     some_bytes.push_back(bytes[b]);
   }
-  return Pack(some_lives, some_bytes, kMostAgain);
+  return Pack(some_lives, some_bytes, again);
 }
 
 }  // namespace
@@ -166,10 +165,9 @@ int64_t MostAlive(absl::Span<const BufferLife> lives, absl::Span<const int64_t> 
   return most;
 }
 
-ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes) { return Pack(lives, bytes, 0); }
-
-ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes, absl::Span<const LentMemory> lent) {
-  ArenaPlaces without = Pack(lives, bytes, kMostAgain);
+ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes, absl::Span<const LentMemory> lent,
+                         int again) {
+  ArenaPlaces without = Pack(lives, bytes, again);
   if (lent.empty()) return without;
   std::vector<int32_t> largest(lent.size());  // first
   std::iota(largest.begin(), largest.end(), 0);
@@ -212,7 +210,7 @@ ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const in
   for (int32_t b = 0; b < static_cast<int32_t>(lives.size()); ++b) {
     if (places.lent[b] < 0) stay.push_back(b);
   }
-  const ArenaPlaces arena = PlaceSome(lives, bytes, stay);
+  const ArenaPlaces arena = PackSome(lives, bytes, stay, again);
   if (arena.bytes >= without.bytes) return without;
   places.bytes = arena.bytes;
   for (size_t k = 0; k < stay.size(); ++k) places.offsets[stay[k]] = arena.offsets[k];
@@ -224,10 +222,11 @@ bool LieApart(absl::Span<const BufferLife> lives, absl::Span<const int64_t> byte
   auto memory = [&](size_t b) { return places.lent.empty() ? -1 : places.lent[b]; };
   for (size_t a = 0; a < lives.size(); ++a) {
     const int64_t begin = places.offsets[a], end = begin + bytes[a];
-    if (memory(a) >= 0 && (lives[a].last >= lent[memory(a)].until)) return false;
+    if (memory(a) >= 0 && lives[a].last >= lent[memory(a)].until) return false;
     if (begin < 0 || begin % kArenaAlignment != 0 || end > (memory(a) < 0 ? places.bytes : lent[memory(a)].bytes)) return false;
     for (size_t b = 0; b < a; ++b) {
-      if (memory(a) == memory(b) && lives[a].Meets(lives[b]) && begin < places.offsets[b] + bytes[b] && places.offsets[b] < end) return false;
+      if (memory(a) != memory(b) || !lives[a].Meets(lives[b])) continue;
+      if (begin < places.offsets[b] + bytes[b] && places.offsets[b] < end) return false;
     }
   }
   return true;

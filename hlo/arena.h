@@ -31,11 +31,11 @@ struct ArenaPlaces {
 
 // `bytes` by buffer, none negative; their sum must be no more than 2^62. Best fit (the offset calculation of Pisarchyk & Lee 2020), once by
 // decreasing size and once by birth: the smaller arena is kept. Deterministic. A few hundred buffers take less than 100 us.
-ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes);
-
-// Takes longer for a smaller arena. Buffers that are gone by then lie in lent memory, those alone without which the arena is smaller. No lent
-// memory lies in another.
-ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes, absl::Span<const LentMemory> lent);
+//
+// Buffers that are gone by then lie in lent memory, those alone without which the arena is smaller. No lent memory lies in another.
+// `again`: how often up to a few hundred are placed anew, what stuck out first, while the arena is larger than what is alive at once.
+ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes, absl::Span<const LentMemory> lent = {},
+                         int again = 0);
 
 // Bytes of all that is alive at once, where that is most: no arena is smaller.
 int64_t MostAlive(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes);

@@ -179,6 +179,9 @@ absl::StatusOr<Value> ProgramBuilder::ValueOf(const Allocation& a) {
     case Allocation::Kind::kOutput:
       value.kind = ValueKind::kOutput;
       value.index = direct_.at(a.index);
+      if (plan_.symbolic_arenas.contains(0) && a.space == 0 && a.first > 0) {
+        value.life = {static_cast<int32_t>(a.first), static_cast<int32_t>(a.last)};
+      }
       return value;
     case Allocation::Kind::kSlot:
       value.kind = ValueKind::kSlot;

@@ -247,7 +247,8 @@ class ProgramWriter {
                         {"bytes", Size(value.bytes)},
                         {"first", lives_[v].first},
                         {"last", lives_[v].last}};
-      if (value.kind == ValueKind::kLent || (value.kind == ValueKind::kArena && !value.is_placed_per_call())) row["offset"] = Size(value.offset);
+      const bool in_arena = value.kind == ValueKind::kArena && !value.is_placed_per_call();
+      if (in_arena || value.kind == ValueKind::kLent) row["offset"] = Size(value.offset);
       if (value.space != 0) row["space"] = value.space;
       json.push_back(std::move(row));
     }

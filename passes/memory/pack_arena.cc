@@ -35,7 +35,7 @@ Packed Pack(BufferPlan* plan, int64_t space, bool lend) {
     lent.push_back({a.bytes.constant(), static_cast<int32_t>(a.first)});
     lenders.push_back(k);
   }
-  const ArenaPlaces places = PlaceBuffers(lives, bytes, lent);
+  const ArenaPlaces places = PlaceBuffers(lives, bytes, lent, /*again=*/8);
   for (size_t k = 0; k < arena.size(); ++k) {
     arena[k]->offset = places.offsets[k];
     if (!places.lent.empty() && places.lent[k] >= 0) arena[k]->lender = lenders[places.lent[k]];

@@ -11,12 +11,21 @@
 
 namespace tenon {
 
+int32_t PlacedValues::SizeOf(SizeRef bytes) {
+  const auto size = std::find(sizes.begin(), sizes.end(), bytes);
+  const auto at = static_cast<int32_t>(size - sizes.begin());
+  if (size == sizes.end()) sizes.push_back(bytes);
+  return at;
+}
+
 void PlacedValues::Add(int32_t value, const Value& v) {
-  const auto size = std::find(sizes.begin(), sizes.end(), v.bytes);
-  size_of.push_back(static_cast<int32_t>(size - sizes.begin()));
-  if (size == sizes.end()) sizes.push_back(v.bytes);
+  size_of.push_back(SizeOf(v.bytes));
   values.push_back(value);
   lives.push_back(v.life);
+}
+
+void PlacedValues::AddLender(const Value& output) {
+  lenders.push_back({static_cast<int32_t>(output.index), SizeOf(output.bytes), output.life.first});
 }
 
 absl::StatusOr<const ArenaPlaces*> PlaceMemory::Find(absl::Span<const int64_t> dims) {
@@ -46,8 +55,10 @@ absl::StatusOr<ArenaPlaces> PlaceMemory::Place() const {
     }
     sum += bytes.back();
   }
-  ArenaPlaces places = PlaceBuffers(values_.lives, bytes);
-  if (GuardOfEnvironment() != MemoryGuard::kOff) TENON_CHECK(LieApart(values_.lives, bytes, places), "arena values meet");
+  std::vector<LentMemory> lent;
+  for (const PlacedValues::Lender& l : values_.lenders) lent.push_back({sizes_[l.size_of], l.until});
+  ArenaPlaces places = PlaceBuffers(values_.lives, bytes, lent, /*again=*/0);
+  if (GuardOfEnvironment() != MemoryGuard::kOff) TENON_CHECK(LieApart(values_.lives, bytes, places, lent), "arena values meet");
   return places;
 }
 

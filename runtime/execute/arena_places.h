@@ -19,8 +19,18 @@ struct PlacedValues {
   std::vector<BufferLife> lives;  // by value
   std::vector<SizeRef> sizes;     // that occur, each once
   std::vector<int32_t> size_of;   // by value: index into sizes
+  struct Lender {
+    int32_t output;
+    int32_t size_of;  // index into sizes
+    int32_t until;
+  };
+  std::vector<Lender> lenders;
 
   void Add(int32_t value, const Value& v);
+  void AddLender(const Value& output);
+
+ private:
+  int32_t SizeOf(SizeRef bytes);
 };
 
 // Not thread-safe: each frame has its own.
@@ -29,7 +39,8 @@ class PlaceMemory {
   static constexpr size_t kMostSets = 64;  // the one that was wanted least recently goes first
 
   explicit PlaceMemory(const PlacedValues* values) : values_(*values) {}
-  // By `values`. Valid until the next call; the same object as the last call's where the sizes are the same. `dims`: of the dim program.
+  // By `values`, `lent` by `lenders`. Valid until the next call; the same object as the last call's where the sizes are the same.
+  // `dims`: of the dim program.
   // Error: a size is negative, or all together are beyond what memory there is.
   absl::StatusOr<const ArenaPlaces*> Find(absl::Span<const int64_t> dims);
 

@@ -132,6 +132,7 @@ void BoundProgram::BindValues() {
         break;
       case ValueKind::kOutput:
         output_values.push_back({v, index});
+        if (value.has_life()) arena.placed.AddLender(value);
         break;
       case ValueKind::kLent:
         if (GuardOfEnvironment() == MemoryGuard::kOff) {

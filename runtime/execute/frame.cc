@@ -59,10 +59,22 @@ absl::Status FrameArena::Place(const Program& program, absl::Span<const int64_t>
   }
   if (places != nullptr && (moved || places != written)) {
     const PlacedValues& placed = bound_.placed;
-    for (size_t k = 0; k < placed.values.size(); ++k) (*base)[placed.values[k]] = data + behind + places->offsets[k];
+    lent_.clear();
+    for (size_t k = 0; k < placed.values.size(); ++k) {
+      (*base)[placed.values[k]] = data + behind + places->offsets[k];
+      if (!places->lent.empty() && places->lent[k] >= 0) lent_.push_back(static_cast<int32_t>(k));
+    }
   }
   places_ = places;
   return absl::OkStatus();
+}
+
+void FrameArena::PlaceLent(const TenonTensor* outputs, std::vector<char*>* base) const {
+  const PlacedValues& placed = bound_.placed;
+  for (const int32_t k : lent_) {
+    const TenonTensor& lender = outputs[placed.lenders[places_->lent[k]].output];
+    (*base)[placed.values[k]] = static_cast<char*>(lender.data) + places_->offsets[k];
+  }
 }
 
 absl::Status FrameArena::PlaceApart(const Program& program, absl::Span<const int64_t> dims, void* stream, std::vector<char*>* base) {
@@ -127,6 +139,7 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
     base[value] = static_cast<char*>(in[index].data);
   for (const auto& [value, index] : bound.output_values)
     base[value] = static_cast<char*>(out[index].data);
+  arena.PlaceLent(out, &base);
   for (const auto& [value, index, offset] : bound.lent_values) base[value] = static_cast<char*>(out[index].data) + offset;
   if (bound.num_metas != 0) ResolveMetas();
   return updates.empty() ? absl::OkStatus() : PlaceUpdates();

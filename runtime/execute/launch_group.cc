@@ -83,6 +83,7 @@ class Member {
         return true;
       case ValueKind::kOutput:
         to->push_back({Bytes::Space::kOutput, value.index, 0, INT64_MAX});
+        if (value.has_life()) to->push_back({Bytes::Space::kPlaced, view.value, 0, 1, value.life});
         return true;
       case ValueKind::kLent:
         to->push_back({Bytes::Space::kOutput, value.index, value.offset, value.offset + value.bytes});

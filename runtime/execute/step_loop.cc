@@ -484,9 +484,14 @@ class Loop {
   bool IsBorrowed(const void* data) const {
     const char* p = static_cast<const char*>(data);
     if (f_.InArena(p)) return true;
-    for (const auto& [value, output, offset] : b_.lent_values) {
-      const char* begin = static_cast<const char*>(f_.outputs[output].data) + offset;
-      if (p >= begin && p < begin + b_.program.values[value].bytes) return true;
+    auto lies_in = [&](int32_t value) {
+      return p >= f_.base[value] && p < f_.base[value] + Resolve(b_.program.values[value].bytes, f_.dims);
+    };
+    for (const BoundProgram::Lent& lent : b_.lent_values) {
+      if (lies_in(lent.value)) return true;
+    }
+    for (const int32_t k : f_.arena.lent()) {
+      if (lies_in(b_.arena.placed.values[k])) return true;
     }
     for (size_t i = 0; i < b_.program.inputs.size(); ++i) {
       const TenonTensor& in = f_.inputs[i];

@@ -101,6 +101,7 @@ std::string KindText(const Value& value) {
       }
       return absl::StrCat("arena [", Size(value.offset), ", +", Size(value.bytes), ")");
     case ValueKind::kOutput:
+      if (value.has_life()) return absl::StrCat("output ", value.index, " from ", value.life.first);
       return absl::StrCat("output ", value.index);
     case ValueKind::kSlot:
       return absl::StrCat("slot ", value.index);

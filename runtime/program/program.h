@@ -75,8 +75,10 @@ struct Value {
   SizeRef bytes = 0;
   // kArena of an arena with buffers of symbolic sizes: when it is alive, in positions that ascend with the steps (a loop's are those of its
   // regions too). The frame places such values behind the arena's fixed part, anew for each set of sizes. {-1, -1}: it lies at `offset`.
+  // kOutput: likewise; until then it lends its memory to such values.
   BufferLife life = {-1, -1};
-  bool is_placed_per_call() const { return life.first >= 0; }
+  bool has_life() const { return life.first >= 0; }
+  bool is_placed_per_call() const { return kind == ValueKind::kArena && has_life(); }
   int32_t space = 0;   // the memory it lies in: 0 the host's, else a device's (CodeImage::space); then of kind kInput, kArena or kOutput
 };
 struct View {

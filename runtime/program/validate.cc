@@ -206,13 +206,16 @@ class Validator {
           TENON_RETURN_IF_ERROR(Index("output", value.index, Count(p_.outputs)));
           if (p_.outputs[value.index].kind != OutputKind::kFresh)
             return Error("output ", value.index, " has no memory");
+          if (value.life.last < value.life.first) return Error("a life from ", value.life.first, " to ", value.life.last);
           space = p_.outputs[value.index].space;
           break;
         case ValueKind::kLent: {
           TENON_RETURN_IF_ERROR(Index("output", value.index, Count(p_.outputs)));
           const OutputSpec& out = p_.outputs[value.index];
           if (out.kind != OutputKind::kFresh) return Error("output ", value.index, " has no memory to lend");
-          const int64_t there = IsStatic(out.dims) && IsStatic(out.strides) ? Extent(out.dims, out.strides, out.dtype) : -1;
+          bool known = IsStatic(out.dims);
+          for (size_t d = 0; d < out.strides.size(); ++d) known = known && (out.dims[d] == 1 || out.strides[d] >= 0);
+          const int64_t there = known ? Extent(out.dims, out.strides, out.dtype) : -1;
           if (there < 0 || value.offset < 0 || value.bytes < 0 || value.offset > there || value.bytes > there - value.offset) {
             return Error("[", value.offset, ", +", value.bytes, ") of an output of ", there, " bytes");
           }

@@ -21,7 +21,7 @@ std::vector<Use> UsesIn(const Program& program, const std::vector<const Step*>& 
   absl::flat_hash_map<int32_t, size_t> use_of;
   for (int64_t at = 0; at < static_cast<int64_t>(steps.size()); ++at) {
     ForEachViewInside(program, *steps[at], [&](const View& view) {
-      if (view.value < 0 || !program.values[view.value].is_placed_per_call()) return;
+      if (view.value < 0 || !program.values[view.value].has_life()) return;
       const auto [use, is_new] = use_of.try_emplace(view.value, uses.size());
       if (is_new) uses.push_back({view.value, at, at});
       uses[use->second].last = at;

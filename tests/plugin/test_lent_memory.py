@@ -52,6 +52,21 @@ def test_logits_lend_their_memory_to_the_layers(dtype, tmp_path):
     assert graph()["arena_bytes"] <= hidden, "of the arena what the logits are made of is left"
 
 
+def test_sizes_of_the_call_lend_too(tmp_path):
+    torch.manual_seed(0)
+    model = LanguageModel()
+    compiled = torch.compile(model, backend="tenon", dynamic=True, options={"dump": str(tmp_path)})
+    kept = []
+    with torch.no_grad():
+        for rows in (32, 9, 32, 130, 2):
+            x = torch.randn(rows, 64)
+            kept.append((x, compiled(x)))
+            assert graph()["arena_bytes"] <= rows * 256 * 4, rows
+        for x, logits in kept:
+            torch.testing.assert_close(logits, model(x))
+    assert re.search(r"output 0 from \d+", program_of(tmp_path))
+
+
 def test_what_is_read_when_the_output_is_written_is_not_lent(tmp_path):
     torch.manual_seed(0)
     first, second = nn.Linear(64, 256), nn.Linear(256, 256)

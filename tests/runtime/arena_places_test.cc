@@ -63,6 +63,32 @@ TEST(ArenaPlaces, ARunTakesTheMemoryOfItsSizes) {
   EXPECT_TRUE(host.clean());
 }
 
+// The output's memory holds b until it is written of c: of the arena a and c are left, which are not alive together.
+TEST(ArenaPlaces, OutputsOfTheCallLendTheirMemory) {
+  FakeHost host;
+  Program p = Chain();
+  p.values[1].bytes = kBytes;
+  p.values[1].life = {3, 4};
+  auto made = Executable::Create(p, FakeLoader(), host.get());
+  ASSERT_TRUE(made.ok()) << made.status();
+  auto counters = (*made)->NewCounters();
+  for (const int64_t n : {100, 100, 7, 1000, 100, 7, 0, 1}) {
+    Array in({n}, 3), out({n});  // elsewhere in each call
+    TenonTensor inputs[] = {in.tensor()}, outputs[] = {out.tensor()};
+    const RunResult ran = (*made)->Run(inputs, outputs, nullptr, counters.get());
+    ASSERT_EQ(ran.code, TENON_OK) << ran.error;
+    EXPECT_THAT(out.data, Each(7.0f));
+    EXPECT_EQ(counters->arena_bytes.load(), (n * 4 + 63) / 64 * 64) << n;
+  }
+  counters.reset();
+  made->reset();
+  EXPECT_TRUE(host.clean());
+  p.values[1].life = {2, 4};
+  EXPECT_TRUE(p.Validate().ok()) << "longer than it need be";
+  p.values[1].life = {4, 4};
+  EXPECT_THAT(std::string(p.Validate().message()), HasSubstr("values 4 and 1 are in use at once, and not alive together"));
+}
+
 TEST(ArenaPlaces, WhatIsInUseAtOnceIsAliveTogether) {
   Program p = Chain();
   p.values[3].life = {5, 6};  // b, which the second step makes of a
