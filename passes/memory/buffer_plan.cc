@@ -43,7 +43,7 @@ class Planner {
     Settle();
     OrderAllMoves();
     for (const Instruction* op : live_.order()) AddTemporaries(*op);
-    PackArena(&plan_, options_.lend_outputs);
+    PackArena(&plan_);
     return std::move(plan_);
   }
 

@@ -90,8 +90,6 @@ struct BufferPlanOptions {
   const ValueViews* views = nullptr;  // null: by the layouts alone
   bool spaces = false;  // shapes say which memory values lie in (passes/spaces/spaces.h); else all lie in the host's
   bool in_place = true;
-  // Outputs lend their memory to what is read before they are written, where the arena is smaller for it: fixed sizes, the host's memory.
-  bool lend_outputs = true;
 };
 // Wants a scheduled module in which each region has one caller (pass flatten-control-flow).
 absl::StatusOr<BufferPlan> PlanBuffers(const Module& module, const BufferPlanOptions& options);

@@ -14,8 +14,7 @@ struct Packed {
   int64_t bytes = 0, most_alive = 0;
 };
 
-// `lend`: results' memory until they are written.
-Packed Pack(BufferPlan* plan, int64_t space, bool lend) {
+Packed Pack(BufferPlan* plan, int64_t space) {
   std::vector<Allocation*> arena;
   std::vector<BufferLife> lives;
   std::vector<int64_t> bytes;
@@ -29,9 +28,9 @@ Packed Pack(BufferPlan* plan, int64_t space, bool lend) {
   }
   std::vector<LentMemory> lent;
   std::vector<int32_t> lenders;
-  for (int32_t k = 0; lend && !symbolic && k < static_cast<int32_t>(plan->allocations.size()); ++k) {
+  for (int32_t k = 0; space == 0 && !symbolic && k < static_cast<int32_t>(plan->allocations.size()); ++k) {
     const Allocation& a = plan->allocations[k];
-    if (a.kind != Allocation::Kind::kOutput || a.first <= 0 || a.space != space || !a.bytes.is_constant()) continue;
+    if (a.kind != Allocation::Kind::kOutput || a.first <= 0 || a.space != 0 || !a.bytes.is_constant()) continue;
     lent.push_back({a.bytes.constant(), static_cast<int32_t>(a.first)});
     lenders.push_back(k);
   }
@@ -56,15 +55,15 @@ int64_t TypicalBytes(Dim bytes) {
   return n.ok() ? std::clamp<int64_t>(*n, 0, kMost) : kMost;
 }
 
-void PackArena(BufferPlan* plan, bool lend_outputs) {
-  const Packed host = Pack(plan, 0, lend_outputs);
+void PackArena(BufferPlan* plan) {
+  const Packed host = Pack(plan, 0);
   plan->arena_bytes = host.bytes;
   plan->peak_live_bytes = host.most_alive;
   std::set<int64_t> devices;
   for (const Allocation& a : plan->allocations) {
     if (a.space != 0) devices.insert(a.space);
   }
-  for (int64_t space : devices) plan->device_arenas.emplace_back(space, Pack(plan, space, false).bytes);
+  for (int64_t space : devices) plan->device_arenas.emplace_back(space, Pack(plan, space).bytes);
 }
 
 }  // namespace tenon

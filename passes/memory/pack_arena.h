@@ -9,7 +9,7 @@ namespace tenon {
 int64_t TypicalBytes(Dim bytes);
 
 // Sets offsets, arena_bytes, device_arenas, symbolic_arenas and peak_live_bytes.
-// `lend_outputs`: BufferPlanOptions::lend_outputs.
-void PackArena(BufferPlan* plan, bool lend_outputs);
+// Outputs lend their memory to what is read before they are written, where the arena is smaller for it: fixed sizes, the host's memory.
+void PackArena(BufferPlan* plan);
 
 }  // namespace tenon

@@ -136,7 +136,7 @@ void BoundProgram::BindValues() {
         break;
       case ValueKind::kLent:
         if (GuardOfEnvironment() == MemoryGuard::kOff) {
-          lent_values.push_back({v, index, value.offset});
+          arena.lent.push_back({v, index, value.offset});
         } else {
           arena.values.push_back(v);  // a block of its own, as the arena's
         }

@@ -68,12 +68,19 @@ struct BoundTransfer {
   int32_t from_space = 0, to_space = 0;
 };
 
+// An intermediate result in an output's memory.
+struct LentValue {
+  int32_t value, output;
+  int64_t offset;
+};
+
 // The intermediate results in one memory.
 struct BoundArena {
   SizeRef bytes = 0;            // of the fixed part
   std::vector<int32_t> values;  // of the fixed part
   bool is_static = true;        // its size and offsets are numbers
   PlacedValues placed;          // behind it
+  std::vector<LentValue> lent;  // of the program, in every call
 };
 
 struct BoundDevice {
@@ -128,11 +135,6 @@ class BoundProgram {
     int32_t value, index;
   };
   std::vector<Source> input_values, output_values, update_values;
-  struct Lent {
-    int32_t value, output;
-    int64_t offset;
-  };
-  std::vector<Lent> lent_values;
   // From the main region's first step on that updates an input in place: the other inputs and the framework constants that are
   // read, and the slots.
   std::vector<int32_t> late_inputs, late_constants, late_slots;

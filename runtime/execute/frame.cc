@@ -32,7 +32,7 @@ void HostBuffer::Free() {
 }
 
 FrameArena::FrameArena(const BoundArena* bound, const TenonHost* host, int32_t space)
-    : bound_(*bound), buffer_(host, space), memory_(&bound->placed) {
+    : bound_(*bound), buffer_(host, space), memory_(&bound->placed), lent_(bound->lent) {
   if (GuardOfEnvironment() == MemoryGuard::kOff) return;
   for (size_t i = 0; i < bound_.values.size() + bound_.placed.values.size(); ++i) {
     apart_.push_back(std::make_unique<HostBuffer>(host, space));
@@ -59,10 +59,11 @@ absl::Status FrameArena::Place(const Program& program, absl::Span<const int64_t>
   }
   if (places != nullptr && (moved || places != written)) {
     const PlacedValues& placed = bound_.placed;
-    lent_.clear();
+    lent_ = bound_.lent;
     for (size_t k = 0; k < placed.values.size(); ++k) {
       (*base)[placed.values[k]] = data + behind + places->offsets[k];
-      if (!places->lent.empty() && places->lent[k] >= 0) lent_.push_back(static_cast<int32_t>(k));
+      if (places->lent.empty() || places->lent[k] < 0) continue;
+      lent_.push_back({placed.values[k], placed.lenders[places->lent[k]].output, places->offsets[k]});
     }
   }
   places_ = places;
@@ -70,11 +71,7 @@ absl::Status FrameArena::Place(const Program& program, absl::Span<const int64_t>
 }
 
 void FrameArena::PlaceLent(const TenonTensor* outputs, std::vector<char*>* base) const {
-  const PlacedValues& placed = bound_.placed;
-  for (const int32_t k : lent_) {
-    const TenonTensor& lender = outputs[placed.lenders[places_->lent[k]].output];
-    (*base)[placed.values[k]] = static_cast<char*>(lender.data) + places_->offsets[k];
-  }
+  for (const auto& [value, output, offset] : lent_) (*base)[value] = static_cast<char*>(outputs[output].data) + offset;
 }
 
 absl::Status FrameArena::PlaceApart(const Program& program, absl::Span<const int64_t> dims, void* stream, std::vector<char*>* base) {
@@ -140,7 +137,6 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
   for (const auto& [value, index] : bound.output_values)
     base[value] = static_cast<char*>(out[index].data);
   arena.PlaceLent(out, &base);
-  for (const auto& [value, index, offset] : bound.lent_values) base[value] = static_cast<char*>(out[index].data) + offset;
   if (bound.num_metas != 0) ResolveMetas();
   return updates.empty() ? absl::OkStatus() : PlaceUpdates();
 }

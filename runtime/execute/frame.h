@@ -46,11 +46,10 @@ class FrameArena {
   FrameArena(const BoundArena* bound, const TenonHost* host, int32_t space = 0);
   // Memory for the values and, by value, their addresses. `dims`: of the dim program; `stream`: as HostBuffer's.
   absl::Status Place(const Program& program, absl::Span<const int64_t> dims, void* stream, std::vector<char*>* base);
-  // Where outputs lend memory: it differs from call to call.
+  // Addresses of what lies in outputs, whose memory differs from call to call.
   void PlaceLent(const TenonTensor* outputs, std::vector<char*>* base) const;
   bool Holds(const char* p) const;
-  // By BoundArena::placed.
-  const std::vector<int32_t>& lent() const { return lent_; }
+  const std::vector<LentValue>& lent() const { return lent_; }
   int64_t size() const { return buffer_.size(); }
   int64_t used() const { return used_; }  // what the sizes of the last call need
 
@@ -63,7 +62,7 @@ class FrameArena {
   // What the addresses were last written for.
   const ArenaPlaces* places_ = nullptr;
   const char* data_ = nullptr;
-  std::vector<int32_t> lent_;  // those of `places_` that lie in outputs
+  std::vector<LentValue> lent_;  // the program's, then those of `places_`
   int64_t used_ = 0;
   std::vector<std::unique_ptr<HostBuffer>> apart_;  // a block for each value, anew for each run
 };

@@ -484,14 +484,9 @@ class Loop {
   bool IsBorrowed(const void* data) const {
     const char* p = static_cast<const char*>(data);
     if (f_.InArena(p)) return true;
-    auto lies_in = [&](int32_t value) {
-      return p >= f_.base[value] && p < f_.base[value] + Resolve(b_.program.values[value].bytes, f_.dims);
-    };
-    for (const BoundProgram::Lent& lent : b_.lent_values) {
-      if (lies_in(lent.value)) return true;
-    }
-    for (const int32_t k : f_.arena.lent()) {
-      if (lies_in(b_.arena.placed.values[k])) return true;
+    for (const LentValue& lent : f_.arena.lent()) {
+      const char* begin = f_.base[lent.value];
+      if (p >= begin && p < begin + Resolve(b_.program.values[lent.value].bytes, f_.dims)) return true;
     }
     for (size_t i = 0; i < b_.program.inputs.size(); ++i) {
       const TenonTensor& in = f_.inputs[i];

@@ -213,9 +213,7 @@ class Validator {
           TENON_RETURN_IF_ERROR(Index("output", value.index, Count(p_.outputs)));
           const OutputSpec& out = p_.outputs[value.index];
           if (out.kind != OutputKind::kFresh) return Error("output ", value.index, " has no memory to lend");
-          bool known = IsStatic(out.dims);
-          for (size_t d = 0; d < out.strides.size(); ++d) known = known && (out.dims[d] == 1 || out.strides[d] >= 0);
-          const int64_t there = known ? Extent(out.dims, out.strides, out.dtype) : -1;
+          const int64_t there = KnownBytes(out);
           if (there < 0 || value.offset < 0 || value.bytes < 0 || value.offset > there || value.bytes > there - value.offset) {
             return Error("[", value.offset, ", +", value.bytes, ") of an output of ", there, " bytes");
           }
@@ -260,15 +258,17 @@ class Validator {
         const ConstantSpec& c = p_.constants[value.index];
         return c.kind == ConstantSpec::Kind::kLiteral ? c.literal.size_bytes() : -1;
       }
-      case ValueKind::kOutput: {
-        const OutputSpec& out = p_.outputs[value.index];
-        return IsStatic(out.dims) && IsStatic(out.strides)
-                   ? Extent(out.dims, out.strides, out.dtype)
-                   : -1;
-      }
+      case ValueKind::kOutput:
+        return KnownBytes(p_.outputs[value.index]);
       default:
         return -1;
     }
+  }
+  // Where a dim is 1 its stride may be an expression.
+  static int64_t KnownBytes(const OutputSpec& out) {
+    bool known = IsStatic(out.dims);
+    for (size_t d = 0; d < out.strides.size(); ++d) known = known && (out.dims[d] == 1 || out.strides[d] >= 0);
+    return known ? Extent(out.dims, out.strides, out.dtype) : -1;
   }
   static int64_t Extent(const std::vector<SizeRef>& dims, const std::vector<SizeRef>& strides,
                         PrimitiveType dtype) {

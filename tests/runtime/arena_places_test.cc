@@ -89,6 +89,35 @@ TEST(ArenaPlaces, OutputsOfTheCallLendTheirMemory) {
   EXPECT_THAT(std::string(p.Validate().message()), HasSubstr("values 4 and 1 are in use at once, and not alive together"));
 }
 
+// A framework's view of b, which lies in the output's memory in this call, leaves the run as a tensor of its own.
+TEST(ArenaPlaces, AViewOfWhatACallLendsNeverEscapes) {
+  FakeHost host;
+  Program p = Chain();
+  p.values[1].bytes = kBytes;
+  p.values[1].life = {3, 4};
+  p.num_slots = 1;
+  const int32_t slot = AddValue(p, ValueKind::kSlot, 0, 0);
+  p.values[slot].bytes = kBytes;
+  p.outputs.push_back({.kind = OutputKind::kSlot, .index = 0, .dims = {kN}, .strides = {1}});
+  Step view = FrameworkCall("test.view", {Row(3)}, Row(slot), ResultRule::kView);
+  p.regions[0].steps.insert(p.regions[0].steps.begin() + 2, view);
+  auto made = Executable::Create(std::move(p), FakeLoader(), host.get());
+  ASSERT_TRUE(made.ok()) << made.status();
+  for (const int64_t n : {100, 7}) {
+    Array in({n}, 3), out({n});
+    TenonTensor inputs[] = {in.tensor()}, outputs[] = {out.tensor(), {}};
+    const RunResult ran = (*made)->Run(inputs, outputs);
+    ASSERT_EQ(ran.code, TENON_OK) << ran.error;
+    EXPECT_THAT(out.data, Each(7.0f));
+    const auto* data = static_cast<const float*>(outputs[1].data);
+    EXPECT_TRUE(data + n <= out.data.data() || data >= out.data.data() + n) << n;
+    host.get()->tensor_release(host.get()->context, outputs[1].tensor);
+  }
+  EXPECT_EQ(host.clones(), 2);
+  made->reset();
+  EXPECT_TRUE(host.clean());
+}
+
 TEST(ArenaPlaces, WhatIsInUseAtOnceIsAliveTogether) {
   Program p = Chain();
   p.values[3].life = {5, 6};  // b, which the second step makes of a
