@@ -392,5 +392,33 @@ TEST(ErrorBound, BitsOfAComputedNanAreNotJudged) {
   EXPECT_FALSE(Expected(text, {F32({2, 1})}).bounds[0].has_value());
 }
 
+// 587.5 * 587.5 is an infinity in f16, not where more bits are kept: an array that is as long as the product says may be longer or shorter.
+TEST(ErrorBound, WhatHasASizeThatIsNotKnownIsNotJudged) {
+  constexpr char kText[] = R"(
+ENTRY f {
+  x = f16[] parameter(0)
+  y = f32[31] parameter(1)
+  p = f16[] multiply(x, x)
+  i = s32[] convert(p)
+  n = s32[] count-leading-zeros(i)
+  d = f32[<=31] set-dimension-size(y, n), dimensions={0}
+  m = f32[<=31] negate(d)
+  s = s32[] get-dimension-size(m), dimensions={0}
+  ROOT t = (f32[<=31], s32[]) tuple(m, s)
+})";
+  const auto expected = [&](double x, bool excess) {
+    return Expected(kText, {Literal::Scalar(PrimitiveType::kF16, x), F32(std::vector<float>(31, 1.5f))}, excess);
+  };
+  const Expectation longer = expected(100, false), overflows = expected(587.5, true), rounds = expected(587.5, false);
+  EXPECT_EQ(overflows.open_sizes, std::vector<bool>({true, true}));
+  const Verdict open = Compare(longer.values, overflows);
+  EXPECT_EQ(open.outcome, Outcome::kSame) << open.text;
+  EXPECT_EQ(open.unjudged, open.elements);
+  EXPECT_EQ(Compare(longer.values, rounds).outcome, Outcome::kDifferent);
+  EXPECT_EQ(Compare(longer.values, expected(2, true)).outcome, Outcome::kDifferent);
+  EXPECT_EQ(Compare(longer.values, expected(100, true)).outcome, Outcome::kSame);
+  EXPECT_EQ(expected(100, true).open_sizes, std::vector<bool>({false, false}));
+}
+
 }  // namespace
 }  // namespace tenon::lab

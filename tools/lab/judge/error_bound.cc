@@ -55,6 +55,18 @@ bool AnyOf(const Computation& c, absl::FunctionRef<bool(const Instruction&)> hol
   return false;
 }
 
+// Does `i` make a size of what is not known, or compute of what has such a size? Nothing is said of the results of that, nor of their sizes.
+bool HasOpenSize(const Instruction& i, Shadows operands) {
+  const bool sets = i.opcode() == Opcode::kSetDimensionSize || i.opcode() == Opcode::kDynamicReshape;
+  for (size_t k = 0; k < operands.size(); ++k) {
+    if (sets && k > 0 && !operands[k]->exact()) return true;
+    for (const Known& known : operands[k]->leaves) {
+      if (known.open_size) return true;
+    }
+  }
+  return false;
+}
+
 int64_t LeafCount(const Shape& shape) { return static_cast<int64_t>(FlattenShape(shape).size()); }
 
 std::vector<const Literal*> Leaves(const Literal& l) {
@@ -140,6 +152,13 @@ class BoundEvaluator {
     for (const Shadow* o : operands) literals.push_back(o->value);
     TENON_ASSIGN_OR_RETURN(Literal value, handler(context_, i, literals));
     Shadow s{std::move(value), {}};
+    if (HasOpenSize(i, operands)) {
+      for (const Literal* leaf : Leaves(s.value)) {
+        s.leaves.push_back(Unknown(*leaf));
+        s.leaves.back().open_size = leaf->shape().is_array();
+      }
+      return s;
+    }
     switch (i.opcode()) {
       case Opcode::kReduce: case Opcode::kReduceWindow: case Opcode::kScatter: case Opcode::kSelectAndScatter: {
         TENON_ASSIGN_OR_RETURN(s.leaves, RegionRule(i, operands, excess_, &s.value));
@@ -510,6 +529,7 @@ absl::StatusOr<Expectation> EvaluateWithBounds(const Module& module, absl::Span<
   for (size_t k = 0; k < leaves.size(); ++k) {
     expected.values.push_back(*leaves[k]);
     const Known& known = result.leaves[k];
+    expected.open_sizes.push_back(known.open_size);
     if (known.exact() || !leaves[k]->shape().is_array()) {
       expected.bounds.push_back(std::nullopt);
     } else {

@@ -8,6 +8,7 @@
 //    from the data; else hlo/tolerance.h's c * n * eps * sum|x_i y_i|
 //  * a bounded operand: movement moves the bound, negate, abs, add, subtract, multiply, maximum, minimum, select, clamp, narrowing
 //    carry it by their first-order rule; through anything else the result is unknown where the operand was not exact
+//  * a size that is set to what is not exact: nothing is known of the array, of its size, and of what is made of either
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -14,6 +14,7 @@ namespace tenon::lab {
 struct Known {
   std::optional<std::vector<double>> error;  // per element, row-major
   bool moved = false;
+  bool open_size = false;  // how long its dynamic dimensions are is not known, and so nothing of it
 
   double At(int64_t i) const { return error.has_value() ? (*error)[i] : 0; }
   bool exact() const { return !error.has_value(); }

@@ -49,6 +49,7 @@ struct Expectation {
   // Per leaf: f64 of the leaf's dims (each part of a complex number may be off by it), infinity where nothing can be said.
   // None: exact.
   std::vector<std::optional<Literal>> bounds;
+  std::vector<bool> open_sizes;  // per leaf, or none at all: nothing can be said of it, how many elements it has neither
 };
 // The Status is the evaluator's. `excess_precision`: of a backend that is compiled so.
 absl::StatusOr<Expectation> Expect(const Module& module, absl::Span<const Literal> arguments, bool excess_precision = false);
