@@ -55,7 +55,7 @@ bool AnyOf(const Computation& c, absl::FunctionRef<bool(const Instruction&)> hol
   return false;
 }
 
-// Does `i` make a size of what is not known, or compute of what has such a size? Nothing is said of the results of that, nor of their sizes.
+// Does `i` make a size of what is not known, or compute of what has such a size? Then nothing is said of its results and their sizes.
 bool HasOpenSize(const Instruction& i, Shadows operands) {
   const bool sets = i.opcode() == Opcode::kSetDimensionSize || i.opcode() == Opcode::kDynamicReshape;
   for (size_t k = 0; k < operands.size(); ++k) {
