@@ -414,6 +414,7 @@ ENTRY f {
   const Verdict open = Compare(longer.values, overflows);
   EXPECT_EQ(open.outcome, Outcome::kSame) << open.text;
   EXPECT_EQ(open.unjudged, open.elements);
+  EXPECT_EQ(open.bounded, open.elements);
   EXPECT_EQ(Compare(longer.values, rounds).outcome, Outcome::kDifferent);
   EXPECT_EQ(Compare(longer.values, expected(2, true)).outcome, Outcome::kDifferent);
   EXPECT_EQ(Compare(longer.values, expected(100, true)).outcome, Outcome::kSame);

@@ -305,7 +305,8 @@ Verdict Compare(absl::Span<const Literal> got, const Expectation& expected) {
   }
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (open[i]) {
-      v.elements += arrays[i]->num_elements(), v.unjudged += arrays[i]->num_elements();
+      const int64_t n = arrays[i]->num_elements();
+      v.elements += n, v.bounded += n, v.unjudged += n;
       continue;
     }
     if (!Shape::Compatible(arrays[i]->shape(), wanted[i]->shape())) {
