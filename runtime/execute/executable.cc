@@ -87,6 +87,7 @@ RunResult Executable::Run(const TenonTensor* inputs, TenonTensor* outputs, uint8
     }
   }
   if (frame != nullptr) {
+    if (result.code != TENON_OK && frame->wrote_inputs) result.code |= TENON_AFTER_WRITES;
     frame->End();
   } else if (owned != nullptr) {
     for (size_t i = 0; i < program().inputs.size(); ++i) {

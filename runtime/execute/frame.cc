@@ -127,6 +127,7 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
   inputs = in;
   outputs = out;
   num_threads = 0;
+  wrote_inputs = false;
   error_word.store(0, std::memory_order_relaxed);
   library_state = {};
   if (bound.has_dims || !bound.program.guards.empty()) TENON_RETURN_IF_ERROR(EvaluateGuarded(bound.program, in, &dims));

@@ -73,9 +73,10 @@ class Loop {
   RunResult Run() {
     if (trace_ != nullptr) trace_->Begin(static_cast<size_t>(b_.num_steps), b_.regions.size());
     if (!RunRegion(0) || !CheckErrorWord()) return Failure();
-    if (b_.program.commit_region >= 0 &&
-        (!RunRegion(b_.program.commit_region) || !CheckErrorWord()))
-      return Failure();
+    if (b_.program.commit_region >= 0) {
+      f_.wrote_inputs = true;
+      if (!RunRegion(b_.program.commit_region) || !CheckErrorWord()) return Failure();
+    }
     if (!FinishOutputs()) return Failure();
     f_.proven = true;
     if (profile_) counters_.SetTrace(trace_->events);
@@ -88,7 +89,7 @@ class Loop {
     error_ = std::move(message);
     return false;
   }
-  RunResult Failure() { return {mutates_ && !f_.updates_apart ? code_ | TENON_AFTER_WRITES : code_, std::move(error_), kind_}; }
+  RunResult Failure() { return {code_, std::move(error_), kind_}; }
 
   bool RunRegion(int32_t region) {
     if (profile_) counters_.regions[region].fetch_add(1, std::memory_order_relaxed);
@@ -136,6 +137,7 @@ class Loop {
       f_.Shares(CountPieces(INT64_MAX));
     }
     mutates_ = true;
+    f_.wrote_inputs = !f_.updates_apart;
     return true;
   }
 
@@ -542,7 +544,7 @@ class Loop {
   const bool profile_, watched_;
   const TenonHost* ranges_;  // null: nobody asks for them
   RunTrace* trace_;          // null: nor for a profile
-  bool mutates_ = false;  // a step that writes to the caller's memory was begun
+  bool mutates_ = false;     // a step that writes to the caller's memory, or to what becomes it, was begun
   int code_ = TENON_OK;
   std::string error_;
   absl::StatusCode kind_ = absl::StatusCode::kInternal;

@@ -350,6 +350,46 @@ TEST(Executable, UpdatesBeforeACallFromTheSecondRunOn) {
   EXPECT_THAT(a.data, Each(4.0f)) << "as in a program that fails there";
 }
 
+// What is thrown behind the first write is told as what is returned there.
+TEST(Executable, WhatIsThrownAfterAWriteSaysSo) {
+  FakeHost host;
+  auto e = Make(UpdateBeforeACall(), host.get());
+  Array a({4}, 1), out({4}, 0);
+  const TenonTensor inputs[] = {a.tensor()};
+  TenonTensor outputs[] = {out.tensor()};
+  host.ThrowInNextCall();
+  RunResult result = e->Run(inputs, outputs);
+  EXPECT_EQ(result.code, TENON_ERROR) << "the new value was made apart";
+  EXPECT_EQ(result.error, "out of memory");
+  EXPECT_THAT(a.data, Each(1.0f));
+  ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+  EXPECT_THAT(a.data, Each(2.0f));
+  host.ThrowInNextCall();
+  result = e->Run(inputs, outputs);
+  EXPECT_EQ(result.code, TENON_ERROR | TENON_AFTER_WRITES);
+  EXPECT_EQ(result.error, "out of memory");
+  EXPECT_THAT(a.data, Each(3.0f));
+  ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK) << "the next run has written nothing yet";
+}
+
+// Nor can a run be done again whose inputs' new values were made apart and are home already.
+TEST(Executable, WhatFailsBehindTheCommitSaysSo) {
+  FakeHost host;
+  Program p = UpdateBeforeACall();
+  p.num_slots = 1;
+  p.outputs.push_back({.kind = OutputKind::kSlot, .index = 0, .dims = {4}, .strides = {1}});
+  const int32_t slot = AddValue(p, ValueKind::kSlot, 0, 16);
+  p.regions[0].steps.insert(p.regions[0].steps.begin(),
+                            FrameworkCall("test.view", {MakeView(0, kF, {4})}, MakeView(slot, kF, {4}), ResultRule::kView));
+  auto e = Make(std::move(p), host.get());
+  Array a({4}, 1), out({4}, 0);
+  const TenonTensor inputs[] = {a.tensor()};
+  TenonTensor outputs[] = {out.tensor(), {}};
+  host.FailNextClone();
+  EXPECT_EQ(e->Run(inputs, outputs).code, TENON_HOST_ERROR | TENON_AFTER_WRITES);
+  EXPECT_THAT(a.data, Each(2.0f));
+}
+
 // The same bytes come to be two inputs: every new value is of the old ones, whatever was written first.
 TEST(Executable, InputsThatOverlapAreUpdatedFromTheirOldValues) {
   FakeHost host;

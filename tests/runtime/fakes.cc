@@ -159,6 +159,7 @@ int FakeHost::Call(void* context, TenonOpCall* call) {
   FakeHost& self = Self(context);
   const Op& op = *static_cast<Op*>(call->op);
   ++self.allocations_;
+  if (std::exchange(self.throws_, false)) throw std::bad_alloc();
   if (op.name == "test.fail" || self.Fails()) return 1;
   for (int32_t k = 0; k < op.operands; ++k) {
     if (call->operands[k].tensor != nullptr) {
@@ -192,6 +193,7 @@ void FakeHost::Retain(void*, void* tensor) { ++static_cast<FakeTensor*>(tensor)-
 int FakeHost::Clone(void* context, TenonTensor* tensor) {
   FakeHost& self = Self(context);
   ++self.clones_;
+  if (std::exchange(self.clone_fails_, false)) return 1;
   auto* old = static_cast<FakeTensor*>(tensor->tensor);
   FakeTensor* copy = self.NewTensor(old->sizes, 0);
   std::copy(old->data, old->data + copy->storage.size(), copy->data);
