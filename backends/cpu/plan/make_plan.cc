@@ -38,6 +38,7 @@ constexpr int64_t kShortVector = 4;  // elements along the fastest dim below whi
 constexpr int64_t kTogether = 4;  // iterations of another loop that share work
 constexpr int kWorthSharing = 12;   // instructions that they share
 constexpr int kPlaceCost = 4;       // of an index that was read: bounds, the address
+constexpr int kGatherCost = 12;     // of a vector whose elements are read one by one, by an instruction or by some
 constexpr int64_t kColumnBlock = 64;
 
 class Planner : public NestPlanner {
@@ -224,6 +225,20 @@ class Planner : public NestPlanner {
     return cost;
   }
 
+  // Vectors that are read element by element, at places that are the same for all iterations of loop `i`: of channels, what groups of them have.
+  std::vector<int> SharedGathers() const {
+    IndexSpace space;
+    Iteration iteration(space, f_, plan_.loops);
+    std::vector<int> shared(plan_.loops.size());
+    absl::flat_hash_set<std::pair<const Instruction*, Index>> seen;
+    for (const MemoryUse& use : TraceAccesses(space, f_, iteration).uses) {
+      if (use.store || AccessAlong(use.offset, iteration.vars.back()->var).kind != Access::Kind::kGathered) continue;
+      if (!seen.insert({use.op, use.offset}).second) continue;
+      for (size_t i = 0; i < shared.size(); ++i) shared[i] += !use.offset->DependsOn(iteration.vars[i]->var);
+    }
+    return shared;
+  }
+
   // What is computed per vector, but is the same for all iterations of `loop`: of broadcasts that lack its dims, of the places that
   // gathers read.
   int SharedCost(const PlanLoop& loop) const {
@@ -255,20 +270,22 @@ class Planner : public NestPlanner {
     if (plan_.loops.size() < 2 || plan_.lanes < 4 || OnScalars(f_)) return;
     std::optional<size_t> best;
     int most = kWorthSharing - 1;
+    const std::vector<int> gathers = SharedGathers();
     for (size_t i = plan_.loops.size() - 1; i-- > 0;) {
-      const int cost = SharedCost(plan_.loops[i]);
+      const int cost = SharedCost(plan_.loops[i]) + kGatherCost * gathers[i];
       if (cost > most) best = i, most = cost;
     }
     if (!best) return;
+    const int64_t together = gathers[*best] > 0 && kMaxTogether * BodyCost() + most <= 3 * kUnrollCost ? kMaxTogether : kTogether;
     // The inner dims of it: the others are for threads.
     PlanLoop &loop = plan_.loops[*best], inner{{}, 1, false};
-    while (!loop.dims.empty() && Typical(inner.extent) < kTogether) {
+    while (!loop.dims.empty() && Typical(inner.extent) < together) {
       inner.dims.insert(inner.dims.begin(), loop.dims.back());
       inner.extent *= f_.dims[static_cast<size_t>(loop.dims.back())];
       loop.dims.pop_back();
     }
     if (Typical(inner.extent) < 2) return RestoreDims(loop, inner);
-    const int64_t rows = std::min(Typical(inner.extent), kTogether);
+    const int64_t rows = std::min(Typical(inner.extent), together);
     if (BodyCost() * rows + most > 3 * kUnrollCost) return RestoreDims(loop, inner);
     loop.extent = 1;
     for (int64_t d : loop.dims) loop.extent *= f_.dims[static_cast<size_t>(d)];

@@ -258,7 +258,9 @@ class Estimate {
       const Access along = AccessAlong(use.offset, iteration.vars.back()->var);
       const double few = along.kind == Access::Kind::kStrided ? static_cast<double>(std::abs(along.stride.constant_or(1 << 20))) : 1 << 20;
       if (along.kind == Access::Kind::kStrided || along.kind == Access::Kind::kGathered) {
-        slots += std::min(few <= 4 ? 2 * few : 1e9, kElementLoad * plan_.lanes) * (use.store ? 1 : static_cast<double>(taps));
+        const bool together = plan_.rows > 0 && !use.offset->DependsOn(iteration.vars[static_cast<size_t>(plan_.tile_loop)]->var);
+        slots += std::min(few <= 4 ? 2 * few : 1e9, kElementLoad * plan_.lanes) * (use.store ? 1 : static_cast<double>(taps)) /
+                 static_cast<double>(together ? plan_.rows : 1);
       }
     }
     return slots;
