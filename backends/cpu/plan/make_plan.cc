@@ -225,7 +225,7 @@ class Planner : public NestPlanner {
     return cost;
   }
 
-  // Vectors that are read element by element, at places that are the same for all iterations of loop `i`: of channels, what groups of them have.
+  // By loop: vectors that are read element by element at places that its iterations share (what groups of channels have, by channel).
   std::vector<int> SharedGathers() const {
     IndexSpace space;
     Iteration iteration(space, f_, plan_.loops);
