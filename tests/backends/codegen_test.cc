@@ -818,6 +818,49 @@ TEST(Plan, PhasesThatDoNotFitAreRefused) {
   }
 }
 
+// Exponentials wait where the softmax will be; plans by which other values would, or at another time, are refused.
+TEST(Plan, ARootLendsItsMemoryToValuesOfItsPlace) {
+  for (const char* name : {"row_softmax", "row_softmax_in_place"}) {
+    const HloCase c = Named(name);
+    absl::StatusOr<Built> built = Build(c);
+    ASSERT_TRUE(built.ok());
+    const std::vector<Literal> args = RandomArguments(*built, c, 5);
+    const absl::StatusOr<Literal> want = Evaluate(*built->request.fusion->fused_computation(), args);
+    for (const std::string& isa : HostIsas()) {
+      auto kernel = PlanCpuKernel(built->request, *MakeCpuTarget(isa), true);
+      KernelPlan right = *ParseKernelPlan((*kernel)->info().plan_text, &built->module->dims());
+      ASSERT_EQ(right.phases.size(), 3u);
+      ASSERT_EQ(right.phases[1].kept.size(), 1u);
+      const int64_t exponential = right.phases[1].kept[0];
+      right.phases[1].kept.clear();
+      right.phases[1].lent = {{exponential, 0}};
+      right.scratch_bytes = 0;
+      EXPECT_EQ(*ParseKernelPlan(ToString(right), &built->module->dims()), right);
+      absl::StatusOr<KernelRunner> runner = KernelRunner::Make(built->request, {.isa = isa, .plan = right});
+      ASSERT_TRUE(runner.ok()) << runner.status();
+      const absl::StatusOr<std::vector<Literal>> got = runner->Run(args);
+      ASSERT_TRUE(got.ok()) << got.status();
+      EXPECT_TRUE(CompareLiterals((*got)[0], *want, c.tolerance).within) << name << " " << isa;
+      const std::pair<const char*, std::function<void(KernelPlan&)>> wrong[] = {
+          {"a root lends", [](KernelPlan& p) { p.phases[1].lent[0].root = 1; }},
+          {"a root lends", [](KernelPlan& p) { p.phases[1].lent[0].value = 99; }},
+          {"a root lends", [](KernelPlan& p) { p.phases[1].lent[0].value = -1; }},
+          {"a root lends", [](KernelPlan& p) { p.phases[1].lent[0].value = p.phases[0].reduces[0]; }},  // of another shape
+          {"a root lends", [](KernelPlan& p) { p.phases[1].lent.push_back({p.phases[1].lent[0].value - 1, 0}); }},
+          {"a root lends", [](KernelPlan& p) { std::swap(p.phases[1].lent, p.phases[2].lent); }},
+          {"twice", [](KernelPlan& p) { p.phases[1].kept.push_back(p.phases[1].lent[0].value), p.scratch_bytes = 1024; }},
+          {"not finished", [](KernelPlan& p) { std::swap(p.phases[1].lent, p.phases[0].lent); }},
+      };
+      for (const auto& [why, spoil] : wrong) {
+        KernelPlan plan = right;
+        spoil(plan);
+        const absl::Status refused = KernelRunner::Make(built->request, {.isa = isa, .plan = plan}).status();
+        EXPECT_NE(refused.message().find(why), refused.message().npos) << why << ": " << refused << "\n" << ToString(plan);
+      }
+    }
+  }
+}
+
 // A tail mask that lets one lane too many through: the runner's guard bytes notice, and so do the
 // values of the last element.
 TEST(PlantedMiscompile, AWrongTailMaskIsSeen) {

@@ -175,10 +175,11 @@ class RowKernel {
     });
   }
 
-  // A value that a pass leaves in scratch for later ones.
+  // A value that a pass leaves for later ones: in scratch, or where root `root` will be.
   struct Kept {
     const Instruction* op;
     Value* base;
+    int64_t root = -1;
   };
 
   // scratch: how much of it is in use; null: nothing is kept.
@@ -188,6 +189,9 @@ class RowKernel {
     std::vector<Kept> kept;
     if (scratch != nullptr) {
       for (int64_t k : phase.kept) kept.push_back(RowBuffer(*f_.order[static_cast<size_t>(k)], scratch));
+    }
+    for (const PlanPhase::Lent& l : phase.lent) {
+      kept.push_back({f_.order[static_cast<size_t>(l.value)], e_.ResultPointer(static_cast<int>(l.root)), l.root});
     }
     // What the last pass finds in the first cache comes from memory for the next row: the processor prefetches no further than a page.
     if (last && plan_.phases.size() > 1 && first_reduced_ > 0) e_.PrefetchAhead(loops_[first_reduced_ - 1], 1);
@@ -249,6 +253,11 @@ class RowKernel {
 
   // Its element at the place in the row that the iteration has.
   KernelEmitter::InMemory PlaceOf(const Kept& kept) {
+    if (kept.root >= 0) {
+      const size_t root = static_cast<size_t>(kept.root);
+      const IndexTuple index = iteration_.IndexOf(e_.space(), f_, RootShape(f_, root));
+      return {kept.base, 0, e_.space().Linear(index, f_.results[root].strides), kept.op->shape().element_type()};
+    }
     std::vector<Dim> extents;
     std::vector<Index> vars;
     for (size_t i = first_reduced_; i < plan_.loops.size(); ++i) {

@@ -123,6 +123,7 @@ bool PhasesInOrder(const FusedKernel& f, const KernelPlan& plan) {
     const PlanPhase& phase = plan.phases[p];
     if (absl::c_any_of(phase.reduces, [&](int64_t r) { return wanted.at(f.order[static_cast<size_t>(r)]) > p; })) return false;
     if (absl::c_any_of(phase.kept, [&](int64_t k) { return ready.at(f.order[static_cast<size_t>(k)]) > p; })) return false;
+    if (absl::c_any_of(phase.lent, [&](PlanPhase::Lent l) { return ready.at(f.order[static_cast<size_t>(l.value)]) > p; })) return false;
     if (absl::c_any_of(phase.roots, [&](int64_t r) { return ready.at(f.roots[static_cast<size_t>(r)]) > p; })) return false;
   }
   return true;
@@ -140,12 +141,24 @@ int64_t RowScratch(const FusedKernel& f, const KernelPlan& plan) {
   return bytes;
 }
 
+}  // namespace
+
+bool CanLend(const FusedKernel& f, const PlanPhase::Lent& lent) {
+  if (lent.root < 0 || lent.root >= static_cast<int64_t>(f.roots.size())) return false;
+  const Shape &value = f.order[static_cast<size_t>(lent.value)]->shape(), &root = f.roots[static_cast<size_t>(lent.root)]->shape();
+  if (!value.is_array() || !root.is_array() || f.RoleOf(value) != Role::kFull || f.RoleOf(root) != Role::kFull) return false;
+  const PrimitiveType type = value.element_type();
+  return type == root.element_type() && !IsComplex(type) && StorageBytes(type) == ByteWidth(type);
+}
+
+namespace {
+
 // Positions in the fusion: there, of the right sort, and each once.
 absl::Status CheckPhases(const FusedKernel& f, const KernelPlan& plan) {
   auto bad = [&plan](std::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("kernel plan: ", std::string(what), ": ", ToString(plan)));
   };
-  absl::flat_hash_set<int64_t> reduces, roots, kept;
+  absl::flat_hash_set<int64_t> reduces, roots, kept, lend;
   for (const PlanPhase& p : plan.phases) {
     for (int64_t r : p.reduces) {
       const bool there = r >= 0 && r < static_cast<int64_t>(f.order.size()) && absl::c_linear_search(f.reduces, f.order[r]);
@@ -160,6 +173,12 @@ absl::Status CheckPhases(const FusedKernel& f, const KernelPlan& plan) {
       const bool there = plan.kind == PlanKind::kRow && k >= 0 && k < static_cast<int64_t>(f.order.size()) &&
                          f.order[k]->shape().is_array() && f.RoleOf(f.order[k]->shape()) == Role::kFull;
       if (!there || !kept.insert(k).second) return bad("a phase keeps what is no full-shaped value, or twice");
+    }
+    for (const PlanPhase::Lent& l : p.lent) {
+      const bool there = plan.kind == PlanKind::kRow && l.value >= 0 && l.value < static_cast<int64_t>(f.order.size()) &&
+                         kept.insert(l.value).second && CanLend(f, l);
+      const bool last = &p != &plan.phases.back() && absl::c_linear_search(plan.phases.back().roots, l.root);
+      if (!there || !last || !lend.insert(l.root).second) return bad("a root lends its memory to what has no place there, or twice");
     }
   }
   if (reduces.size() != f.reduces.size()) return bad("a reduction in no phase");

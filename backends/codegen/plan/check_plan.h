@@ -17,6 +17,9 @@ absl::Status CheckPlan(const FusedKernel& fused, const KernelPlan& plan, bool ow
 
 // Iterations of the tile loop that a contraction's tile has at most, and the vectors of a block.
 inline constexpr int64_t kMaxTileRows = 14, kMaxTileVectors = 6;
+// A value of the fusion has the place of a root's elements: as many, in memory as they are in registers.
+bool CanLend(const FusedKernel& fused, const PlanPhase::Lent& lent);
+
 inline constexpr int64_t kMaxTogether = 8;  // iterations of the tile loop of a loop kernel that are done together
 
 // Bytes of the accumulator rows of all reductions of a column kernel.

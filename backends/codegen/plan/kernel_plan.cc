@@ -102,6 +102,14 @@ absl::StatusOr<PlanPhase> ReadPhase(Reader& in) {
   TENON_RETURN_IF_ERROR(ReadNumbers(in, &phase.roots));
   TENON_RETURN_IF_ERROR(in.Take("; kept"));
   TENON_RETURN_IF_ERROR(ReadNumbers(in, &phase.kept));
+  if (in.Eat("; lent")) {
+    while (in.NextIsDigit()) {
+      TENON_ASSIGN_OR_RETURN(const int64_t value, in.Number());
+      TENON_RETURN_IF_ERROR(in.Take(":"));
+      TENON_ASSIGN_OR_RETURN(const int64_t root, in.Number());
+      phase.lent.push_back({value, root});
+    }
+  }
   TENON_RETURN_IF_ERROR(in.Take("}"));
   return phase;
 }
@@ -117,8 +125,10 @@ std::string ToString(const KernelPlan& plan) {
         absl::StrCat(absl::StrJoin(l.dims, "+"), ":", l.extent.ToString(), l.reduced ? "!" : ""));
   }
   for (const PlanPhase& p : plan.phases) {
+    std::string lent;
+    for (const PlanPhase::Lent& l : p.lent) absl::StrAppend(&lent, lent.empty() ? "; lent " : " ", l.value, ":", l.root);
     phases.push_back(absl::StrCat("{", Numbers("reduces", p.reduces), "; ",
-                                  Numbers("roots", p.roots), "; ", Numbers("kept", p.kept), "}"));
+                                  Numbers("roots", p.roots), "; ", Numbers("kept", p.kept), lent, "}"));
   }
   return absl::StrCat(std::string(PlanKindName(plan.kind)), " loops=[", absl::StrJoin(loops, " "),
                       "] split=", plan.split, " block=", plan.block, " tile=", plan.tile_loop,

@@ -36,6 +36,12 @@ struct PlanPhase {
   std::vector<int64_t> reduces;  // finished by this pass
   std::vector<int64_t> roots;    // full-shaped roots stored by this pass
   std::vector<int64_t> kept;     // values stored to row scratch, read by later passes (but of rows beyond KeptLength)
+  // The same of values that wait where a root will be: the root of this number, which the last pass stores, lends its memory (kRow).
+  struct Lent {
+    int64_t value, root;
+    bool operator==(const Lent&) const = default;
+  };
+  std::vector<Lent> lent;
   bool operator==(const PlanPhase&) const = default;
 };
 
@@ -75,7 +81,7 @@ Dim RowLength(const KernelPlan& plan);
 int64_t KeptLength(const KernelPlan& plan);
 
 // "row loops=[0:128 1:768!] split=1 block=0 tile=-1 lanes=16 unroll=4 tail=mask phases=[{reduces 3;
-// roots; kept 2} ...] scratch=0"
+// roots; kept 2} ...] scratch=0"; of a phase that has some, "...; kept; lent 5:0", value and root.
 std::string ToString(const KernelPlan& plan);
 absl::StatusOr<KernelPlan> ParseKernelPlan(std::string_view text, DimTable* dims);
 

@@ -335,7 +335,10 @@ bool NestPlanner::ReadsAgain(const Instruction* op, absl::flat_hash_set<const In
 bool NestPlanner::IsKept(const Instruction* op) const {
   const auto number = f_.number.find(op);
   return number != f_.number.end() &&
-         absl::c_any_of(plan_.phases, [&](const PlanPhase& p) { return absl::c_linear_search(p.kept, number->second); });
+         absl::c_any_of(plan_.phases, [&](const PlanPhase& p) {
+           return absl::c_linear_search(p.kept, number->second) ||
+                  absl::c_any_of(p.lent, [&](const PlanPhase::Lent& l) { return l.value == number->second; });
+         });
 }
 
 // What a later pass reads again and would be dear to recompute goes to row scratch: the last such
@@ -369,9 +372,27 @@ void NestPlanner::Keep(const Instruction* op, size_t phase, int64_t row) {
   if (IsKept(op)) return;
   const int64_t bytes =
       (row * std::max(1, RegisterBytes(op->shape().element_type())) + 63) / 64 * 64;
-  if (plan_.scratch_bytes + bytes > numbers_.max_kept_bytes) return;
+  if (plan_.scratch_bytes + bytes > numbers_.max_kept_bytes) return KeepInResult(op, phase);
   plan_.scratch_bytes += bytes;
   plan_.phases[phase].kept.push_back(f_.number.at(op));
+}
+
+void NestPlanner::KeepInResult(const Instruction* op, size_t phase) {
+  if (!numbers_.keeps_in_results) return;
+  const int64_t value = f_.number.at(op);
+  const auto taken = [&](int64_t root) {
+    return absl::c_any_of(plan_.phases, [&](const PlanPhase& p) {
+      return absl::c_any_of(p.lent, [&](const PlanPhase::Lent& l) { return l.root == root; });
+    });
+  };
+  IndexSpace space;
+  Iteration iteration(space, f_, plan_.loops);
+  for (const MemoryUse& use : TraceAccesses(space, f_, iteration).uses) {
+    if (!use.store || AccessAlong(use.offset, iteration.vars.back()->var).kind != Access::Kind::kContiguous) continue;
+    const PlanPhase::Lent lent{value, static_cast<int64_t>(use.root)};
+    if (!absl::c_linear_search(plan_.phases.back().roots, lent.root) || taken(lent.root) || !CanLend(f_, lent)) continue;
+    return plan_.phases[phase].lent.push_back(lent);
+  }
 }
 
 void NestPlanner::ContractionNest() {

@@ -24,6 +24,7 @@ struct NestNumbers {
   bool masked_tail = false;          // KernelPlan's
   int64_t max_kept_bytes = 0;        // of values that a pass over a row keeps for later ones
   bool keeps_reads = false;          // of those also what is cheap to compute, but read
+  bool keeps_in_results = false;     // what is too much for that, in the memory of a root that the last pass stores
   bool keeps_symbolic = false;       // of rows of symbolic length, too: each pass is emitted twice
 };
 
@@ -73,6 +74,7 @@ class NestPlanner {
   void ChooseKept();
   bool IsKept(const Instruction* op) const;
   void Keep(const Instruction* op, size_t phase, int64_t row);
+  void KeepInResult(const Instruction* op, size_t phase);
 
   absl::flat_hash_map<const Instruction*, int64_t> pass_;
 };

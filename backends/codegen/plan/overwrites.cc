@@ -37,7 +37,7 @@ void AddReads(const FusedKernel& f, const Instruction* op, const Parameters& kep
 // By passes of a row or column kernel: what each reads, and which stores a root. Any other kernel is one pass.
 struct Passes {
   std::vector<Parameters> reads;
-  std::vector<size_t> stores;  // by root
+  std::vector<size_t> stores;  // by root; of one that lends its memory the pass that writes there first
 };
 Passes PassesOf(const FusedKernel& f, const KernelPlan& plan) {
   Passes passes{.reads = std::vector<Parameters>(std::max<size_t>(plan.phases.size(), 1)),
@@ -52,10 +52,15 @@ Passes PassesOf(const FusedKernel& f, const KernelPlan& plan) {
       passes.stores[static_cast<size_t>(i)] = p;
     }
     for (int64_t k : plan.phases[p].kept) add(f.order[static_cast<size_t>(k)]);
+    for (const PlanPhase::Lent& l : plan.phases[p].lent) add(f.order[static_cast<size_t>(l.value)]);
     if (p + 1 == plan.phases.size()) absl::c_for_each(f.checks, add);
     if (RowLength(plan).is_constant()) {  // else rows may be too long for it
       for (int64_t k : plan.phases[p].kept) kept.insert(f.order[static_cast<size_t>(k)]);
     }
+    for (const PlanPhase::Lent& l : plan.phases[p].lent) kept.insert(f.order[static_cast<size_t>(l.value)]);
+  }
+  for (size_t p = 0; p < plan.phases.size(); ++p) {
+    for (const PlanPhase::Lent& l : plan.phases[p].lent) passes.stores[static_cast<size_t>(l.root)] = p;
   }
   return passes;
 }

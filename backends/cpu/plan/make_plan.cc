@@ -47,6 +47,7 @@ class Planner : public NestPlanner {
       : NestPlanner(fused, {.vector_bytes = target.vector_bytes,
                             .masked_tail = target.vector_bytes == 64,
                             .max_kept_bytes = kMaxKeptBytes,
+                            .keeps_in_results = true,
                             .keeps_symbolic = true}),
         target_(target) {}
 

@@ -170,7 +170,9 @@ class Estimate {
     std::function<void(const Instruction*)> visit = [&](const Instruction* op) {
       if (!IsFull(*op) || op->opcode() == Opcode::kReduce || !seen.insert(op).second) return;
       for (size_t p = 0; p < number; ++p) {
-        if (absl::c_linear_search(plan_.phases[p].kept, f_.number.at(op))) {
+        const int64_t n = f_.number.at(op);
+        if (absl::c_linear_search(plan_.phases[p].kept, n) ||
+            absl::c_any_of(plan_.phases[p].lent, [&](const PlanPhase::Lent& l) { return l.value == n; })) {
           slots += kLoad;
           return;
         }
@@ -184,11 +186,12 @@ class Estimate {
       for (const Instruction* o : reduce.operands()) visit(o);
       slots += RegionSlots(reduce);
     }
+    for (const PlanPhase::Lent& l : phase.lent) visit(f_.order[static_cast<size_t>(l.value)]);
     for (int64_t i : phase.roots) {
       visit(f_.roots[static_cast<size_t>(i)]);
       slots += kStore;
     }
-    return slots + kStore * static_cast<double>(phase.kept.size());
+    return slots + kStore * static_cast<double>(phase.kept.size() + phase.lent.size());
   }
 
   // Of one application of a reduction's computation.

@@ -693,6 +693,7 @@ absl::Status CheckGpuPlan(const FusedKernel& fused, const GpuPlan& plan, const G
       break;
     case PlanKind::kRow:
       if (loops.split != kept) return bad("a row is a unit");
+      if (absl::c_any_of(loops.phases, [](const PlanPhase& p) { return !p.lent.empty(); })) return bad("a root that lends its memory");
       if (plan.team > kWarp && plan.team != plan.threads) return bad("a team of some warps that is not the block");
       break;
     case PlanKind::kColumn:

@@ -45,12 +45,13 @@ void ChangePhases(Random& r, KernelPlan& p) {
     if (!r.OneIn(6)) a.erase(std::find(a.begin(), a.end(), x));
     b.push_back(x);
   };
-  switch (r.Between(0, 5)) {
+  switch (r.Between(0, 6)) {
     case 0: return move(from.reduces, to.reduces);
     case 1: return move(from.roots, to.roots);
     case 2: return move(from.kept, to.kept);
     case 3: to.kept.push_back(r.Between(0, 12)); return;
     case 4: return std::swap(from, to);
+    case 5: return to.lent.push_back({r.Between(0, 12), r.OneIn(4) ? 1 : 0});
     default: p.phases.emplace_back();
   }
 }
