@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kScanBlock = 64;  // columns of a unit
 constexpr int kDearStep = 4;        // instructions of a scan's step
+constexpr int64_t kSquares = 4;     // of lanes by lanes elements
 
 int64_t RoundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -79,10 +80,16 @@ int StepCost(const Instruction& scan) {
 }
 
 // Of the kept loops the longest, where the scanned dim is the fastest: a step that waits for the one before is worth bringing elements of
-// many
-// rows together. -1: it is not.
+// many rows together. -1: it is not.
 int RowsSideBySide(const FusedKernel& f, int vector_bytes, const KernelPlan& plan) {
-  if (HasGeneralRegion(*f.serial) || StepCost(*f.serial) < kDearStep) return -1;
+  if (HasGeneralRegion(*f.serial)) return -1;
+  // A cheap step, of an integer, still takes as long as to store one element and to ask for the next: squares of many are turned in less,
+  // but what is left over of a row costs more.
+  const PrimitiveType type = f.serial->operand(0)->shape().element_type();
+  const int64_t lanes = vector_bytes / std::max<int64_t>(ByteWidth(type), 4);
+  const bool turned = !f.serial->attrs().get_or<bool>(Attr::kReverse, false) && !f.MakesMoreOfScan() && ByteWidth(type) >= 4;
+  const bool squares = turned && !IsComplex(type) && lanes >= 4 && Typical(SerialExtent(f)) >= kSquares * lanes;
+  if (StepCost(*f.serial) < kDearStep && !squares) return -1;
   int longest = -1;
   for (int i = 0; i < plan.split; ++i) {
     const int64_t extent = Typical(plan.loops[i].extent);
