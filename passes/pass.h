@@ -34,6 +34,8 @@ struct TargetInfo {
   // Emitted instructions grow with it; more splits the fusion. Of a loop each value that a split leaves goes through memory twice, while
   // code costs little however long it is; passes over rows and columns compute values again.
   int64_t max_fusion_instructions = 200, max_loop_instructions = 1000;
+  // A product of a matrix whose summed elements lie side by side with at most so many rows is as many reductions, which read it together.
+  int64_t rows_as_sums = 1;
   // Of a device: bytes, in registers' types, of a row that a row kernel keeps between its passes; rows that are computed at once, and what
   // they share to be read again from.
   int64_t kept_row_bytes = 0, rows_at_once = 0, cache_bytes = 0;

@@ -9,6 +9,7 @@
 #include "hlo/composite.h"
 #include "hlo/own_calls.h"
 #include "passes/lower/named_provider.h"
+#include "passes/memory/strided_view.h"
 
 namespace tenon {
 namespace {
@@ -85,25 +86,45 @@ Dim FreeElements(const Instruction& dot, int64_t side, Attr contracting, Attr ba
   return elements;
 }
 
+// A vector, or few, and a matrix that kernels read as it lies: each sum along a row of it (ExpandContractions makes that a reduction),
+// or of one vector and a matrix that caches hold, vectors of columns. Where the library has no code of its own for the machine, it leaves
+// that to one thread.
+bool IsVectorByMatrix(const Instruction& dot, Dim rows, Dim columns, int64_t few, int64_t short_sum) {
+  constexpr int64_t kCached = 16 << 20;
+  const PrimitiveType type = dot.shape().element_type();
+  const bool wide = type == PrimitiveType::kF32 || type == PrimitiveType::kF64;
+  const bool half = type == PrimitiveType::kF16 || type == PrimitiveType::kBF16;
+  if (!(half || wide) || !OfOneType(dot)) return false;
+  // Of halves libraries are good at two rows already.
+  const int64_t matrix = rows.constant_or(few + 1) <= (half ? 1 : few) ? 1 : KnownOne(columns) ? 0 : -1;
+  if (matrix < 0 || Typical(matrix == 1 ? columns : rows) < short_sum) return false;
+  const Instruction& m = *dot.operand(matrix);
+  const std::vector<int64_t> summed = dot.int_list(matrix == 1 ? Attr::kRhsContractingDims : Attr::kLhsContractingDims);
+  if (m.shape().rank() != 2 || summed.size() != 1 || dot.operand(1 - matrix)->shape().rank() > 2) return false;
+  const StridedView view = ViewByLayout(&m);
+  if (KnownOne(view.strides[static_cast<size_t>(summed[0])])) return true;
+  return wide && matrix == 1 && KnownOne(rows) && KnownOne(view.strides[static_cast<size_t>(1 - summed[0])]) &&
+         Typical(m.shape().byte_size()) <= kCached;
+}
+
 // On machines for which the library has no good code. The second operand may have to be brought into another order at each call, which
-// some rows must make good: few where kernels pack it. One row reads all of it once, and libraries are good at that, but not at many
-// such products.
+// some rows must make good: few where kernels pack it. Of one row libraries are good at many such products at least.
 bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
   constexpr double kWorthwhile = 0.8;
   constexpr int64_t kShort = 16, kRows = 64, kPackedRows = 4, kPackedTerms = 1 << 14;
   if (dot.opcode() != Opcode::kDot || dot.operand_count() != 2) return false;
   if (IsOneSum(dot, kShort)) return true;
-  if (site.target->facts().machine.matmul_share > kWorthwhile || dot.shape().element_type() != PrimitiveType::kF32) return false;
-  if (!GeneratedTakes(dot, site).ok()) return false;
+  if (site.target->facts().machine.matmul_share > kWorthwhile || !GeneratedTakes(dot, site).ok()) return false;
   const int64_t terms = Typical(TermsOf(dot));
   if (terms < kShort || Typical(dot.shape().num_elements()) == 0) return false;
+  const Dim rows = FreeElements(dot, 0, Attr::kLhsContractingDims, Attr::kLhsBatchDims);
+  const Dim columns = FreeElements(dot, 1, Attr::kRhsContractingDims, Attr::kRhsBatchDims);
+  if (IsVectorByMatrix(dot, rows, columns, std::max<int64_t>(1, site.target->facts().info.rows_as_sums), kShort)) return true;
   int64_t batch = 1;
   for (int64_t d : dot.int_list(Attr::kLhsBatchDims)) batch *= Typical(dot.operand(0)->shape().dim(d));
-  const int64_t rows = Typical(FreeElements(dot, 0, Attr::kLhsContractingDims, Attr::kLhsBatchDims));
-  const int64_t columns = Typical(FreeElements(dot, 1, Attr::kRhsContractingDims, Attr::kRhsBatchDims));
-  if (columns < kShort) return false;
-  if (rows == 1) return batch > 1;
-  return rows >= (terms <= kPackedTerms ? kPackedRows : kRows);
+  if (dot.shape().element_type() != PrimitiveType::kF32 || Typical(columns) < kShort) return false;
+  if (Typical(rows) == 1) return batch > 1;
+  return Typical(rows) >= (terms <= kPackedTerms ? kPackedRows : kRows);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ TargetFacts FactsOf(const CpuTarget& target) {
                     .providers = HostProviders()};
   facts.info.name = absl::StrCat(facts.name, "-", target.isa);
   facts.info.vector_bytes = target.vector_bytes;
+  facts.info.rows_as_sums = target.vector_bytes == 64 ? 4 : 1;  // four sums of four vectors each take half of the registers
   facts.info.bytes_per_ns = target.machine.levels.back().bytes_per_ns;
   facts.info.flops_per_ns = 2 * target.machine.multiply_adds_per_ns;
   return facts;

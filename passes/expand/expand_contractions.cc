@@ -3,7 +3,7 @@
 //   dot, convolution, ragged-dot with an algorithm   operands are rounded to the precision that it names (hlo/precision.h)
 //   dot, convolution   operands are converted to the type of the sum, the sum to the result's type: f16, bf16 and f8 add up in f32
 //                      and round once, integers wrap in the result's width. What a library takes (PassContext::library_takes) stays.
-//   dot                of one row with a matrix whose summed dim is the fastest: a reduction of products, which reads it as it lies
+//   dot                of one row, or few, and a matrix whose summed dim is the fastest: reductions of products, which read it as it lies
 //   convolution        whose taps are each one element, or the whole input, becomes a dot
 //   scaled-dot         a dot of operands times their scales, in f64
 //   ragged-dot         ragged batch: a dot. Ragged free dim: one dot with every group, of which each row keeps its own group's
@@ -75,7 +75,10 @@ class Expansion {
     switch (op_->opcode()) {
       case Opcode::kDot:
         if (op_->operand_count() != 2) return nullptr;
-        if (Instruction* sums = RowAsReduction()) return sums;
+        for (const int64_t row : {0, 1}) {
+          if (Instruction* sums = RowAsReduction(row)) return sums;
+        }
+        if (Instruction* sums = FewRowsAsReductions()) return sums;
         return OneType();
       case Opcode::kConvolution:
         if (!NamedProvider(*op_).empty()) return OneType();
@@ -122,32 +125,66 @@ class Expansion {
     return b_.Dot(b_.Convert(lhs, sum), b_.Convert(rhs, sum), lhs_batch, rhs_batch, lhs_contracting, rhs_contracting);
   }
 
-  // [batch..., 1, k] times [batch..., n, k] where k elements lie side by side.
-  Instruction* RowAsReduction() {
+  // ---- dots as reductions ------------------------------------------------------------------------------------------
+  // Operand `matrix` has one summed dim, along which elements lie side by side, and batch dims first.
+  bool SumsLieSideBySide(int64_t matrix) const {
     constexpr int64_t kShort = 16;
-    if (type_ != PrimitiveType::kF32 && type_ != PrimitiveType::kF64) return nullptr;
-    if (type(0) != type_ || type(1) != type_ || !NamedProvider(*op_).empty()) return nullptr;
+    if (type_ != PrimitiveType::kF32 && type_ != PrimitiveType::kF64 && !(IsHalf(type_) && context_.library_takes)) return false;
+    if (type(0) != type_ || type(1) != type_ || !NamedProvider(*op_).empty()) return false;
+    const Ints batch = op_->int_list(matrix == 0 ? Attr::kLhsBatchDims : Attr::kRhsBatchDims), summed = Summed(matrix);
+    if (summed.size() != 1 || batch != Range(static_cast<int64_t>(batch.size()))) return false;
+    if (Typical(shape(matrix).dim(summed[0])) < kShort || KnownEqual(shape(matrix).num_elements(), 0)) return false;
+    return KnownEqual(ViewByLayout(op_->operand(matrix)).strides[static_cast<size_t>(summed[0])], 1);
+  }
+  Ints Summed(int64_t side) const { return op_->int_list(side == 0 ? Attr::kLhsContractingDims : Attr::kRhsContractingDims); }
+
+  // Of `row`, whose dims are `places` of the matrix's, times operand `matrix`, which `row` comes before or after.
+  Instruction* SumsOf(Instruction* row, const Ints& places, int64_t matrix) {
+    const PrimitiveType sum = SumType(type_, type_, type_);
+    Instruction* rows = b_.Broadcast(b_.Convert(row, sum), shape(matrix).dims(), places);
+    Instruction* wide = b_.Convert(op_->operand(matrix), sum);
+    Instruction* products = matrix == 1 ? b_.Binary(Opcode::kMultiply, rows, wide) : b_.Binary(Opcode::kMultiply, wide, rows);
+    return b_.Reduce(products, b_.ScalarConstant(sum, 0), Summed(matrix), Opcode::kAdd);
+  }
+
+  // [batch..., 1, k] times [batch..., n, k], in either order.
+  Instruction* RowAsReduction(int64_t row) {
+    const int64_t matrix = 1 - row;
+    if (!SumsLieSideBySide(matrix)) return nullptr;
     const Ints batch[2] = {op_->int_list(Attr::kLhsBatchDims), op_->int_list(Attr::kRhsBatchDims)};
-    const Ints summed[2] = {op_->int_list(Attr::kLhsContractingDims), op_->int_list(Attr::kRhsContractingDims)};
-    if (summed[0].size() != 1 || batch[1] != Range(static_cast<int64_t>(batch[1].size()))) return nullptr;
-    if (Typical(shape(1).dim(summed[1][0])) < kShort || KnownEqual(shape(1).num_elements(), 0)) return nullptr;
-    if (!KnownEqual(ViewByLayout(op_->operand(1)).strides[summed[1][0]], 1)) return nullptr;
     // The row without its dims of one, its dims as they lie among the matrix's.
     std::vector<Dim> kept;
     Ints places;
-    for (int64_t d = 0; d < shape(0).rank(); ++d) {
-      const auto at = absl::c_find(batch[0], d);
-      if (at == batch[0].end() && d != summed[0][0]) {
-        if (!KnownOne(shape(0).dim(d))) return nullptr;
+    for (int64_t d = 0; d < shape(row).rank(); ++d) {
+      const auto at = absl::c_find(batch[row], d);
+      if (at == batch[row].end() && d != Summed(row)[0]) {
+        if (!KnownOne(shape(row).dim(d))) return nullptr;
         continue;
       }
-      kept.push_back(shape(0).dim(d));
-      places.push_back(at == batch[0].end() ? summed[1][0] : batch[1][static_cast<size_t>(at - batch[0].begin())]);
+      kept.push_back(shape(row).dim(d));
+      places.push_back(at == batch[row].end() ? Summed(matrix)[0] : batch[matrix][static_cast<size_t>(at - batch[row].begin())]);
     }
     if (!absl::c_is_sorted(places)) return nullptr;
-    Instruction* row = b_.Broadcast(b_.Reshape(op_->operand(0), kept), shape(1).dims(), places);
-    Instruction* products = b_.Binary(Opcode::kMultiply, row, op_->operand(1));
-    return b_.Reshape(b_.Reduce(products, b_.ScalarConstant(type_, 0), summed[1], Opcode::kAdd), op_->shape().dims());
+    return AsResult(b_.Reshape(SumsOf(b_.Reshape(op_->operand(row), kept), places, matrix), op_->shape().dims()));
+  }
+
+  // [rows..., k] times [n..., k] of few rows: as many sums, for which the matrix is read once.
+  Instruction* FewRowsAsReductions() {
+    const int64_t last = shape(0).rank() - 1;
+    if (IsHalf(type_) || !SumsLieSideBySide(1) || !op_->int_list(Attr::kLhsBatchDims).empty() || Summed(0)[0] != last) return nullptr;
+    Dim rows = 1;
+    for (int64_t d = 0; d < last; ++d) rows *= shape(0).dim(d);
+    if (!rows.is_constant() || rows.constant() < 2 || rows.constant() > context_.target.rows_as_sums) return nullptr;
+    const Dim terms = shape(0).dim(last);
+    Instruction* all = b_.Reshape(op_->operand(0), {rows, terms});
+    std::vector<Instruction*> sums;
+    for (int64_t r = 0; r < rows.constant(); ++r) {
+      Instruction* of_row = SumsOf(b_.Reshape(b_.SliceDim(all, 0, r, r + 1), {terms}), Summed(1), 1);
+      std::vector<Dim> dims = {1};
+      dims.insert(dims.end(), of_row->shape().dims().begin(), of_row->shape().dims().end());
+      sums.push_back(b_.Reshape(of_row, dims));
+    }
+    return AsResult(b_.Reshape(b_.Concatenate(sums, 0), op_->shape().dims()));
   }
 
   // ---- convolution -------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ class Machine : public Target {
   static TargetFacts Facts(double matmul_share) {
     TargetFacts facts{.name = "machine", .providers = HostProviders()};
     facts.machine.matmul_share = matmul_share;
+    facts.info.rows_as_sums = 4;
     return facts;
   }
 };
@@ -82,6 +83,28 @@ TEST(Providers, GeneratedCodeMultipliesWhereTheLibraryHasNone) {
   EXPECT_EQ(ProviderOf(0.5, 1, 1, 512, 512), "host.matmul") << "a matrix and a vector";
   EXPECT_EQ(ProviderOf(0.5, 32, 1, 4096, 64), "generated") << "many of those";
   EXPECT_EQ(ProviderOf(0.5, 1, 500, 512, 512, "bf16"), "host.matmul");
+}
+
+// One vector, or few, and a matrix that is read as it lies: threads share it, where the library leaves it to one.
+TEST(Providers, VectorsByMatricesAreGeneratedWhereTheLibraryHasNoCode) {
+  const auto provider = [](double share, const std::string& x, const std::string& y, const std::string& result, int x_sums, int y_sums) {
+    const auto module = ParseModule(absl::StrCat("HloModule m\nENTRY e {\n x = ", x, " parameter(0)\n y = ", y, " parameter(1)\n ROOT d = ",
+                                                 result, " dot(x, y), lhs_contracting_dims={", x_sums, "}, rhs_contracting_dims={", y_sums, "}\n}\n"));
+    TENON_CHECK(module.ok(), module.status().ToString());
+    const Machine machine(share);
+    return std::string(ChooseProvider(*(*module)->entry()->root(), {.target = &machine, .host_functions = kPlainFunctions}).provider->name);
+  };
+  for (const std::string type : {"f32", "f64", "bf16", "f16"}) {
+    EXPECT_EQ(provider(0.5, type + "[1,512]", type + "[8000,512]", type + "[1,8000]", 1, 1), "generated") << type;
+    EXPECT_EQ(provider(0.5, type + "[8000,512]", type + "[512]", type + "[8000]", 1, 0), "generated") << type;
+    EXPECT_EQ(provider(1, type + "[1,512]", type + "[8000,512]", type + "[1,8000]", 1, 1), "host.matmul") << type;
+    const bool half = type.ends_with("16");
+    EXPECT_EQ(provider(0.5, type + "[3,512]", type + "[8000,512]", type + "[3,8000]", 1, 1), half ? "host.matmul" : "generated") << type;
+    EXPECT_EQ(provider(0.5, type + "[1,512]", type + "[512,800]", type + "[1,800]", 1, 0), half ? "host.matmul" : "generated") << type;
+  }
+  EXPECT_EQ(provider(0.5, "f32[1,5120]", "f32[5120,8000]", "f32[1,8000]", 1, 0), "host.matmul") << "columns of a matrix beyond the caches";
+  EXPECT_EQ(provider(0.5, "f32[3,512]", "f32[512,800]", "f32[3,800]", 1, 0), "host.matmul") << "several times columns";
+  EXPECT_EQ(provider(0.5, "f32[1,512]", "f32[15,512]", "f32[1,15]", 1, 1), "host.matmul") << "few sums";
 }
 
 // By what they usually are, whichever dim it is.
