@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "runtime/execute/step_loop.h"
@@ -73,13 +74,53 @@ void CopyRow(char* to, const char* from, const Axis& axis) {
   for (int64_t k = 0; k < axis.size; ++k) std::memcpy(to + k * axis.to, from + k * axis.from, sizeof(T));
 }
 
+// N rows of N elements side by side become columns, in log2 N rounds that interleave row i and row i + N / 2.
+template <typename T, int N>
+struct Square {
+  typedef T Row __attribute__((vector_size(N * sizeof(T))));
+  template <size_t... k>
+  static Row Low(Row a, Row b, std::index_sequence<k...>) {
+    return __builtin_shufflevector(a, b, (k / 2 + k % 2 * N)...);
+  }
+  template <size_t... k>
+  static Row High(Row a, Row b, std::index_sequence<k...>) {
+    return __builtin_shufflevector(a, b, (N / 2 + k / 2 + k % 2 * N)...);
+  }
+  static void Turn(char* to, int64_t to_row, const char* from, int64_t from_row) {
+    Row rows[N], next[N];
+    for (int i = 0; i < N; ++i) std::memcpy(&rows[i], from + i * from_row, sizeof(Row));
+    for (int round = 1; round < N; round *= 2) {
+      for (int i = 0; i < N / 2; ++i) {
+        next[2 * i] = Low(rows[i], rows[i + N / 2], std::make_index_sequence<N>());
+        next[2 * i + 1] = High(rows[i], rows[i + N / 2], std::make_index_sequence<N>());
+      }
+      std::memcpy(rows, next, sizeof rows);
+    }
+    for (int i = 0; i < N; ++i) std::memcpy(to + i * to_row, &rows[i], sizeof(Row));
+  }
+};
+
 template <typename T>
 void CopyPlane(char* to, const char* from, const Axis& outer, const Axis& inner) {
   const bool turned = std::abs(outer.from) < std::abs(inner.from);
   const int64_t rows = turned ? kTile : outer.size, columns = turned ? kTile : inner.size;
+  constexpr int64_t kWidth = sizeof(T), kSide = 16 / kWidth;
+  // Of narrow elements, one after the other, moving is what takes time, not memory.
+  const bool squares = kWidth <= 2 && outer.from == kWidth && inner.to == kWidth;
   for (int64_t r = 0; r < outer.size; r += rows) {
     for (int64_t c = 0; c < inner.size; c += columns) {
       const Axis part{std::min(columns, inner.size - c), inner.to, inner.from};
+      if constexpr (kWidth <= 2) {
+        if (squares && part.size == kTile && r + kTile <= outer.size) {
+          for (int64_t i = 0; i < kTile; i += kSide) {
+            for (int64_t k = 0; k < kTile; k += kSide) {
+              Square<T, kSide>::Turn(to + (r + i) * outer.to + (c + k) * kWidth, outer.to,
+                                     from + (r + i) * kWidth + (c + k) * inner.from, inner.from);
+            }
+          }
+          continue;
+        }
+      }
       for (int64_t k = r; k < std::min(r + rows, outer.size); ++k)
         CopyRow<T>(to + k * outer.to + c * inner.to, from + k * outer.from + c * inner.from, part);
     }

@@ -97,6 +97,20 @@ TEST(StridedCopy, IsOneElementAfterTheOther) {
   }
 }
 
+// Columns that become rows: narrow elements by squares, what is left over one by one.
+TEST(StridedCopy, TurnsSquares) {
+  for (const int64_t width : {1, 2, 4}) {
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{16, 16}, {15, 40}, {50, 37}, {129, 64}}) {
+      const Copied c{.dims = {rows, columns}, .to = {columns, 1}, .from = {1, rows}};
+      std::vector<char> from(static_cast<size_t>(rows * columns * width)), want(from.size()), got(from.size());
+      std::iota(from.begin(), from.end(), 0);
+      OneByOne(c, width, want, from);
+      StridedCopy(got.data(), c.to.data(), from.data(), c.from.data(), c.dims.data(), 2, width, {1, nullptr, OnThreads});
+      EXPECT_EQ(got, want) << rows << " " << columns << " " << width;
+    }
+  }
+}
+
 // In row-major order, as documented: each element may be read after an earlier one was written over it.
 TEST(StridedCopy, OfOverlappingViewsGoesInOrder) {
   std::vector<int32_t> x(1 << 18), want;
