@@ -88,8 +88,9 @@ TEST(Providers, GeneratedCodeMultipliesWhereTheLibraryHasNone) {
 // One vector, or few, and a matrix that is read as it lies: threads share it, where the library leaves it to one.
 TEST(Providers, VectorsByMatricesAreGeneratedWhereTheLibraryHasNoCode) {
   const auto provider = [](double share, const std::string& x, const std::string& y, const std::string& result, int x_sums, int y_sums) {
-    const auto module = ParseModule(absl::StrCat("HloModule m\nENTRY e {\n x = ", x, " parameter(0)\n y = ", y, " parameter(1)\n ROOT d = ",
-                                                 result, " dot(x, y), lhs_contracting_dims={", x_sums, "}, rhs_contracting_dims={", y_sums, "}\n}\n"));
+    const std::string sums = absl::StrCat("lhs_contracting_dims={", x_sums, "}, rhs_contracting_dims={", y_sums, "}");
+    const auto module = ParseModule(absl::StrCat("HloModule m\nENTRY e {\n x = ", x, " parameter(0)\n y = ", y,
+                                                 " parameter(1)\n ROOT d = ", result, " dot(x, y), ", sums, "\n}\n"));
     TENON_CHECK(module.ok(), module.status().ToString());
     const Machine machine(share);
     return std::string(ChooseProvider(*(*module)->entry()->root(), {.target = &machine, .host_functions = kPlainFunctions}).provider->name);

@@ -77,7 +77,8 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
     context->target.max_fusion_instructions = context->target.max_loop_instructions = std::stoll(text.substr(text.find('=') + 1));
   } else {
     const std::string known[] = {"",           "convolutions",   "packs",      "device",   "device_rows",
-                                 "device_products", "no_library", "launches", "attention", "host_attention", "generated", "packed", "few_rows"};
+                                 "device_products", "no_library", "launches", "attention", "host_attention", "generated", "packed",
+                                 "few_rows"};
     ASSERT_TRUE(absl::c_linear_search(known, text) || text.starts_with("refuses=")) << text;
   }
   ContractionSite site{.target = &Avx2(), .host_functions = kPlainFunctions};

@@ -12,8 +12,9 @@ pytestmark = pytest.mark.usefixtures("tenon")
 MOST = 1.05  # times what the exact program takes
 PAGE = 4096  # sums of a few bytes aside
 # Gradients lend their memory to what is gone when they are written: more of it in an order of steps that was found for the sizes at hand.
-# One program for all sizes has the order of 256 and more. Times what the exact program takes with its gradients.
-WITH_GRADIENTS = 1.1
+# One program for all sizes has the order of 256 and more. Times what the exact program takes with its gradients: 1.16 at most, where the
+# machine's products are generated and exact programs come to a quarter of what they take elsewhere (64 KB of 0.5 MB).
+WITH_GRADIENTS = 1.2
 
 
 class Gcn(nn.Module):
