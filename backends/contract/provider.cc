@@ -87,7 +87,7 @@ Dim FreeElements(const Instruction& dot, int64_t side, Attr contracting, Attr ba
 }
 
 // A vector, or few, and a matrix that kernels read as it lies: each sum along a row of it (ExpandContractions makes that a reduction),
-// or of one vector and a matrix that caches hold, vectors of columns. Where the library has no code of its own for the machine, it leaves
+// or of a matrix that caches hold vectors of columns. Where the library has no code of its own for the machine, it leaves
 // that to one thread.
 bool IsVectorByMatrix(const Instruction& dot, Dim rows, Dim columns, int64_t few, int64_t short_sum) {
   constexpr int64_t kCached = 16 << 20;
@@ -103,7 +103,7 @@ bool IsVectorByMatrix(const Instruction& dot, Dim rows, Dim columns, int64_t few
   if (m.shape().rank() != 2 || summed.size() != 1 || dot.operand(1 - matrix)->shape().rank() > 2) return false;
   const StridedView view = ViewByLayout(&m);
   if (KnownOne(view.strides[static_cast<size_t>(summed[0])])) return true;
-  return wide && matrix == 1 && KnownOne(rows) && KnownOne(view.strides[static_cast<size_t>(1 - summed[0])]) &&
+  return wide && matrix == 1 && KnownOne(view.strides[static_cast<size_t>(1 - summed[0])]) &&
          Typical(m.shape().byte_size()) <= kCached;
 }
 
