@@ -1,4 +1,4 @@
-"""Rows beyond rows.py: some 470 small programs of many families, forward or forward and backward, each timed beside eager.
+"""Rows beyond rows.py: some 480 small programs of many families, forward or forward and backward, each timed beside eager.
 
     python benchmarks/beyond.py [parts of names] [--markdown build/beyond.md] [--cpu]
 
@@ -555,6 +555,10 @@ fn("bmm_16", torch.bmm, T(1000, 16, 16), T(1000, 16, 16))
 fn("bmm_64", torch.bmm, T(128, 64, 64), T(128, 64, 64))
 fn("bmm_33", torch.bmm, T(500, 33, 17), T(500, 17, 29))
 fn("matvec", torch.mv, T(2000, 1001), T(1001))
+for r in (1, 2, 4):
+    fn(f"linear_{r}_row", F.linear, T(r, 768), T(3072, 768), T(3072))
+    fn(f"addmm_{r}_row", torch.addmm, T(3072), T(r, 768), T(768, 3072))
+fn("linear_1_row_bf16", F.linear, T(1, 1024, dt=bf), T(4096, 1024, dt=bf), T(4096, dt=bf))
 fn("vecmat", lambda v, a: v @ a, T(1000), T(1000, 1001))
 fn("tall_skinny", torch.mm, T(20000, 16), T(16, 16))
 fn("skinny_k", lambda a, b: a.t() @ b, T(20000, 16), T(20000, 8))
