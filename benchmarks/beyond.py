@@ -231,12 +231,8 @@ fn("ce_vocab_train", lambda x, t: F.cross_entropy(x, t), T(64, 32000), I(32000, 
 fn("ce_smooth", lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1), T(256, 1000), I(1000, 256))
 fn("ce_seg", lambda x, t: F.cross_entropy(x, t), T(4, 21, 64, 64), I(21, 4, 64, 64))
 fn("ce_seg_train", lambda x, t: F.cross_entropy(x, t), T(4, 21, 64, 64), I(21, 4, 64, 64), grad=True)
-fn(
-    "gumbel_like",
-    lambda x, u: F.softmax((x - torch.log(-torch.log(u))) / 0.5, -1),
-    T(512, 1000),
-    lambda: torch.rand(512, 1000) * 0.9 + 0.05,
-)
+u01 = lambda: torch.rand(512, 1000) * 0.9 + 0.05  # noqa: E731
+fn("gumbel_like", lambda x, u: F.softmax((x - torch.log(-torch.log(u))) / 0.5, -1), T(512, 1000), u01)
 fn("entropy", lambda x: -(F.softmax(x, -1) * F.log_softmax(x, -1)).sum(-1), T(1000, 500))
 
 
