@@ -87,8 +87,8 @@ Dim FreeElements(const Instruction& dot, int64_t side, Attr contracting, Attr ba
 }
 
 // A vector, or few, and a matrix that kernels read as it lies: each sum along a row of it (ExpandContractions makes that a reduction),
-// or of a matrix that caches hold vectors of columns. Where the library has no code of its own for the machine, it leaves
-// that to one thread.
+// or of a matrix that caches hold vectors of columns. Where the library has no code of its own for the machine, it leaves that to one
+// thread.
 bool IsVectorByMatrix(const Instruction& dot, Dim rows, Dim columns, int64_t few, int64_t short_sum) {
   constexpr int64_t kCached = 16 << 20;
   const PrimitiveType type = dot.shape().element_type();
@@ -100,9 +100,12 @@ bool IsVectorByMatrix(const Instruction& dot, Dim rows, Dim columns, int64_t few
   if (matrix < 0 || Typical(matrix == 1 ? columns : rows) < short_sum) return false;
   const Instruction& m = *dot.operand(matrix);
   const std::vector<int64_t> summed = dot.int_list(matrix == 1 ? Attr::kRhsContractingDims : Attr::kLhsContractingDims);
-  if (m.shape().rank() != 2 || summed.size() != 1 || dot.operand(1 - matrix)->shape().rank() > 2) return false;
+  const int64_t rank = dot.operand(1 - matrix)->shape().rank();
+  if (m.shape().rank() != 2 || summed.size() != 1 || rank > 2) return false;
   const StridedView view = ViewByLayout(&m);
-  if (KnownOne(view.strides[static_cast<size_t>(summed[0])])) return true;
+  if (KnownOne(view.strides[static_cast<size_t>(summed[0])])) {
+    return KnownOne(rows) || KnownOne(columns) || dot.int_list(Attr::kLhsContractingDims)[0] == rank - 1;
+  }
   return wide && matrix == 1 && KnownOne(view.strides[static_cast<size_t>(1 - summed[0])]) &&
          Typical(m.shape().byte_size()) <= kCached;
 }

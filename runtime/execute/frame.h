@@ -120,7 +120,7 @@ class Frame {
   // so that the run can be done again otherwise.
   bool proven = false;
   bool updates_apart = false;  // in this run new values of inputs are made in `updates`, and copied home by the commit region
-  bool wrote_inputs = false;   // in this run the caller's inputs may have new values: it must not be done again
+  bool wrote_inputs = false;  // in this run the caller's inputs may have new values: it must not be done again
   std::vector<std::unique_ptr<HostBuffer>> updates;  // by BoundProgram::update_values: where they cannot be made in the inputs' memory
   alignas(64) std::atomic<int64_t> error_word{0};
   library::RunState library_state;

@@ -137,7 +137,7 @@ class Loop {
       f_.Shares(CountPieces(INT64_MAX));
     }
     mutates_ = true;
-    f_.wrote_inputs = !f_.updates_apart;
+    f_.wrote_inputs |= !f_.updates_apart;
     return true;
   }
 
@@ -544,7 +544,7 @@ class Loop {
   const bool profile_, watched_;
   const TenonHost* ranges_;  // null: nobody asks for them
   RunTrace* trace_;          // null: nor for a profile
-  bool mutates_ = false;     // a step that writes to the caller's memory, or to what becomes it, was begun
+  bool mutates_ = false;  // a step that writes to the caller's memory, or to what becomes it, was begun
   int code_ = TENON_OK;
   std::string error_;
   absl::StatusCode kind_ = absl::StatusCode::kInternal;

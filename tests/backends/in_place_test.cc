@@ -93,6 +93,54 @@ INSTANTIATE_TEST_SUITE_P(
                     Reducer{"last", "g = pred[] compare(a, b), direction=EQ ROOT s = s32[] select(g, a, b)", false}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// Exponentials of a row too long for scratch wait where its result will be: not over an operand that is read once more behind them.
+TEST(LentRow, IsWrittenBeforeTheLastPass) {
+  for (const bool again : {false, true}) {
+    const std::string text = absl::StrReplaceAll(R"(HloModule rows
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+negated {
+  p = f32[2,33001]{1,0} parameter(0)
+  ROOT n = f32[2,33001]{1,0} negate(p)
+}
+rows {
+  x = f32[2,33001]{1,0} parameter(0)
+  e = f32[2,33001]{1,0} exponential(x)
+  i = f32[] constant(0)
+  r = f32[2]{0} reduce(e, i), dimensions={1}, to_apply=add
+  rs = f32[2,33001]{1,0} broadcast(r), dimensions={0}
+  d = f32[2,33001]{1,0} divide(e, rs)
+  ROOT y = f32[2,33001]{1,0} multiply(d, $BY)
+}
+absolute {
+  y = f32[2,33001]{1,0} parameter(0)
+  ROOT z = f32[2,33001]{1,0} abs(y)
+}
+ENTRY main {
+  p = f32[2,33001]{1,0} parameter(0)
+  x = f32[2,33001]{1,0} fusion(p), kind=kLoop, calls=negated, backend_config={"tenon":{"kind":"loop"}}
+  y = f32[2,33001]{1,0} fusion(x), kind=kInput, calls=rows, backend_config={"tenon":{"kind":"row"}}
+  ROOT z = f32[2,33001]{1,0} fusion(y), kind=kLoop, calls=absolute, backend_config={"tenon":{"kind":"loop"}}
+})",
+                                                 {{"$BY", again ? "x" : "d"}});
+    const absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(text);
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_EQ(WritesOverItsOperand(**module), !again);
+    Literal p(Shape::Array(PrimitiveType::kF32, {2, 33001}));
+    for (int64_t i = 0; i < p.num_elements(); ++i) p.SetFromDouble(i, static_cast<double>(i * 7919 % 1009) / 500);
+    const absl::StatusOr<Literal> want = Evaluate(**module, {p});
+    ASSERT_TRUE(want.ok()) << want.status();
+    const auto executable = LiteralExecutable::Compile(**module, kAsItStands, nullptr, /*max_grain=*/1);
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    const absl::StatusOr<std::vector<Literal>> got = (*executable)->Run({p});
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_TRUE(CompareLiterals((*got)[0], *want, ToleranceRule::AbsRel(1e-9, 1e-4)).within) << again;
+  }
+}
+
 // Somebody's own order of passes: the kernels are those of the module in the end.
 TEST(LaunchPlans, AreMadeAgainWhereTheModuleChangedBehindThem) {
   const absl::StatusOr<std::unique_ptr<Module>> module =

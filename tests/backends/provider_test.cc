@@ -105,6 +105,7 @@ TEST(Providers, VectorsByMatricesAreGeneratedWhereTheLibraryHasNoCode) {
   }
   EXPECT_EQ(provider(0.5, "f32[1,5120]", "f32[5120,8000]", "f32[1,8000]", 1, 0), "host.matmul") << "columns of a matrix beyond the caches";
   EXPECT_EQ(provider(0.5, "f32[3,512]", "f32[512,800]", "f32[3,800]", 1, 0), "generated");
+  EXPECT_EQ(provider(0.5, "f32[512,3]", "f32[800,512]", "f32[3,800]", 0, 1), "host.matmul") << "rows that are columns in memory";
   EXPECT_EQ(provider(0.5, "f32[1,512]", "f32[15,512]", "f32[1,15]", 1, 1), "host.matmul") << "few sums";
 }
 
