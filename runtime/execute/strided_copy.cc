@@ -106,7 +106,7 @@ void CopyPlane(char* to, const char* from, const Axis& outer, const Axis& inner)
   const int64_t rows = turned ? kTile : outer.size, columns = turned ? kTile : inner.size;
   constexpr int64_t kWidth = sizeof(T), kSide = 16 / kWidth;
   // Of narrow elements, one after the other, moving is what takes time, not memory.
-  const bool squares = kWidth <= 2 && outer.from == kWidth && inner.to == kWidth;
+  const bool squares = turned && kWidth <= 2 && outer.from == kWidth && inner.to == kWidth;
   for (int64_t r = 0; r < outer.size; r += rows) {
     for (int64_t c = 0; c < inner.size; c += columns) {
       const Axis part{std::min(columns, inner.size - c), inner.to, inner.from};

@@ -14,6 +14,7 @@
 #include "hlo/check.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/IRBuilder.h"
@@ -123,6 +124,33 @@ void StoreSingleLanes(llvm::Function& f) {
   }
 }
 
+// LLVM 22 for x86 takes a product of two vectors of 64-bit numbers that have 16 bits each for one of 32 bits, where it is shifted right and
+// cut to 16 bits (combinePMULH): of shifts by more than 16 the bits above are lost, or the result is not computed at all. So these don't
+// know by how much they shift.
+void HideShiftsOfProducts(llvm::Function& f) {
+  llvm::SmallVector<std::pair<uint64_t, llvm::Value*>, 2> hidden;
+  for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::instructions(f))) {
+    if (i.getOpcode() != llvm::Instruction::LShr && i.getOpcode() != llvm::Instruction::AShr) continue;
+    const auto* type = llvm::dyn_cast<llvm::FixedVectorType>(i.getType());
+    const auto* product = llvm::dyn_cast<llvm::Instruction>(i.getOperand(0));
+    const auto* by = llvm::dyn_cast<llvm::Constant>(i.getOperand(1));
+    if (type == nullptr || !type->getElementType()->isIntegerTy(64) || product == nullptr || by == nullptr) continue;
+    const auto* amount = llvm::dyn_cast_or_null<llvm::ConstantInt>(by->getSplatValue());
+    if (product->getOpcode() != llvm::Instruction::Mul || amount == nullptr || amount->getZExtValue() <= 16) continue;
+    auto* known = llvm::find_if(hidden, [&](const auto& h) { return h.first == amount->getZExtValue(); });
+    if (known == hidden.end()) {
+      llvm::BasicBlock& entry = f.getEntryBlock();
+      llvm::IRBuilder<> b(&entry, entry.getFirstInsertionPt());
+      llvm::Type* i64 = b.getInt64Ty();
+      auto* same = llvm::InlineAsm::get(llvm::FunctionType::get(i64, {i64}, false), "", "=r,0", /*hasSideEffects=*/false);
+      hidden.emplace_back(amount->getZExtValue(), b.CreateCall(same, {b.getInt64(amount->getZExtValue())}));
+      known = &hidden.back();
+    }
+    llvm::IRBuilder<> b(&i);
+    i.setOperand(1, b.CreateVectorSplat(type->getNumElements(), known->second));
+  }
+}
+
 int VectorRegisters(const llvm::TargetMachine& tm) { return tm.getTargetCPU() == "x86-64-v4" ? 32 : 16; }
 
 void Optimize(llvm::Module& module, llvm::TargetMachine* tm) {
@@ -145,6 +173,7 @@ void Optimize(llvm::Module& module, llvm::TargetMachine* tm) {
     fpm.run(f, fam);
     if (!branches) continue;
     StoreSingleLanes(f);
+    HideShiftsOfProducts(f);
     SinkNumbers(f, fam.getResult<llvm::LoopAnalysis>(f));
     OrderForRegisters(f, fam.getResult<llvm::LoopAnalysis>(f), VectorRegisters(*tm));
     CopyLoopsForInside(f, fam.getResult<llvm::LoopAnalysis>(f));
