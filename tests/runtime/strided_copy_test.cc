@@ -107,9 +107,9 @@ TEST(StridedCopy, TurnsSquares) {
       OneByOne(c, width, want, from);
       StridedCopy(got.data(), c.to.data(), from.data(), c.from.data(), c.dims.data(), 2, width, {1, nullptr, OnThreads});
       EXPECT_EQ(got, want) << rows << " " << columns << " " << width;
-      const Copied repeated{.dims = {rows, columns}, .to = {columns, 1}, .from = {1, 0}};  // no square, though columns and rows are as one's
+      const Copied repeated{.dims = {rows, columns}, .to = {columns, 1}, .from = {1, 0}};  // no square
       OneByOne(repeated, width, want, from);
-      StridedCopy(got.data(), repeated.to.data(), from.data(), repeated.from.data(), repeated.dims.data(), 2, width, {1, nullptr, OnThreads});
+      StridedCopy(got.data(), repeated.to.data(), from.data(), repeated.from.data(), c.dims.data(), 2, width, {1, nullptr, OnThreads});
       EXPECT_EQ(got, want) << rows << " " << columns << " " << width;
     }
   }
