@@ -122,7 +122,7 @@ bool BeatsMatmul(const Instruction& dot, const ContractionSite& site) {
   if (terms < kShort || Typical(dot.shape().num_elements()) == 0) return false;
   const Dim rows = FreeElements(dot, 0, Attr::kLhsContractingDims, Attr::kLhsBatchDims);
   const Dim columns = FreeElements(dot, 1, Attr::kRhsContractingDims, Attr::kRhsBatchDims);
-  if (IsVectorByMatrix(dot, rows, columns, std::max<int64_t>(1, site.target->facts().info.rows_as_sums), kShort)) return true;
+  if (IsVectorByMatrix(dot, rows, columns, site.target->facts().info.rows_as_sums, kShort)) return true;
   int64_t batch = 1;
   for (int64_t d : dot.int_list(Attr::kLhsBatchDims)) batch *= Typical(dot.operand(0)->shape().dim(d));
   if (dot.shape().element_type() != PrimitiveType::kF32 || Typical(columns) < kShort) return false;

@@ -143,6 +143,11 @@ int64_t RowScratch(const FusedKernel& f, const KernelPlan& plan) {
 
 }  // namespace
 
+bool Keeps(const PlanPhase& phase, int64_t value) {
+  return absl::c_linear_search(phase.kept, value) ||
+         absl::c_any_of(phase.lent, [&](const PlanPhase::Lent& l) { return l.value == value; });
+}
+
 bool CanLend(const FusedKernel& f, const PlanPhase::Lent& lent) {
   if (lent.root < 0 || lent.root >= static_cast<int64_t>(f.roots.size())) return false;
   const Shape &value = f.order[static_cast<size_t>(lent.value)]->shape(), &root = f.roots[static_cast<size_t>(lent.root)]->shape();

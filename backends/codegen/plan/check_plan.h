@@ -17,6 +17,8 @@ absl::Status CheckPlan(const FusedKernel& fused, const KernelPlan& plan, bool ow
 
 // Iterations of the tile loop that a contraction's tile has at most, and the vectors of a block.
 inline constexpr int64_t kMaxTileRows = 14, kMaxTileVectors = 6;
+// Does a phase leave this value for later ones, in scratch or in a root's memory?
+bool Keeps(const PlanPhase& phase, int64_t value);
 // A value of the fusion has the place of a root's elements: as many, in memory as they are in registers.
 bool CanLend(const FusedKernel& fused, const PlanPhase::Lent& lent);
 

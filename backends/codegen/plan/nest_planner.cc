@@ -335,10 +335,7 @@ bool NestPlanner::ReadsAgain(const Instruction* op, absl::flat_hash_set<const In
 bool NestPlanner::IsKept(const Instruction* op) const {
   const auto number = f_.number.find(op);
   return number != f_.number.end() &&
-         absl::c_any_of(plan_.phases, [&](const PlanPhase& p) {
-           return absl::c_linear_search(p.kept, number->second) ||
-                  absl::c_any_of(p.lent, [&](const PlanPhase::Lent& l) { return l.value == number->second; });
-         });
+         absl::c_any_of(plan_.phases, [&](const PlanPhase& p) { return Keeps(p, number->second); });
 }
 
 // What a later pass reads again and would be dear to recompute goes to row scratch: the last such

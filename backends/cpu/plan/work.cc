@@ -10,6 +10,7 @@
 #include "backends/codegen/fused/region.h"
 #include "backends/codegen/index/access_trace.h"
 #include "backends/codegen/index/contraction_index.h"
+#include "backends/codegen/plan/check_plan.h"
 #include "backends/codegen/plan/packing.h"
 #include "backends/codegen/plan/serial_plan.h"
 #include "backends/cpu/plan/tile_steps.h"
@@ -170,9 +171,7 @@ class Estimate {
     std::function<void(const Instruction*)> visit = [&](const Instruction* op) {
       if (!IsFull(*op) || op->opcode() == Opcode::kReduce || !seen.insert(op).second) return;
       for (size_t p = 0; p < number; ++p) {
-        const int64_t n = f_.number.at(op);
-        if (absl::c_linear_search(plan_.phases[p].kept, n) ||
-            absl::c_any_of(plan_.phases[p].lent, [&](const PlanPhase::Lent& l) { return l.value == n; })) {
+        if (Keeps(plan_.phases[p], f_.number.at(op))) {
           slots += kLoad;
           return;
         }
