@@ -372,3 +372,20 @@ def test_the_choice_of_attention_is_told(tenon):
         explanation = tenon.explain(ATTENTION["plain"][0], q, k, v, options=options)
         told = [r["reason"] for g in explanation.graphs for r in g["remarks"] if r["pass"] == "take-composites"]
         assert told == [reason]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("rows", [1, 2, 4, 5])
+@pytest.mark.parametrize("side_by_side", ["terms", "columns"])
+def test_few_rows_by_a_matrix(tenon, rows, dtype, side_by_side):
+    """Sums along the matrix's rows, its columns, or tiles, by what the machine has: never the library's, and eager's numbers."""
+    torch.manual_seed(rows)
+    x, w, b = torch.randn(rows, 70, dtype=dtype), torch.randn(45, 70, dtype=dtype), torch.randn(45, dtype=dtype)
+    w = w if side_by_side == "terms" else w.t().contiguous().t()
+
+    def layer(x, w, b):
+        return F.gelu(F.linear(x, w, b))
+
+    found, ran = _run(tenon, layer, [x, w, b], provider="generated", fallback="error")
+    assert not ran, "no library's, and no step of ATen's"
+    compare(found, layer(x, w, b), layer(*_wide([x, w, b]))).raise_if_failed()
