@@ -390,6 +390,21 @@ TEST(Executable, WhatFailsBehindTheCommitSaysSo) {
   EXPECT_THAT(a.data, Each(2.0f));
 }
 
+// Within the commit, too.
+TEST(Executable, WhatFailsInTheCommitSaysSo) {
+  FakeHost host;
+  Program p = UpdateBeforeACall();
+  p.regions[1].steps.push_back(std::move(p.regions[0].steps.back()));
+  p.regions[0].steps.pop_back();
+  auto e = Make(std::move(p), host.get());
+  Array a({4}, 1), out({4}, 0);
+  const TenonTensor inputs[] = {a.tensor()};
+  TenonTensor outputs[] = {out.tensor()};
+  host.ThrowInNextCall();
+  EXPECT_EQ(e->Run(inputs, outputs).code, TENON_ERROR | TENON_AFTER_WRITES);
+  EXPECT_THAT(a.data, Each(2.0f));
+}
+
 // The same bytes come to be two inputs: every new value is of the old ones, whatever was written first.
 TEST(Executable, InputsThatOverlapAreUpdatedFromTheirOldValues) {
   FakeHost host;
