@@ -357,14 +357,14 @@ TEST(Executable, WhatIsThrownAfterAWriteSaysSo) {
   Array a({4}, 1), out({4}, 0);
   const TenonTensor inputs[] = {a.tensor()};
   TenonTensor outputs[] = {out.tensor()};
-  host.ThrowInNextCall();
+  host.ThrowInCall(0);
   RunResult result = e->Run(inputs, outputs);
   EXPECT_EQ(result.code, TENON_ERROR) << "the new value was made apart";
   EXPECT_EQ(result.error, "out of memory");
   EXPECT_THAT(a.data, Each(1.0f));
   ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
   EXPECT_THAT(a.data, Each(2.0f));
-  host.ThrowInNextCall();
+  host.ThrowInCall(0);
   result = e->Run(inputs, outputs);
   EXPECT_EQ(result.code, TENON_ERROR | TENON_AFTER_WRITES);
   EXPECT_EQ(result.error, "out of memory");
@@ -390,19 +390,24 @@ TEST(Executable, WhatFailsBehindTheCommitSaysSo) {
   EXPECT_THAT(a.data, Each(2.0f));
 }
 
-// Within the commit, too.
+// Within the commit, too, behind the copy that brings the new value home, whether it is thrown or returned.
 TEST(Executable, WhatFailsInTheCommitSaysSo) {
-  FakeHost host;
-  Program p = UpdateBeforeACall();
-  p.regions[1].steps.push_back(std::move(p.regions[0].steps.back()));
-  p.regions[0].steps.pop_back();
-  auto e = Make(std::move(p), host.get());
-  Array a({4}, 1), out({4}, 0);
-  const TenonTensor inputs[] = {a.tensor()};
-  TenonTensor outputs[] = {out.tensor()};
-  host.ThrowInNextCall();
-  EXPECT_EQ(e->Run(inputs, outputs).code, TENON_ERROR | TENON_AFTER_WRITES);
-  EXPECT_THAT(a.data, Each(2.0f));
+  for (const bool thrown : {true, false}) {
+    FakeHost host;
+    Program p = UpdateBeforeACall();
+    p.regions[1].steps.push_back(p.regions[0].steps.back());
+    auto e = Make(std::move(p), host.get());
+    Array a({4}, 1), out({4}, 0);
+    const TenonTensor inputs[] = {a.tensor()};
+    TenonTensor outputs[] = {out.tensor()};
+    if (thrown) host.ThrowInCall(1);
+    if (!thrown) host.FailAllocation(2);  // the memory for the new value, the call, and the call in the commit
+    EXPECT_EQ(e->Run(inputs, outputs).code, (thrown ? TENON_ERROR : TENON_HOST_ERROR) | TENON_AFTER_WRITES);
+    EXPECT_THAT(a.data, Each(2.0f));
+    ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+    EXPECT_THAT(a.data, Each(3.0f));
+    EXPECT_THAT(out.data, Each(6.0f));
+  }
 }
 
 // The same bytes come to be two inputs: every new value is of the old ones, whatever was written first.

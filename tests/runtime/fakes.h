@@ -29,7 +29,7 @@ class FakeHost {
 
   // The n-th allocation from now (0: the next) fails; -1: none.
   void FailAllocation(int64_t n) { fail_in_ = n; }
-  void ThrowInNextCall() { throws_ = true; }  // std::bad_alloc
+  void ThrowInCall(int64_t n) { throws_in_ = n; }  // std::bad_alloc, in the n-th call of an op from now; -1: in none
   void FailNextClone() { clone_fails_ = true; }
   int64_t live_bytes() const { return live_bytes_; }
   int64_t allocations() const { return allocations_; }
@@ -65,7 +65,8 @@ class FakeHost {
   bool Fails() { return fail_in_ >= 0 && fail_in_-- == 0; }
 
   TenonHost host_;
-  bool throws_ = false, clone_fails_ = false;
+  bool clone_fails_ = false;
+  int64_t throws_in_ = -1;
   std::atomic<int64_t> fail_in_{-1}, live_bytes_{0}, allocations_{0}, live_tensors_{0},
       live_ops_{0}, live_wrappers_{0}, whole_operands_{0}, clones_{0};
 };
