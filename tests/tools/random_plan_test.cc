@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "backends/driver/literal_executable.h"
 #include "hlo/check.h"
@@ -61,6 +62,28 @@ TEST(RandomPlan, BlocksOfAnOuterLoopAreRefused) {
   const auto executable = LiteralExecutable::Compile(**module, options);
   EXPECT_TRUE(absl::IsInvalidArgument(executable.status())) << executable.status();
   EXPECT_TRUE(absl::StrContains(executable.status().message(), "blocks of a loop in the outer range")) << executable.status();
+}
+
+// What hlo-fuzz found: a sum stored at a place that hangs on a loop of its steps, which broke the compiler's own memory
+// (--seed=20700001 --module=36281).
+TEST(RandomPlan, KeptLoopsInsideOfReducedOnesAreRefused) {
+  const auto module = ParseModule(R"(HloModule m
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY e {
+  x = f32[2,2,4] parameter(0)
+  zero = f32[] constant(0)
+  ROOT y = f32[2,4] reduce(x, zero), dimensions={1}, to_apply=add
+})");
+  ASSERT_TRUE(module.ok()) << module.status();
+  for (const bool inside : {false, true}) {
+    CompileOptions options;
+    options.plans = absl::StrCat("fusion_y:\n  column loops=[", inside ? "1:2! 0:2" : "0:2 1:2!",
+                                 " 2:4] split=0 block=64 tile=-1 lanes=4 unroll=8 tail=mask phases=[{reduces 2; roots; kept}] ",
+                                 "scratch=4416\n");
+    const absl::Status status = LiteralExecutable::Compile(**module, options).status();
+    EXPECT_EQ(status.ok(), !inside) << status;
+    if (inside) EXPECT_TRUE(absl::StrContains(status.message(), "a kept loop inside of a reduced one")) << status;
+  }
 }
 
 }  // namespace
