@@ -40,6 +40,9 @@ constexpr int kWorthSharing = 12;   // instructions that they share
 constexpr int kPlaceCost = 4;       // of an index that was read: bounds, the address
 constexpr int kGatherCost = 12;     // of a vector whose elements are read one by one, by an instruction or by some
 constexpr int64_t kColumnBlock = 64;
+constexpr int64_t kEnoughPackedBytes = 64 << 10;  // a thread's scratch of packed operands, where fewer vectors would be slower
+constexpr int64_t kFewRows = 64;
+constexpr int64_t kScratchShare = 16;  // of the other operand: what scratch may take
 
 class Planner : public NestPlanner {
  public:
@@ -106,7 +109,7 @@ class Planner : public NestPlanner {
     ContractionNest();
     const std::optional<Packing> packing = PackingOf(f_, plan_);
     int64_t widest = kMaxTileVectors;
-    const int64_t vectors = packing ? kMaxPackedBytes / packing->Bytes(plan_.lanes) : 0;
+    const int64_t vectors = packing ? VectorsWorthPacking(*packing) : 0;
     if (packing && packing->apart == 0 && RowsOfOnePart(*packing) >= kRowsWorthPacking) {
       plan_.packed = vectors > 0;
       if (plan_.packed) widest = std::min(widest, vectors);
@@ -130,6 +133,17 @@ class Planner : public NestPlanner {
     if (rows > tiles * plan_.unroll || rows == 0) plan_.rows = tiles * plan_.unroll;
   }
 
+  // Vectors of columns, at most, that are packed together. Two are as fast as four where the other operand stays in the caches:
+  // scratch is little beside that one then. For a few rows one is, as it is the columns' way from memory that takes the time.
+  int64_t VectorsWorthPacking(const Packing& packing) const {
+    const bool few = RowsOfOnePart(packing) <= kFewRows;
+    const int64_t bytes = packing.Bytes(plan_.lanes);
+    const Shape& other = packing.contraction->operand(0)->shape();
+    const int64_t beside = Typical(other.num_elements()) / kScratchShare * StorageBytes(other.element_type());
+    const int64_t enough = few ? kEnoughPackedBytes / 2 : kEnoughPackedBytes, most = kMaxPackedBytes / bytes;
+    return std::clamp(std::max(enough, beside) / bytes, std::min<int64_t>(few ? 1 : 2, most), most);
+  }
+
   // Rows for which what is packed once serves.
   int64_t RowsOfOnePart(const Packing& packing) const {
     int64_t rows = plan_.tile_loop >= 0 ? Typical(plan_.loops[plan_.tile_loop].extent) : 1;
@@ -149,17 +163,36 @@ class Planner : public NestPlanner {
     return absl::c_any_of(side == 0 ? at.lhs : at.rhs, [&](Index i) { return i->DependsOn(iteration.vars.back()->var); });
   }
 
+  // At most, so that the first cache holds what they read of the first operand until the next term wants its neighbour: rows that lie a
+  // large power of two apart share the lines of few sets. 14 rows 4 KiB apart take a quarter more time than 8.
+  int64_t RowsThatStay() const {
+    constexpr int64_t kLine = 64, kSets = 64, kWays = 8;  // of the smaller ones of the processors that are in use
+    if (plan_.tile_loop < 0) return kMaxTileRows;
+    int64_t rows = kMaxTileRows;
+    IndexSpace space;
+    Iteration iteration(space, f_, plan_.loops);
+    for (const MemoryUse& use : TraceAccesses(space, f_, iteration).uses) {
+      if (use.store || use.offset->DependsOn(iteration.vars.back()->var)) continue;
+      const Access along = AccessAlong(use.offset, iteration.vars[static_cast<size_t>(plan_.tile_loop)]->var);
+      if (along.kind != Access::Kind::kStrided || !along.stride.is_constant()) continue;
+      const int64_t apart = along.stride.constant() * StorageBytes(use.op->shape().element_type());
+      rows = std::min(rows, kWays * std::max<int64_t>(1, kLine * kSets / std::max(kLine, apart & -apart)));
+    }
+    return rows;
+  }
+
   // Rows and vectors of the tile: those that take the fewest steps of the machine for the whole result, in the registers that there are.
   void ChooseTile(bool both, int parts, int64_t widest) {
     const int registers = target_.vector_bytes == 64 ? 32 : 16;
     const int64_t columns = plan_.loops.back().extent.constant_or(int64_t{1} << 20);
     const int64_t rows = plan_.tile_loop >= 0 ? Typical(plan_.loops[plan_.tile_loop].extent) : 1;
     const int64_t vectors = (columns + plan_.lanes - 1) / plan_.lanes;
+    const int64_t most = std::min(rows, RowsThatStay());
     auto step = [&](int64_t r, int64_t v) { return TileStep(r, v, both, parts); };
     double least = 0;
     int64_t across = 1;
     for (int64_t v = 1; v <= (plan_.lanes > 1 ? std::min(vectors, widest) : 1); ++v) {
-      for (int64_t r = 1; r <= std::min<int64_t>(rows, kMaxTileRows); ++r) {
+      for (int64_t r = 1; r <= most; ++r) {
         const int64_t held = ((both ? 2 : 1) * r * v + v) * parts + 1;
         if (held > registers - 1 && r * v > 1) break;
         auto columns_of = [&](int64_t width) { return static_cast<double>(rows / r) * step(r, width) + step(rows % r, width); };
