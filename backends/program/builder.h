@@ -67,6 +67,7 @@ class ProgramBuilder {
   absl::Status EmitKernel(const Instruction& op, const Launches::Launch& launch);
   absl::StatusOr<View> MemoryOf(const Instruction& op, const Launches::Memory& memory);
   absl::Status EmitCall(const Instruction& op, const LaunchPlan& plan, const PlannedCall& planned);
+  FreeMemory RoomFor(const Instruction& op) const;
   View ErrorWord();
   int32_t ImageOf(int64_t space);
   int32_t KernelIndex(std::shared_ptr<const PlannedKernel> planned, int64_t space);

@@ -8,6 +8,7 @@
 #include "hlo/own_calls.h"
 #include "passes/expand/control_flow.h"
 #include "passes/lower/launches.h"
+#include "passes/memory/free_memory.h"
 #include "passes/spaces/spaces.h"
 
 namespace tenon {
@@ -143,6 +144,8 @@ absl::Status ProgramBuilder::EmitKernel(const Instruction& op, const Launches::L
   if (info.launch) {
     TENON_ASSIGN_OR_RETURN(kernel.launch, LaunchOf(*info.launch));
   }
+  constexpr int64_t kLarge = 4096;  // less is not worth looking
+  if (!info.launch && info.scratch_bytes >= kLarge) kernel.room = RoomFor(op);
   kernel.kernel = KernelIndex(std::move(planned), targets_.size() == 1 ? 0 : SpaceOf(op.shape()));
   Step step = NewStep(op);
   step.body = std::move(kernel);
@@ -158,6 +161,12 @@ absl::Status ProgramBuilder::EmitKernel(const Instruction& op, const Launches::L
   step.flops = info.flops;
   steps().push_back(std::move(step));
   return absl::OkStatus();
+}
+
+FreeMemory ProgramBuilder::RoomFor(const Instruction& op) const {
+  const MemoryRun found = FreeMemoryAt(plan_, &op);
+  const int64_t output = found.lender < 0 ? -1 : direct_.at(plan_.allocations[static_cast<size_t>(found.lender)].index);
+  return {.output = static_cast<int32_t>(output), .offset = found.offset, .bytes = found.bytes};
 }
 
 View ProgramBuilder::ErrorWord() {

@@ -44,6 +44,7 @@ class Planner {
     OrderAllMoves();
     for (const Instruction* op : live_.order()) AddTemporaries(*op);
     PackArena(&plan_);
+    for (const Instruction* op : live_.order()) plan_.positions.emplace(op, live_.position(op));
     return std::move(plan_);
   }
 

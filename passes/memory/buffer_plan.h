@@ -65,6 +65,7 @@ struct BufferPlan {
   // Buffers that lie in the memory of a parameter, whose last reader writes them: owner, leaf of the entry's parameters. No step that may
   // fail (checks, calls of framework and library, control flow) comes after one of the writers, unless it is a call that writes operands.
   std::vector<std::pair<BufferKey, int64_t>> updates;
+  absl::flat_hash_map<const Instruction*, int64_t> positions;  // of the instructions of all regions, as allocations count them
   int64_t arena_bytes = 0;  // of the host's memory
   std::vector<std::pair<int64_t, int64_t>> device_arenas;  // space, bytes
   // Spaces with arenas some of whose buffers' sizes are expressions: each call places them anew (hlo/arena.h). Offsets and bytes here are

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/check.h"
@@ -316,15 +317,17 @@ absl::Status BoundProgram::BindStep(const Step& step, std::vector<BoundStep>* ou
 void BoundProgram::BindGroups(size_t region) {
   for (LaunchGroup& group : FindLaunchGroups(program, program.regions[region])) {
     BoundStep* steps = &regions[region][static_cast<size_t>(group.first)];
-    int64_t operands = 0, args = 0;
+    int64_t operands = 0, args = 0, scratch = 0;
     for (int32_t i = 0; i < group.count; ++i) {
       const BoundKernel& k = kernels[steps[i].index];
+      scratch = std::max(scratch, k.scratch_bytes);
       operands += static_cast<int64_t>(k.operands.size());
       args += static_cast<int64_t>(k.args.size());
     }
     max_operands = std::max(max_operands, operands);
     max_args = std::max(max_args, args);
     max_group = std::max<int64_t>(max_group, group.count);
+    AddScratchNeed(scratch, group.room);
     steps->group = static_cast<int32_t>(groups.size());
     groups.push_back(std::move(group));
   }
@@ -343,8 +346,22 @@ void BoundProgram::BindKernel(const KernelStep& step) {
   k.scratch_bytes = (program.kernels[step.kernel].scratch_bytes + 63) / 64 * 64;
   max_operands = std::max<int64_t>(max_operands, k.operands.size());
   max_args = std::max<int64_t>(max_args, k.args.size());
-  max_scratch = std::max(max_scratch, k.scratch_bytes);
+  if (!step.launch) AddScratchNeed(k.scratch_bytes, step.room);
   kernels.push_back(std::move(k));
+}
+
+void BoundProgram::AddScratchNeed(int64_t bytes, const FreeMemory& room) {
+  const ScratchNeed need{bytes, room.bytes};
+  if (bytes > 0 && !absl::c_linear_search(scratch_needs, need)) scratch_needs.push_back(need);
+}
+
+int64_t BoundProgram::ScratchBeyondRooms(int64_t threads) const {
+  const bool guarded = GuardOfEnvironment() != MemoryGuard::kOff;
+  int64_t most = 0;
+  for (const ScratchNeed& need : scratch_needs) {
+    if (guarded || threads * need.bytes > need.room) most = std::max(most, threads * need.bytes);
+  }
+  return most;
 }
 
 void BoundProgram::BindLibrary(const LibraryStep& step) {

@@ -143,7 +143,14 @@ class BoundProgram {
   std::vector<std::vector<int32_t>> slot_values;        // per slot
   std::vector<std::pair<int32_t, void*>> fixed_values;  // constants
   int64_t num_steps = 0, num_caches = 0, num_metas = 0, max_operands = 0, max_results = 0, max_numbers = 0, max_args = 0,
-          max_scratch = 0, max_group = 0;
+          max_group = 0;
+  // Of the kernels and groups that need scratch: bytes for each thread, and of their room. Each pair once.
+  struct ScratchNeed {
+    int64_t bytes, room;
+    bool operator==(const ScratchNeed&) const = default;
+  };
+  std::vector<ScratchNeed> scratch_needs;
+  int64_t ScratchBeyondRooms(int64_t threads) const;  // the most bytes that so many threads need and a room has not
   std::vector<uint8_t> framework_inputs;  // per input: the host gets the caller's own tensor
   bool has_dims = false;                  // the dim program must run
   // An output slot may hold memory that it doesn't own (a view of the arena or of an input): looked
@@ -164,6 +171,7 @@ class BoundProgram {
   void BindGroups(size_t region);
   absl::Status BindStep(const Step& step, std::vector<BoundStep>* out);
   void BindKernel(const KernelStep& step);
+  void AddScratchNeed(int64_t bytes, const FreeMemory& room);
   int32_t DeviceOf(int32_t space) const;  // index into devices
   void BindLibrary(const LibraryStep& step);
   absl::Status BindCall(const Step& owner, const FrameworkStep& step);

@@ -173,6 +173,15 @@ absl::Status Frame::PlaceDevices() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<char*> Frame::ScratchFor(const FreeMemory& room, int64_t bytes) {
+  if (bytes <= room.bytes && GuardOfEnvironment() == MemoryGuard::kOff) {
+    char* memory = room.output < 0 ? arena.data() : static_cast<char*>(outputs[room.output].data);
+    if (memory != nullptr) return memory + room.offset;
+  }
+  TENON_RETURN_IF_ERROR(ReserveScratch(bytes));
+  return scratch.data();
+}
+
 void Frame::ResolveMetas() {
   for (const BoundKernel& k : bound.kernels) {
     for (const BoundView& v : k.operands) Resolve1(v);

@@ -51,6 +51,7 @@ class FrameArena {
   bool Holds(const char* p) const;
   const std::vector<LentValue>& lent() const { return lent_; }
   int64_t size() const { return buffer_.size(); }
+  char* data() const { return buffer_.data(); }
   int64_t used() const { return used_; }  // what the sizes of the last call need
 
  private:
@@ -84,7 +85,8 @@ class Frame {
   }
   void SetSlot(int32_t slot, const TenonTensor& tensor);
   void ReleaseSlot(int32_t slot);
-  // At least pieces * BoundKernel::scratch_bytes.
+  // `bytes` of scratch for a step, in `room` if they fit, else in `scratch`. Under TENON_GUARD always in `scratch`.
+  absl::StatusOr<char*> ScratchFor(const FreeMemory& room, int64_t bytes);
   absl::Status ReserveScratch(int64_t bytes) { return scratch.Reserve(bytes, "scratch of a step"); }
   // At least `count` of them, of the kernel being run.
   OpenShare* Shares(int64_t count) {

@@ -56,6 +56,22 @@ class Member {
     });
   }
 
+  // What is left of `room`, at its longest, where this kernel runs beside others.
+  FreeMemory LeftOf(FreeMemory room) const {
+    for (const std::vector<Bytes>* all : {&reads_, &writes_}) {
+      for (const Bytes& b : *all) {
+        const bool there = room.output < 0 ? b.space == Bytes::Space::kArena : b.space == Bytes::Space::kOutput && b.index == room.output;
+        if (!there || b.begin >= room.offset + room.bytes || b.end <= room.offset) continue;
+        const int64_t before = std::max<int64_t>(0, b.begin - room.offset) / kArenaAlignment * kArenaAlignment;
+        const int64_t end = room.offset + room.bytes;
+        const int64_t behind = b.end >= end ? end : (b.end + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+        if (before >= end - behind) room.bytes = before;
+        else room = {room.output, behind, end - behind};
+      }
+    }
+    return room;
+  }
+
  private:
   // Of places of which one is written.
   template <typename Holds>
@@ -113,6 +129,22 @@ int64_t WorkOf(int64_t size, int64_t grain) {
   return static_cast<int64_t>(std::clamp<double>(work, 1, kLargestMember + 1));
 }
 
+namespace {
+
+// What one of them has room in and none of them touches: whatever is alive at another's place in the order and not at its own is born or
+// dies on the way, so that one of them writes or reads it.
+FreeMemory RoomOf(absl::Span<const Member> members, absl::Span<const Step> steps) {
+  FreeMemory longest;
+  for (const Step& step : steps) {
+    FreeMemory room = std::get<KernelStep>(step.body).room;
+    for (const Member& m : members) room = m.LeftOf(room);
+    if (room.bytes > longest.bytes) longest = room;
+  }
+  return longest;
+}
+
+}  // namespace
+
 std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& region) {
   std::vector<LaunchGroup> groups;
   std::vector<Member> members;
@@ -121,7 +153,10 @@ std::vector<LaunchGroup> FindLaunchGroups(const Program& program, const Region& 
   const bool places = absl::c_any_of(program.values, [](const Value& v) { return v.is_placed_per_call(); });
   auto close = [&] {
     const bool known = !absl::c_linear_search(open.work, LaunchGroup::kOfSizes);
-    if (open.count >= 2 && (!known || absl::c_accumulate(open.work, int64_t{0}) >= 2 * kWorkPerGrain)) groups.push_back(std::move(open));
+    if (open.count >= 2 && (!known || absl::c_accumulate(open.work, int64_t{0}) >= 2 * kWorkPerGrain)) {
+      open.room = RoomOf(members, absl::MakeConstSpan(region.steps).subspan(static_cast<size_t>(open.first), members.size()));
+      groups.push_back(std::move(open));
+    }
     open = LaunchGroup();
     members.clear();
     operands = 0;

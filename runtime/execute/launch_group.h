@@ -33,6 +33,7 @@ struct LaunchGroup {
   int32_t first = 0, count = 0;    // steps of the region
   std::vector<int64_t> work;       // per kernel; kOfSizes: its range or its grain is an expression
   std::vector<MayMeet> may_meet;   // in the order of `later`
+  FreeMemory room;                 // for the scratch of all of them side by side
 };
 
 // The groups of `region`, in order and disjoint: at least two steps each, with work for two threads as far as it is known.

@@ -132,7 +132,8 @@ class Loop {
       for (int32_t slot : b_.late_slots) {
         if (f_.slots[slot].tensor == nullptr) return EmptySlot("a kernel");
       }
-      const absl::Status s = b_.max_scratch == 0 ? absl::OkStatus() : f_.ReserveScratch(CountPieces(INT64_MAX) * b_.max_scratch);
+      const int64_t scratch = b_.ScratchBeyondRooms(CountPieces(INT64_MAX));
+      const absl::Status s = scratch == 0 ? absl::OkStatus() : f_.ReserveScratch(scratch);
       if (!s.ok()) return Fail(TENON_ERROR, std::string(s.message()));
       f_.Shares(CountPieces(INT64_MAX));
     }
@@ -205,12 +206,8 @@ class Loop {
     const auto [begin, end, grain] = RangeOf(k);
     if (begin >= end) return true;
     const int64_t pieces = CountPieces((end - begin) / grain);
-    if (k.scratch_bytes != 0) {
-      if (absl::Status s = f_.ReserveScratch(pieces * k.scratch_bytes); !s.ok()) {
-        return Fail(TENON_ERROR, std::string(s.message()));
-      }
-    }
-    char* scratch = f_.scratch.data();
+    char* scratch = nullptr;
+    if (k.scratch_bytes != 0 && !Scratch(k.step->room, pieces * k.scratch_bytes, &scratch)) return false;
     if (pieces == 1) {
       const uint64_t began = trace_ == nullptr ? 0 : Ticks();
       k.function(pointers, args, begin, end, scratch);
@@ -305,14 +302,18 @@ class Loop {
       scratch_bytes = std::max(scratch_bytes, k.scratch_bytes);
     }
     GroupPieces work{f_.grouped, f_.work_ends, CountPieces(all / kWorkPerGrain), nullptr, scratch_bytes, nullptr};
-    if (scratch_bytes != 0) {
-      if (absl::Status s = f_.ReserveScratch(work.count * scratch_bytes); !s.ok()) return Fail(TENON_ERROR, std::string(s.message()));
-    }
-    work.scratch = f_.scratch.data();
+    if (scratch_bytes != 0 && !Scratch(group.room, work.count * scratch_bytes, &work.scratch)) return false;
     work.times = Times(TimesOf(f_.grouped.size(), work.count));
     if (work.count == 1) GroupPieces::Run(&work, 0, 1);
     else host_.parallel_for(host_.context, 0, work.count, 1, GroupPieces::Run, &work);
     if (trace_ != nullptr) trace_->AddLaunch(steps[first].counter, end - first, began, Ticks());
+    return true;
+  }
+
+  bool Scratch(const FreeMemory& room, int64_t bytes, char** scratch) {
+    const absl::StatusOr<char*> found = f_.ScratchFor(room, bytes);
+    if (!found.ok()) return Fail(TENON_ERROR, std::string(found.status().message()));
+    *scratch = *found;
     return true;
   }
 

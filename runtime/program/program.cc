@@ -127,6 +127,10 @@ std::string Body(const Program& p, const KernelStep& s) {
                                   ") writes ", s.num_results);
   if (s.launch) absl::StrAppend(&text, ToText(*s.launch));
   else absl::StrAppend(&text, " range [", Size(s.begin), ", ", Size(s.end), ") grain ", Size(s.grain), s.joins_units ? " joined" : "");
+  if (s.room.bytes > 0) {
+    absl::StrAppend(&text, " scratch in ", s.room.output < 0 ? "arena" : absl::StrCat("output ", s.room.output), " [", s.room.offset, ", +",
+                    s.room.bytes, ")");
+  }
   if (!s.args.empty()) absl::StrAppend(&text, " args (", Sizes(s.args), ")");
   if (!s.literals.empty())
     absl::StrAppend(&text, " literals (", absl::StrJoin(s.literals, ", "), ")");

@@ -97,6 +97,12 @@ struct LaunchShape {
   int64_t shared_bytes = 0;                  // of each block's threads
   int32_t stream = 0;                        // 0: the host's current one; there is no other yet
 };
+// Bytes [offset, offset + bytes) of the frame's arena or of the memory of fresh output `output`, the host's, 64-byte aligned in it, that
+// hold nothing while a step runs.
+struct FreeMemory {
+  int32_t output = -1;  // -1: the arena
+  int64_t offset = 0, bytes = 0;
+};
 // kernel(pointers, args, begin, end, scratch): see runtime/kernel_abi.h. Of a device (KernelSpec::code): a launch of it.
 struct KernelStep {
   int32_t kernel = -1;  // index into Program::kernels
@@ -108,7 +114,8 @@ struct KernelStep {
   SizeRef begin = 0, end = 1;      // the outer iteration range that may be split over threads
   SizeRef grain = 1;               // smallest piece of that range worth a thread
   bool joins_units = false;        // a call computes its part of that range together: more calls of less are slower
-  std::optional<LaunchShape> launch;  // of a device's kernels, and of no other; begin, end, grain and joins_units mean nothing then
+  FreeMemory room;                 // for its scratch, of as many threads as fit; else that is the frame's own
+  std::optional<LaunchShape> launch;  // of a device's kernels, and of no other; begin, end, grain, joins_units and room mean nothing then
 };
 struct FrameworkStep {
   std::string overload;  // "aten.sort.default", "host.matmul" (runtime/host/functions.h)

@@ -350,7 +350,31 @@ class Validator {
     if (step.launch.has_value() != (image.space != 0)) {
       return Error(step.launch ? "a launch of a kernel of the host" : "a device's kernel without a launch");
     }
-    return step.launch ? Launch(*step.launch) : absl::OkStatus();
+    return step.launch ? Launch(*step.launch) : Room(step);
+  }
+  // Inside memory whose size is known, and apart from what the step reads and writes.
+  absl::Status Room(const KernelStep& step) const {
+    const auto& [output, offset, bytes] = step.room;
+    if (bytes == 0) return absl::OkStatus();
+    if (output >= 0) TENON_RETURN_IF_ERROR(Index("output", output, Count(p_.outputs)));
+    const bool fresh = output < 0 || (p_.outputs[output].kind == OutputKind::kFresh && p_.outputs[output].space == 0);
+    const int64_t size = output < 0 ? static_cast<int64_t>(p_.arena_bytes) : fresh ? KnownBytes(p_.outputs[output]) : 0;
+    if (offset < 0 || offset % kArenaAlignment != 0 || bytes < 0 || offset > size || bytes > size - offset) {
+      const std::string where = output < 0 ? "the arena" : absl::StrCat("output ", output);
+      return Error("scratch in [", offset, ", +", bytes, ") of ", where, ", which has ", size, " bytes");
+    }
+    for (const View& view : step.operands) {
+      if (view.value < 0) continue;
+      const Value& value = p_.values[view.value];
+      const bool there = output < 0 ? value.kind == ValueKind::kArena && value.space == 0
+                                    : (value.kind == ValueKind::kLent || value.kind == ValueKind::kOutput) && value.index == output;
+      if (!there) continue;
+      const int64_t begin = value.kind == ValueKind::kOutput ? 0 : static_cast<int64_t>(value.offset), length = KnownBytes(value);
+      if (value.is_placed_per_call() || begin < 0 || length < 0 || (begin < offset + bytes && offset < begin + length)) {
+        return Error("scratch where value ", view.value, " of the step lies");
+      }
+    }
+    return absl::OkStatus();
   }
   absl::Status Launch(const LaunchShape& launch) const {
     TENON_RETURN_IF_ERROR(Refs({launch.grid[0], launch.grid[1], launch.grid[2]}));

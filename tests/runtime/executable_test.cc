@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/execute/step_work.h"
+#include "runtime/guarded_memory.h"
 #include "tests/runtime/fakes.h"
 
 namespace tenon::testing {
@@ -127,6 +128,42 @@ TEST(Executable, PiecesHaveTheirOwnScratchAndLiteralsArrive) {
   ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
   for (int64_t r = 0; r < kRows; ++r)
     ASSERT_EQ(output.data[r], 0.5f * kColumns * static_cast<float>(r)) << r;
+}
+
+// Sums by rows, whose scratch of 64 bytes a thread has room for two threads in the arena or in an output that is written later.
+TEST(Executable, ScratchLiesInItsRoomIfItFits) {
+  if (GuardOfEnvironment() != MemoryGuard::kOff) GTEST_SKIP() << "TENON_GUARD: scratch is always memory of its own";
+  constexpr int64_t kRows = 512, kColumns = 16;
+  for (const int32_t output : {-1, 1}) {
+    for (const int threads : {1, 2, 3}) {
+      FakeHost fake;
+      TenonHost host = *fake.get();
+      const TenonHost threaded = ThreadedHost(threads);
+      host.num_threads = threaded.num_threads, host.parallel_for = threaded.parallel_for;
+      Program p = Empty();
+      const int32_t in = AddInput(p, kF, {kRows, kColumns}), out = AddOutput(p, kF, {kRows}), later = AddOutput(p, kF, {kRows});
+      p.arena_bytes = kRows * 4 + 128;
+      const int32_t sums = AddValue(p, ValueKind::kArena, 0, kRows * 4);
+      const std::vector<View> operands = {MakeView(in, kF, {kRows, kColumns}), MakeView(sums, kF, {kRows})};
+      Step sum = KernelCall(AddKernel(p, "row_sum", kColumns * 4), operands, kRows, 10);
+      std::get<KernelStep>(sum.body).args = {kColumns};
+      std::get<KernelStep>(sum.body).room = {output, output < 0 ? kRows * 4 : 0, 128};
+      const int32_t add = AddKernel(p, "add_one");
+      p.regions[0].steps = {sum, KernelCall(add, {MakeView(sums, kF, {kRows}), MakeView(out, kF, {kRows})}, kRows),
+                            KernelCall(add, {MakeView(sums, kF, {kRows}), MakeView(later, kF, {kRows})}, kRows)};
+      EXPECT_THAT(p.ToString(), HasSubstr(output < 0 ? "scratch in arena [2048, +128)" : "scratch in output 1 [0, +128)"));
+      const int64_t arena = p.arena_bytes;
+      auto e = Make(std::move(p), &host);
+      Array input({kRows, kColumns}, 1), a({kRows}), b({kRows});
+      TenonTensor inputs[] = {input.tensor()}, outputs[] = {a.tensor(), b.tensor()};
+      for (int run = 0; run < 2; ++run) {
+        ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+        EXPECT_THAT(a.data, Each(kColumns + 1.0f));
+        EXPECT_THAT(b.data, Each(kColumns + 1.0f));
+      }
+      EXPECT_EQ(fake.live_bytes(), arena + (threads == 3 ? 3 * 64 : 0)) << threads << " threads, output " << output;
+    }
+  }
 }
 
 // slot = in + in (owned); out = slot + slot (out=).

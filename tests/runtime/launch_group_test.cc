@@ -91,6 +91,37 @@ TEST(LaunchGroup, WhatOneWritesParts) {
   EXPECT_TRUE(grouped(lent, a, in, other));
 }
 
+// What the first kernel touches is cut out of the second one's room.
+TEST(LaunchGroup, ScratchIsWhereNoneOfThemReadsOrWrites) {
+  constexpr int64_t n = 2 * kGrain, kBytes = 4 * n;
+  static_assert(kBytes % kArenaAlignment == 0);
+  Program p = Empty();
+  const int32_t in = AddInput(p, kF, {n}), out = AddOutput(p, kF, {n}), other = AddOutput(p, kF, {n});
+  AddOutput(p, kF, {8 * n});  // output 2
+  p.arena_bytes = 8 * kBytes;
+  const int32_t third = AddValue(p, ValueKind::kArena, 0, kBytes, 2 * kBytes), lent = AddValue(p, ValueKind::kLent, 2, kBytes - 60);
+  const int32_t add = AddKernel(p, "add_one", 64);
+  auto room = [&](int32_t from, int32_t to, FreeMemory first, FreeMemory second) {
+    p.regions[0].steps = {KernelCall(add, {MakeView(from, kF, {n}), MakeView(to, kF, {n})}, n, kGrain),
+                          KernelCall(add, {MakeView(in, kF, {n}), MakeView(other, kF, {n})}, n, kGrain)};
+    std::get<KernelStep>(p.regions[0].steps[0].body).room = first;
+    std::get<KernelStep>(p.regions[0].steps[1].body).room = second;
+    const std::vector<LaunchGroup> groups = GroupsOf(p);
+    EXPECT_EQ(groups.size(), 1);
+    const FreeMemory found = groups.empty() ? FreeMemory() : groups[0].room;
+    return std::tuple(found.output, found.offset, found.bytes);
+  };
+  constexpr FreeMemory kNone, kArena = {-1, 0, 8 * kBytes};
+  EXPECT_EQ(room(in, out, kNone, kNone), std::tuple(-1, 0, 0));
+  EXPECT_EQ(room(in, out, kNone, kArena), std::tuple(-1, 0, 8 * kBytes));
+  EXPECT_EQ(room(in, third, kNone, kArena), std::tuple(-1, 3 * kBytes, 5 * kBytes)) << "behind what is written";
+  EXPECT_EQ(room(third, out, kNone, {-1, 64, 4 * kBytes}), std::tuple(-1, 64, 2 * kBytes - 64)) << "before what is read";
+  EXPECT_EQ(room(third, out, kNone, {-1, 2 * kBytes + 64, 640}), std::tuple(-1, 0, 0)) << "all of it is taken";
+  EXPECT_EQ(room(in, third, {-1, 0, kBytes}, {2, 0, 8 * kBytes}), std::tuple(2, 0, 8 * kBytes)) << "the longer one";
+  EXPECT_EQ(room(in, lent, kNone, {2, 0, 8 * kBytes}), std::tuple(2, kBytes, 7 * kBytes));
+  EXPECT_EQ(room(in, out, kNone, {0, 0, kBytes}), std::tuple(-1, 0, 0)) << "the first one writes that output";
+}
+
 TEST(LaunchGroup, AnUpdateIsItsInput) {
   constexpr int64_t n = 2 * kGrain;
   Program p = Empty();

@@ -75,6 +75,12 @@ const Case kCases[] = {
        p.values[2] = {.kind = ValueKind::kLent, .offset = 32, .bytes = 32};
      },
      "not aligned"},
+    {"scratch beyond the arena", [](Program& p) { Kernel(p).room = {-1, 64, 64}; }, "[64, +64) of the arena, which has 64 bytes"},
+    {"scratch of a wild size", [](Program& p) { Kernel(p).room = {-1, 64, INT64_MAX}; }, "of the arena"},
+    {"scratch where the step writes", [](Program& p) { Kernel(p).room = {-1, 0, 64}; }, "scratch where value 2 of the step lies"},
+    {"alignment of scratch", [](Program& p) { Kernel(p).room = {-1, 32, 32}; }, "scratch in [32, +32)"},
+    {"scratch beyond an output", [](Program& p) { Kernel(p).room = {0, 0, 64}; }, "scratch in [0, +64) of output 0, which has 32 bytes"},
+    {"scratch in no output", [](Program& p) { Kernel(p).room = {3, 0, 64}; }, "output 3 of 1"},
     {"slot", [](Program& p) { p.values[3].index = 4; }, "slot 4 of 1"},
     {"use after release", [](Program& p) { p.regions[0].steps[1].release_slots = {0}; },
      "used after its release"},
