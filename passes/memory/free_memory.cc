@@ -25,7 +25,8 @@ MemoryRun FreeMemoryAt(const BufferPlan& plan, const Instruction* op) {
     if (a.kind == Allocation::Kind::kOutput && a.first > at) taken.push_back({k, bytes, bytes});
     if (a.kind == Allocation::Kind::kArena && a.first <= at && at <= a.last) taken.push_back({a.lender, a.offset, a.offset + bytes});
   }
-  std::sort(taken.begin(), taken.end(), [](const Taken& a, const Taken& b) { return std::pair(a.lender, a.begin) < std::pair(b.lender, b.begin); });
+  const auto place = [](const Taken& t) { return std::pair(t.lender, t.begin); };
+  std::sort(taken.begin(), taken.end(), [&](const Taken& a, const Taken& b) { return place(a) < place(b); });
   int64_t cursor = 0;
   for (size_t k = 0; k < taken.size(); ++k) {
     const Taken& t = taken[k];

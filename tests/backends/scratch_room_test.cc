@@ -50,7 +50,8 @@ TEST(ScratchRoom, GivesTheEvaluatorsValues) {
   std::vector<Literal> args;
   for (const Instruction* p : module->entry()->parameters()) {
     Literal value(p->shape());
-    for (int64_t i = 0; i < p->shape().num_elements_constant(); ++i) value.mutable_data<float>()[static_cast<size_t>(i)] = static_cast<float>(i * i % 3 - 1);  // sums are exact
+    absl::Span<float> numbers = value.mutable_data<float>();
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i * i % 3) - 1;  // sums are exact
     args.push_back(std::move(value));
   }
   const absl::StatusOr<Literal> want = Evaluate(*module, args);

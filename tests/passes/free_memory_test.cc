@@ -29,10 +29,8 @@ std::vector<bool> TakenAt(const BufferPlan& plan, int32_t lender, int64_t bytes,
   std::vector<bool> taken(static_cast<size_t>(bytes / kArenaAlignment));
   for (const Allocation& a : plan.allocations) {
     if (a.kind != Allocation::Kind::kArena || a.lender != lender || a.space != 0 || at < a.first || at > a.last) continue;
-    for (int64_t b = a.offset / kArenaAlignment; b * kArenaAlignment < a.offset + a.bytes.constant() && b < static_cast<int64_t>(taken.size());
-         ++b) {
-      taken[static_cast<size_t>(b)] = true;
-    }
+    const int64_t end = std::min<int64_t>((a.offset + a.bytes.constant() + kArenaAlignment - 1) / kArenaAlignment, bytes / kArenaAlignment);
+    for (int64_t k = a.offset / kArenaAlignment; k < end; ++k) taken[static_cast<size_t>(k)] = true;
   }
   return taken;
 }
@@ -54,8 +52,9 @@ TEST(FreeMemory, IsTheLongestRunOfDrawnPlans) {
     for (int64_t k = 0; k < count; ++k) {
       const int64_t first = below(static_cast<uint32_t>(length)), last = first + below(static_cast<uint32_t>(length - first));
       const bool output = k % 8 == 5;
+      const int64_t bytes = output ? below(200) * 64 : below(40) * (k % 3 == 0 ? 64 : 20);
       plan.allocations.push_back({.kind = output ? Allocation::Kind::kOutput : Allocation::Kind::kArena,
-                                  .bytes = output ? below(200) * 64 : below(40) * (k % 3 == 0 ? 64 : 20), .first = first, .last = output ? length : last,
+                                  .bytes = bytes, .first = first, .last = output ? length : last,
                                   .space = k % 11 == 10 ? 1 : 0});
     }
     PackArena(&plan);
