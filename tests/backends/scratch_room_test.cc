@@ -1,6 +1,8 @@
 // Scratch of a program's kernels: in the arena or in an output's memory, where nothing is alive that anybody reads later.
 #include <gtest/gtest.h>
 
+#include <span>
+
 #include "backends/driver/compile.h"
 #include "backends/driver/literal_executable.h"
 #include "hlo/check.h"
@@ -50,7 +52,7 @@ TEST(ScratchRoom, GivesTheEvaluatorsValues) {
   std::vector<Literal> args;
   for (const Instruction* p : module->entry()->parameters()) {
     Literal value(p->shape());
-    absl::Span<float> numbers = value.mutable_data<float>();
+    const std::span<float> numbers = value.mutable_data<float>();
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i * i % 3) - 1;  // sums are exact
     args.push_back(std::move(value));
   }
