@@ -14,7 +14,6 @@ namespace {
 constexpr size_t kMaxTwiceSorted = 2000;
 constexpr size_t kMaxAgain = 500;
 constexpr size_t kMostLent = 16;  // the largest
-int64_t AlignUp(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
 // The buffers that have their places, by offset. Columns, so that a pass over 64 of them finds which meet a life.
 class Shelf {
@@ -80,7 +79,7 @@ ArenaPlaces PlaceInOrder(absl::Span<const BufferLife> lives, absl::Span<const in
   ArenaPlaces places{.offsets = std::vector<int64_t>(lives.size())};
   Shelf shelf(lives.size());
   for (const int32_t b : order) {
-    const int64_t size = AlignUp(bytes[b]), offset = shelf.BestGap(lives[b], size);
+    const int64_t size = AlignedUp(bytes[b]), offset = shelf.BestGap(lives[b], size);
     places.offsets[b] = offset;
     places.bytes = std::max(places.bytes, offset + size);
     shelf.Add(lives[b], offset, offset + size);
@@ -127,7 +126,7 @@ ArenaPlaces Pack(absl::Span<const BufferLife> lives, absl::Span<const int64_t> b
   auto sort = [&](auto key) { std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return key(a) < key(b); }); };
   sort([&](int32_t b) { return std::pair(-bytes[b], b); });
   ArenaPlaces best = PlaceInOrder(lives, bytes, order);
-  const int64_t least = AlignUp(MostAlive(lives, bytes));
+  const int64_t least = AlignedUp(MostAlive(lives, bytes));
   if (order.size() > kMaxTwiceSorted || best.bytes == least) return best;
   std::vector<int32_t> best_order = order;
   sort([&](int32_t b) { return std::tuple(lives[b].first, -bytes[b], b); });  // of those born together large ones first
@@ -199,7 +198,7 @@ ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const in
   for (const int32_t b : movable) {
     for (size_t k = 0; k < largest.size() && places.lent[b] < 0; ++k) {
       const int32_t memory = largest[k];
-      const int64_t size = AlignUp(bytes[b]), offset = fits(b, memory) ? shelves[k].BestGap(lives[b], size) : lent[memory].bytes;
+      const int64_t size = AlignedUp(bytes[b]), offset = fits(b, memory) ? shelves[k].BestGap(lives[b], size) : lent[memory].bytes;
       if (offset > lent[memory].bytes - bytes[b]) continue;
       places.lent[b] = memory;
       places.offsets[b] = offset;

@@ -10,6 +10,7 @@
 namespace tenon {
 
 inline constexpr int64_t kArenaAlignment = 64;
+inline constexpr int64_t AlignedUp(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
 // Positions between which a buffer is alive, inclusive.
 struct BufferLife {

@@ -10,9 +10,8 @@ namespace tenon {
 
 MemoryRun FreeMemoryAt(const BufferPlan& plan, const Instruction* op) {
   MemoryRun longest;
-  const auto found = plan.positions.find(op);
-  if (found == plan.positions.end() || plan.symbolic_arenas.contains(0)) return longest;
-  const int64_t at = found->second;
+  if (plan.symbolic_arenas.contains(0)) return longest;
+  const int64_t at = plan.positions.at(op);
   struct Taken {
     int32_t lender;
     int64_t begin, end;
@@ -33,7 +32,7 @@ MemoryRun FreeMemoryAt(const BufferPlan& plan, const Instruction* op) {
     if (k == 0 || taken[k - 1].lender != t.lender) cursor = 0;
     const int64_t bytes = (t.begin - cursor) / kArenaAlignment * kArenaAlignment;
     if (bytes > longest.bytes) longest = {t.lender, cursor, bytes};
-    cursor = std::max(cursor, (t.end + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment);
+    cursor = std::max(cursor, AlignedUp(t.end));
   }
   return longest;
 }

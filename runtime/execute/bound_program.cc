@@ -327,6 +327,7 @@ void BoundProgram::BindGroups(size_t region) {
     max_operands = std::max(max_operands, operands);
     max_args = std::max(max_args, args);
     max_group = std::max<int64_t>(max_group, group.count);
+    if (GuardOfEnvironment() != MemoryGuard::kOff) group.room = {};
     AddScratchNeed(scratch, group.room);
     steps->group = static_cast<int32_t>(groups.size());
     groups.push_back(std::move(group));
@@ -343,10 +344,11 @@ void BoundProgram::BindKernel(const KernelStep& step) {
   k.static_args = IsStatic(step.args) && step.begin >= 0 && step.end >= 0 && step.grain > 0;
   k.begin = step.begin;
   k.end = step.end;
-  k.scratch_bytes = (program.kernels[step.kernel].scratch_bytes + 63) / 64 * 64;
+  k.scratch_bytes = AlignedUp(program.kernels[step.kernel].scratch_bytes);
   max_operands = std::max<int64_t>(max_operands, k.operands.size());
   max_args = std::max<int64_t>(max_args, k.args.size());
-  if (!step.launch) AddScratchNeed(k.scratch_bytes, step.room);
+  if (GuardOfEnvironment() == MemoryGuard::kOff) k.room = step.room;
+  if (!step.launch) AddScratchNeed(k.scratch_bytes, k.room);
   kernels.push_back(std::move(k));
 }
 
@@ -356,10 +358,9 @@ void BoundProgram::AddScratchNeed(int64_t bytes, const FreeMemory& room) {
 }
 
 int64_t BoundProgram::ScratchBeyondRooms(int64_t threads) const {
-  const bool guarded = GuardOfEnvironment() != MemoryGuard::kOff;
   int64_t most = 0;
   for (const ScratchNeed& need : scratch_needs) {
-    if (guarded || threads * need.bytes > need.room) most = std::max(most, threads * need.bytes);
+    if (threads * need.bytes > need.room) most = std::max(most, threads * need.bytes);
   }
   return most;
 }

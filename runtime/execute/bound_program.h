@@ -38,6 +38,7 @@ struct BoundKernel {
   bool static_args = true;
   int64_t begin = 0, end = 0;  // if static_args
   int64_t scratch_bytes = 0;   // per thread, a multiple of 64
+  FreeMemory room;             // the step's; none under TENON_GUARD, so that scratch is always memory of its own
 };
 
 struct BoundCall {

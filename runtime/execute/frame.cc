@@ -46,7 +46,7 @@ absl::Status FrameArena::Place(const Program& program, absl::Span<const int64_t>
   if (!bound_.placed.values.empty()) {
     TENON_ASSIGN_OR_RETURN(places, memory_.Find(dims));
   }
-  const int64_t behind = (fixed + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  const int64_t behind = AlignedUp(fixed);
   used_ = places == nullptr ? fixed : behind + places->bytes;
   if (!apart_.empty()) return PlaceApart(program, dims, stream, base);
   if (bound_.values.empty() && places == nullptr) return absl::OkStatus();
@@ -174,7 +174,7 @@ absl::Status Frame::PlaceDevices() {
 }
 
 absl::StatusOr<char*> Frame::ScratchFor(const FreeMemory& room, int64_t bytes) {
-  if (bytes <= room.bytes && GuardOfEnvironment() == MemoryGuard::kOff) {
+  if (bytes <= room.bytes) {
     char* memory = room.output < 0 ? arena.data() : static_cast<char*>(outputs[room.output].data);
     if (memory != nullptr) return memory + room.offset;
   }

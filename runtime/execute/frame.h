@@ -85,7 +85,7 @@ class Frame {
   }
   void SetSlot(int32_t slot, const TenonTensor& tensor);
   void ReleaseSlot(int32_t slot);
-  // `bytes` of scratch for a step, in `room` if they fit, else in `scratch`. Under TENON_GUARD always in `scratch`.
+  // `bytes` of scratch for a step, in `room` if they fit, else in `scratch`.
   absl::StatusOr<char*> ScratchFor(const FreeMemory& room, int64_t bytes);
   absl::Status ReserveScratch(int64_t bytes) { return scratch.Reserve(bytes, "scratch of a step"); }
   // At least `count` of them, of the kernel being run.

@@ -64,7 +64,7 @@ class Member {
         if (!there || b.begin >= room.offset + room.bytes || b.end <= room.offset) continue;
         const int64_t before = std::max<int64_t>(0, b.begin - room.offset) / kArenaAlignment * kArenaAlignment;
         const int64_t end = room.offset + room.bytes;
-        const int64_t behind = b.end >= end ? end : (b.end + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+        const int64_t behind = b.end >= end ? end : AlignedUp(b.end);
         if (before >= end - behind) room.bytes = before;
         else room = {room.output, behind, end - behind};
       }

@@ -207,7 +207,7 @@ class Loop {
     if (begin >= end) return true;
     const int64_t pieces = CountPieces((end - begin) / grain);
     char* scratch = nullptr;
-    if (k.scratch_bytes != 0 && !Scratch(k.step->room, pieces * k.scratch_bytes, &scratch)) return false;
+    if (k.scratch_bytes != 0 && !Scratch(k.room, pieces * k.scratch_bytes, &scratch)) return false;
     if (pieces == 1) {
       const uint64_t began = trace_ == nullptr ? 0 : Ticks();
       k.function(pointers, args, begin, end, scratch);

@@ -34,7 +34,7 @@ TEST(Arena, DrawnBuffersLieApart) {
     EXPECT_TRUE(LieApart(d.lives, d.bytes, places)) << seed;
     EXPECT_GE(places.bytes, MostAlive(d.lives, d.bytes)) << seed;
     int64_t sum = 0;
-    for (int64_t bytes : d.bytes) sum += (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    for (int64_t bytes : d.bytes) sum += AlignedUp(bytes);
     EXPECT_LE(places.bytes, sum) << seed;
   }
 }

@@ -29,7 +29,7 @@ std::vector<bool> TakenAt(const BufferPlan& plan, int32_t lender, int64_t bytes,
   std::vector<bool> taken(static_cast<size_t>(bytes / kArenaAlignment));
   for (const Allocation& a : plan.allocations) {
     if (a.kind != Allocation::Kind::kArena || a.lender != lender || a.space != 0 || at < a.first || at > a.last) continue;
-    const int64_t end = std::min<int64_t>((a.offset + a.bytes.constant() + kArenaAlignment - 1) / kArenaAlignment, bytes / kArenaAlignment);
+    const int64_t end = std::min<int64_t>(AlignedUp(a.offset + a.bytes.constant()), bytes) / kArenaAlignment;
     for (int64_t k = a.offset / kArenaAlignment; k < end; ++k) taken[static_cast<size_t>(k)] = true;
   }
   return taken;

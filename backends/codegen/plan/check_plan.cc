@@ -275,9 +275,8 @@ absl::Status CheckPlan(const FusedKernel& f, const KernelPlan& plan, bool own_sc
   if (phased && plan.loops.back().reduced != (plan.kind == PlanKind::kRow))
     return bad("row and column differ by the vector loop");
   // What is stored when all steps are done is at a place that must not hang on a loop of theirs.
-  for (int i = 0; phased && i + 1 < loops; ++i) {
-    const bool inside = i > 0 && plan.loops[static_cast<size_t>(i - 1)].reduced;
-    if (inside && !plan.loops[static_cast<size_t>(i)].reduced) return bad("a kept loop inside of a reduced one");
+  for (int i = 1; phased && i + 1 < loops; ++i) {
+    if (plan.loops[i - 1].reduced && !plan.loops[i].reduced) return bad("a kept loop inside of a reduced one");
   }
   if (plan.kind == PlanKind::kColumn && own_scratch && plan.scratch_bytes < ColumnScratch(f, plan)) return bad("too little scratch");
   TENON_RETURN_IF_ERROR(CheckPhases(f, plan));

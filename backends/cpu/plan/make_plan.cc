@@ -116,11 +116,12 @@ class Planner : public NestPlanner {
     }
     const bool both = ReadAsVectors(contraction, 0) && ReadAsVectors(contraction, 1);
     const int parts = IsComplex(contraction.shape().element_type()) ? 2 : 1;
-    ChooseTile(both, parts, widest);
+    const int64_t tallest = RowsThatStay();
+    ChooseTile(both, parts, tallest, widest);
     if (packing && packing->apart > 0 && packing->IsFarApart(plan_.block) && RowsOfOnePart(*packing) >= kRowsWorthCopying &&
         vectors > 1) {
       plan_.packed = true;
-      ChooseTile(both, parts, std::min(widest, vectors));
+      ChooseTile(both, parts, tallest, std::min(widest, vectors));
     }
     if (plan_.packed) plan_.scratch_bytes = packing->Bytes(plan_.block);
     // A typical size may be none: of mod(s,4) it is.
@@ -182,17 +183,16 @@ class Planner : public NestPlanner {
   }
 
   // Rows and vectors of the tile: those that take the fewest steps of the machine for the whole result, in the registers that there are.
-  void ChooseTile(bool both, int parts, int64_t widest) {
+  void ChooseTile(bool both, int parts, int64_t tallest, int64_t widest) {
     const int registers = target_.vector_bytes == 64 ? 32 : 16;
     const int64_t columns = plan_.loops.back().extent.constant_or(int64_t{1} << 20);
     const int64_t rows = plan_.tile_loop >= 0 ? Typical(plan_.loops[plan_.tile_loop].extent) : 1;
     const int64_t vectors = (columns + plan_.lanes - 1) / plan_.lanes;
-    const int64_t most = std::min(rows, RowsThatStay());
     auto step = [&](int64_t r, int64_t v) { return TileStep(r, v, both, parts); };
     double least = 0;
     int64_t across = 1;
     for (int64_t v = 1; v <= (plan_.lanes > 1 ? std::min(vectors, widest) : 1); ++v) {
-      for (int64_t r = 1; r <= most; ++r) {
+      for (int64_t r = 1; r <= std::min(rows, tallest); ++r) {
         const int64_t held = ((both ? 2 : 1) * r * v + v) * parts + 1;
         if (held > registers - 1 && r * v > 1) break;
         auto columns_of = [&](int64_t width) { return static_cast<double>(rows / r) * step(r, width) + step(rows % r, width); };
