@@ -40,7 +40,6 @@ constexpr int kWorthSharing = 12;   // instructions that they share
 constexpr int kPlaceCost = 4;       // of an index that was read: bounds, the address
 constexpr int kGatherCost = 12;     // of a vector whose elements are read one by one, by an instruction or by some
 constexpr int64_t kColumnBlock = 64;
-constexpr int64_t kEnoughPackedBytes = 64 << 10;  // a thread's scratch of packed operands, where fewer vectors would be slower
 constexpr int64_t kFewRows = 64;
 constexpr int64_t kScratchShare = 16;  // of the other operand: what scratch may take
 
@@ -141,8 +140,8 @@ class Planner : public NestPlanner {
     const int64_t bytes = packing.Bytes(plan_.lanes);
     const Shape& other = packing.contraction->operand(0)->shape();
     const int64_t beside = Typical(other.num_elements()) / kScratchShare * StorageBytes(other.element_type());
-    const int64_t enough = few ? kEnoughPackedBytes / 2 : kEnoughPackedBytes, most = kMaxPackedBytes / bytes;
-    return std::clamp(std::max(enough, beside) / bytes, std::min<int64_t>(few ? 1 : 2, most), most);
+    const int64_t most = kMaxPackedBytes / bytes;
+    return std::clamp(beside / bytes, std::min<int64_t>(few ? 1 : 2, most), most);
   }
 
   // Rows for which what is packed once serves.
