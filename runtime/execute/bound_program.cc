@@ -317,10 +317,11 @@ absl::Status BoundProgram::BindStep(const Step& step, std::vector<BoundStep>* ou
 void BoundProgram::BindGroups(size_t region) {
   for (LaunchGroup& group : FindLaunchGroups(program, program.regions[region])) {
     BoundStep* steps = &regions[region][static_cast<size_t>(group.first)];
-    int64_t operands = 0, args = 0, scratch = 0;
+    int64_t operands = 0, args = 0, apart = INT32_MAX;
     for (int32_t i = 0; i < group.count; ++i) {
       const BoundKernel& k = kernels[steps[i].index];
-      scratch = std::max(scratch, k.scratch_bytes);
+      group.scratch_bytes = std::max(group.scratch_bytes, k.scratch_bytes);
+      if (k.scratch_bytes != 0) apart = std::min(apart, k.room.bytes / k.scratch_bytes);
       operands += static_cast<int64_t>(k.operands.size());
       args += static_cast<int64_t>(k.args.size());
     }
@@ -328,7 +329,8 @@ void BoundProgram::BindGroups(size_t region) {
     max_args = std::max(max_args, args);
     max_group = std::max<int64_t>(max_group, group.count);
     if (GuardOfEnvironment() != MemoryGuard::kOff) group.room = {};
-    AddScratchNeed(scratch, group.room);
+    if (group.scratch_bytes != 0) group.threads_apart = static_cast<int32_t>(apart);
+    AddScratchNeed(group.scratch_bytes, group.room);
     steps->group = static_cast<int32_t>(groups.size());
     groups.push_back(std::move(group));
   }

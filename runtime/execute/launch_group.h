@@ -4,7 +4,8 @@
 //
 // The work of a group is that of its kernels in a row, counted in parts of their grains. It is cut evenly, wherever that falls: a kernel's
 // result does not depend on where its range is cut (runtime/kernel_abi.h). Sizes that are expressions are known in each call: a kernel
-// that is large then has a launch of its own, between those of the kernels before and behind it.
+// that is large then has a launch of its own, between those of the kernels before and behind it. So have kernels with scratch, where only
+// then there is room for it and it is much beside the arena.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 namespace tenon {
 
 inline constexpr int64_t kWorkPerGrain = 256;
+inline constexpr int64_t kMuchScratch = 64;  // the part of the arena that is worth a launch
 inline constexpr int64_t kLargestMember = 32 * kWorkPerGrain;  // beyond it, a launch of its own costs nothing beside the work
 
 // Of a range of `size`, 0 and more: 0 of nothing. More than kLargestMember is kLargestMember + 1.
@@ -34,6 +36,8 @@ struct LaunchGroup {
   std::vector<int64_t> work;       // per kernel; kOfSizes: its range or its grain is an expression
   std::vector<MayMeet> may_meet;   // in the order of `later`
   FreeMemory room;                 // for the scratch of all of them side by side
+  int64_t scratch_bytes = 0;       // for each thread, of any of them
+  int32_t threads_apart = 0;       // at most, for whose scratch each kernel's own room would do, if those with scratch ran one by one
 };
 
 // The groups of `region`, in order and disjoint: at least two steps each, with work for two threads as far as it is known.

@@ -254,6 +254,7 @@ class Loop {
   }
 
   bool Group(const LaunchGroup& group, const BoundStep* steps) {
+    const bool apart = ScratchApart(group);
     int32_t first = 0;
     auto pair = group.may_meet.begin();
     for (int32_t i = 0; i < group.count; ++i) {
@@ -265,13 +266,23 @@ class Loop {
         if (!Members(group, steps, first, i)) return false;
         first = i;
       }
-      if (group.work[i] != LaunchGroup::kOfSizes) continue;
-      const Range range = RangeOf(b_.kernels[steps[i].index]);
-      if (WorkOf(range.end - range.begin, range.grain) <= kLargestMember) continue;
+      const BoundKernel& k = b_.kernels[steps[i].index];
+      if (!(apart && k.scratch_bytes != 0)) {
+        if (group.work[i] != LaunchGroup::kOfSizes) continue;
+        const Range range = RangeOf(k);
+        if (WorkOf(range.end - range.begin, range.grain) <= kLargestMember) continue;
+      }
       if (!Members(group, steps, first, i) || !Alone(steps[i])) return false;
       first = i + 1;
     }
     return Members(group, steps, first, group.count);
+  }
+
+  // Whether kernels with scratch run one by one, as there is room for it then and more memory is wanted else.
+  bool ScratchApart(const LaunchGroup& group) {
+    const int64_t bytes = NumThreads() * group.scratch_bytes;
+    return NumThreads() <= group.threads_apart && bytes > std::max(group.room.bytes, f_.scratch.size()) &&
+           bytes * kMuchScratch > f_.arena.size();
   }
 
   // Whether values that lie in memory of the frame share some.

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "runtime/execute/executable.h"
+#include "runtime/guarded_memory.h"
 #include "tests/runtime/fakes.h"
 
 namespace tenon::testing {
@@ -195,6 +196,59 @@ TEST(LaunchGroup, AnyNumberOfThreadsComputesAllOfIt) {
     for (size_t k = 0; k < sizes.size(); ++k) {
       for (size_t i = 0; i < out[k].data.size(); ++i) ASSERT_EQ(out[k].data[i], in[k].data[i] + 1) << k << " " << i << " of " << threads;
     }
+  }
+}
+
+// out = sums of x + 1's rows and other = those of y's: one launch, or two where the first has room in what is written later, and the second
+// in what only the first reads.
+TEST(LaunchGroup, KernelsWithScratchRunApartWhereThenThereIsRoomForIt) {
+  if (GuardOfEnvironment() != MemoryGuard::kOff) GTEST_SKIP() << "TENON_GUARD: scratch is always memory of its own";
+  constexpr int64_t kRows = 2 * kGrain, kColumns = 16, kScratch = 2048, kBytes = 4 * kRows;
+  static_assert(kBytes % kArenaAlignment == 0 && 2 * kScratch <= kBytes);
+  struct Case {
+    int threads;
+    int64_t more;  // bytes of the arena
+    int launches;  // of both sums
+    int64_t scratch;
+  };
+  for (const Case& c : {Case{2, 0, 2, 0}, Case{3, 0, 1, 3 * kScratch}, Case{2, kMuchScratch * 2 * kScratch, 1, 2 * kScratch}}) {
+    FakeHost fake;
+    Backwards host(fake);
+    Program p = Empty();
+    const int32_t x = AddInput(p, kF, {kRows, kColumns}), y = AddInput(p, kF, {kRows, kColumns});
+    const int32_t out = AddOutput(p, kF, {kRows}), other = AddOutput(p, kF, {kRows});
+    p.arena_bytes = (kColumns + 1) * kBytes + c.more;
+    const int32_t more = AddValue(p, ValueKind::kArena, 0, kColumns * kBytes);
+    const int32_t b = AddValue(p, ValueKind::kArena, 0, kBytes, kColumns * kBytes);
+    const int32_t sum = AddKernel(p, "row_sum", kScratch), add = AddKernel(p, "add_one");
+    const View all = MakeView(more, kF, {kRows * kColumns}), sums = MakeView(b, kF, {kRows});
+    const auto sum_up = [&](int32_t from, View to, int64_t room) {
+      Step step = KernelCall(sum, {MakeView(from, kF, {kRows, kColumns}), std::move(to)}, kRows, kGrain);
+      std::get<KernelStep>(step.body).args = {kColumns};
+      std::get<KernelStep>(step.body).room = {-1, room, 2 * kScratch};
+      return step;
+    };
+    p.regions[0].steps = {KernelCall(add, {MakeView(x, kF, {kRows * kColumns}), all}, kRows * kColumns),
+                          sum_up(more, MakeView(out, kF, {kRows}), kColumns * kBytes), sum_up(y, sums, 0),
+                          KernelCall(add, {sums, MakeView(other, kF, {kRows})}, kRows)};
+    const std::vector<LaunchGroup> groups = GroupsOf(p);
+    ASSERT_EQ(groups.size(), 1);
+    EXPECT_EQ(groups[0].count, 2);
+    EXPECT_EQ(groups[0].room.bytes, 0);
+    const int64_t arena = p.arena_bytes;
+    auto made = Executable::Create(std::move(p), FakeLoader(), &host.host);
+    ASSERT_TRUE(made.ok()) << made.status();
+    Backwards::threads = c.threads;
+    for (int run = 0; run < 2; ++run) {
+      Backwards::launches = 0;
+      Array in0({kRows, kColumns}, 1), in1({kRows, kColumns}, 2), out0({kRows}), out1({kRows});
+      TenonTensor inputs[] = {in0.tensor(), in1.tensor()}, outputs[] = {out0.tensor(), out1.tensor()};
+      ASSERT_EQ((*made)->Run(inputs, outputs).code, TENON_OK);
+      EXPECT_THAT(out0.data, ::testing::Each(2.0f * kColumns));
+      EXPECT_THAT(out1.data, ::testing::Each(2.0f * kColumns + 1));
+      EXPECT_EQ(Backwards::launches, c.launches) << c.threads << " threads";
+    }
+    EXPECT_EQ(fake.live_bytes(), arena + c.scratch) << c.threads << " threads";
   }
 }
 
