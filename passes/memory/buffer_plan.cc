@@ -32,6 +32,7 @@ class Planner {
   BufferPlan Run() {
     for (const Instruction* op : live_.order()) AllocateOwned(*op);
     for (const Instruction* op : live_.order()) AssignViews(*op);
+    kept_.resize(plan_.allocations.size());
     for (const Instruction* op : live_.order()) AddReads(*op);
     AddRootReads();
     sets_.Normalize();
@@ -119,6 +120,17 @@ class Planner {
       Read({op.operand(0), 0}, op.parent(), live_.begin(&op));
     } else if (!views_.IsAlias(op)) {  // an alias is no step: what reads it reads the memory
       for (const Instruction* o : op.operands()) ReadAll(o, op.parent(), live_.position(&op));
+      if (IsFrameworkCall(op)) AddKept(op);
+    }
+  }
+
+  // A framework's operator may keep an operand, go on with it when it has returned, or make a view of it.
+  void AddKept(const Instruction& call) {
+    for (const Instruction* o : call.operands()) {
+      const int64_t leaves = LeafCount(o->shape());
+      for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+        if (views_.Has({o, leaf})) kept_[BufferOf({o, leaf})] = true;
+      }
     }
   }
 
@@ -278,6 +290,7 @@ class Planner {
     };
     if (!sets_.CanMerge(into, from, may_take_over)) return false;
     sets_.Merge(into, from);
+    kept_[into] = kept_[into] || kept_[from];
     if (b.kind != Kind::kArena) {
       a.kind = b.kind;
       a.index = b.index;
@@ -321,10 +334,11 @@ class Planner {
     }
   }
 
-  // The slot's tensor keeps its dtype, sizes and strides, so its new value must have them too.
+  // The slot's tensor keeps its dtype, sizes and strides, so its new value must have them too. What an operator may have kept stays as it
+  // is: the executor copies memory of its own for operators, not tensors.
   bool MayTakeSlot(int32_t slot, const Shape& result) const {
     const Instruction& call = *owners_[slot].instruction;
-    return IsOwned(call) && call.shape().is_array() && Shape::SameWithLayout(call.shape(), result);
+    return IsOwned(call) && !kept_[slot] && call.shape().is_array() && Shape::SameWithLayout(call.shape(), result);
   }
 
   bool TryInPlace(const Instruction& op, int64_t leaf, int64_t operand) {
@@ -398,6 +412,7 @@ class Planner {
   std::optional<ValueViews> own_views_;
   const ValueViews& views_;
   LiveSets sets_;
+  std::vector<bool> kept_;  // by allocation: an operator of the framework reads it
   std::vector<BufferKey> owners_;  // by allocation
   int64_t slots_ = 0;
   BufferPlan plan_;

@@ -65,12 +65,12 @@ void LibrarySizes::Set(size_t k, absl::Span<const int64_t> dims, absl::Span<cons
   std::vector<int64_t>& meta = metas_[k];
   const absl::Span<const int64_t> before = meta;
   if (before.size() == 2 * dims.size() && before.first(dims.size()) == dims && before.subspan(dims.size()) == strides) return;
-  meta.assign(dims.begin(), dims.end());
-  meta.insert(meta.end(), strides.begin(), strides.end());
+  changed_ = true;  // and `meta` last: where memory is out, the next call finds nothing done
   const size_t operands = signature_.operands.size();
   Shape& shape = k < operands ? signature_.operands[k] : signature_.results[k - operands];
   shape = Shape(shape.element_type(), DimVector(dims.begin(), dims.end()));
-  changed_ = true;
+  meta.assign(dims.begin(), dims.end());
+  meta.insert(meta.end(), strides.begin(), strides.end());
 }
 
 absl::Status LibrarySizes::Check() {

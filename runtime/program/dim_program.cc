@@ -1,6 +1,7 @@
 #include "runtime/program/dim_program.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -13,35 +14,39 @@ using Kind = DimOp::Kind;
 
 bool IsBinary(Kind kind) { return kind >= Kind::kAdd; }
 
+bool IsDivisible(int64_t a, int64_t b) { return b != 0 && !(b == -1 && a == std::numeric_limits<int64_t>::min()); }
+
 int64_t FloorDivide(int64_t a, int64_t b) {
   const int64_t q = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
 
-// nullopt: division by zero.
+// nullopt: division by zero, or no number of 64 bits.
 std::optional<int64_t> Apply(Kind kind, int64_t a, int64_t b) {
+  int64_t result;
+  const auto unless = [&](bool overflows) { return overflows ? std::nullopt : std::optional(result); };
   switch (kind) {
     case Kind::kAdd:
-      return a + b;
+      return unless(__builtin_add_overflow(a, b, &result));
     case Kind::kSub:
-      return a - b;
+      return unless(__builtin_sub_overflow(a, b, &result));
     case Kind::kMul:
-      return a * b;
+      return unless(__builtin_mul_overflow(a, b, &result));
     case Kind::kMin:
       return std::min(a, b);
     case Kind::kMax:
       return std::max(a, b);
     case Kind::kFloorDiv:
-      return b == 0 ? std::nullopt : std::optional(FloorDivide(a, b));
+      return IsDivisible(a, b) ? std::optional(FloorDivide(a, b)) : std::nullopt;
     case Kind::kMod:
-      return b == 0 ? std::nullopt : std::optional(a - b * FloorDivide(a, b));
+      return IsDivisible(a, b) ? std::optional(a - b * FloorDivide(a, b)) : std::nullopt;
     default:
       TENON_CHECK(false, "not a binary dim op");
   }
 }
 
-// `divided`: an error where some slot is no number, being divided by zero.
-absl::Status EvaluateAll(std::span<const DimOp> ops, const TenonTensor* inputs, std::vector<int64_t>* slots, absl::Status* divided) {
+// `undefined`: an error where some slot is no number: divided by zero, or too large.
+absl::Status EvaluateAll(std::span<const DimOp> ops, const TenonTensor* inputs, std::vector<int64_t>* slots, absl::Status* undefined) {
   slots->resize(ops.size());
   for (size_t k = 0; k < ops.size(); ++k) {
     const DimOp& op = ops[k];
@@ -60,7 +65,7 @@ absl::Status EvaluateAll(std::span<const DimOp> ops, const TenonTensor* inputs, 
     } else {
       const std::optional<int64_t> result =
           Apply(op.kind, Resolve(op.a, *slots), Resolve(op.b, *slots));
-      if (!result) *divided = absl::InvalidArgumentError("a size expression divides by zero");
+      if (!result) *undefined = absl::InvalidArgumentError("a size expression divides by zero or is no number of 64 bits");
       value = result.value_or(0);
     }
     (*slots)[k] = value;
@@ -72,16 +77,16 @@ absl::Status EvaluateAll(std::span<const DimOp> ops, const TenonTensor* inputs, 
 
 absl::Status EvaluateDims(std::span<const DimOp> ops, const TenonTensor* inputs,
                           std::vector<int64_t>* slots) {
-  absl::Status divided;
-  TENON_RETURN_IF_ERROR(EvaluateAll(ops, inputs, slots, &divided));
-  return divided;
+  absl::Status undefined;
+  TENON_RETURN_IF_ERROR(EvaluateAll(ops, inputs, slots, &undefined));
+  return undefined;
 }
 
 absl::Status EvaluateGuarded(const Program& program, const TenonTensor* inputs, std::vector<int64_t>* slots) {
-  absl::Status divided;
-  TENON_RETURN_IF_ERROR(EvaluateAll(program.dim_program, inputs, slots, &divided));
+  absl::Status undefined;
+  TENON_RETURN_IF_ERROR(EvaluateAll(program.dim_program, inputs, slots, &undefined));
   TENON_RETURN_IF_ERROR(CheckGuards(program.guards, inputs, *slots));
-  return divided;
+  return undefined;
 }
 
 SizeRef DimProgramBuilder::Emit(DimOp op) {

@@ -132,6 +132,72 @@ def test_what_it_keeps_stays_as_it_was(backend):
         torch.testing.assert_close(_kept[0], x.exp())
 
 
+def test_what_it_keeps_of_a_librarys_result_stays_as_it_was(backend, graphs_ran_natively):
+    """A convolution's tensor, which elementwise kernels write over where nobody else has it."""
+    def f(x, w, m):
+        y = torch.conv2d(x, w, padding=1)
+        return keep(y), torch.matmul(y.relu() * 2 - 1, m)
+
+    x, w, m = torch.randn(4, 3, 8, 8), torch.randn(4, 3, 3, 3), torch.randn(8, 16)
+    for _ in range(2):
+        _kept.clear()
+        same_as_eager(f, x, w, m, backend=backend)
+        for k in _kept:
+            torch.testing.assert_close(k, torch.conv2d(x.to(k.dtype), w.to(k.dtype), padding=1))
+    assert f"{NAMESPACE}.keep.default" in _calls_of(graphs_ran_natively)
+    assert "host.convolution" in _calls_of(graphs_ran_natively), "else it lies in planned memory, of which the operator gets a copy"
+
+
+def test_an_operator_of_a_librarys_name_that_is_gone(backend):
+    """The dispatcher frees what a handle points to, and may put another operator there."""
+    def run(names):
+        with torch.library._scoped_library(f"{NAMESPACE}_gone", "FRAGMENT") as library:
+            for name in names:
+                factor = {"doubled": 2, "tripled": 3}[name]
+                library.define(f"{name}(Tensor x) -> Tensor")
+                library.impl(name, lambda x, factor=factor: x * factor, "CPU")
+                library.impl(name, torch.empty_like, "Meta")
+            torch._dynamo.reset()
+            f = torch.compile(lambda x: getattr(torch.ops, f"{NAMESPACE}_gone").doubled(x + 1) * 2, backend=backend)
+            return f(torch.ones(10))
+
+    for names in (["doubled", "tripled"], ["tripled", "doubled"]) * 2:
+        assert torch.equal(run(names), torch.full((10,), 8.0)), names
+
+
+def test_a_backward_whose_inputs_are_given_away_is_not_run_again():
+    """Then the user hears what the operator did, not that an input is missing. Early backwards are careful and keep theirs."""
+    doubles = False
+
+    @torch.library.custom_op(f"{NAMESPACE}::sometimes_f64", mutates_args=())
+    def sometimes_f64(g: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (g * y).double() if doubles else g * y
+
+    sometimes_f64.register_fake(lambda g, y: torch.empty_like(g))
+
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x.sin()
+            ctx.save_for_backward(y)
+            return y * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return sometimes_f64(g, *ctx.saved_tensors).float()
+
+    compiled = torch.compile(lambda x, w: (Sine.apply(x * w) * torch.tanh(x * w)).sum(), backend="tenon")
+    for doubles in (False, False, True):
+        x, w = (torch.randn(40000, requires_grad=True) for _ in range(2))
+        loss = compiled(x, w)
+        if doubles:
+            with pytest.raises(RuntimeError, match=r"sometimes_f64.*compiled as f32\[40000\], the operator returned f64"):
+                loss.backward()
+        else:
+            loss.backward()
+            assert x.grad is not None
+
+
 def test_what_a_failed_call_keeps(backend):
     seen = []
 

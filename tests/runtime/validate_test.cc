@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "runtime/program/dim_program.h"
 #include "tests/runtime/fakes.h"
 
 namespace tenon::testing {
@@ -180,6 +181,30 @@ TEST(DimProgram, FoldsAndDividesToMinusInfinity) {
   const SizeRef n = b.Emit({Kind::kInputDim, 0, 0});
   EXPECT_EQ(b.Emit({Kind::kMul, n, 1}), n);
   EXPECT_EQ(b.Emit({Kind::kAdd, 0, n}), n);
+}
+
+// Of sums, differences and products that 64 bits don't hold, and quotients: neither folded nor computed.
+TEST(DimProgram, RefusesWhatIsNoNumber) {
+  using Kind = DimOp::Kind;
+  constexpr int64_t kMost = INT64_MAX;
+  for (const auto& [kind, size, by, fits] : {std::tuple(Kind::kAdd, kMost - 1, int64_t{1}, true), {Kind::kAdd, kMost, 1, false},
+                                             {Kind::kSub, -2, kMost, false}, {Kind::kMul, int64_t{1} << 31, int64_t{1} << 31, true},
+                                             {Kind::kMul, int64_t{1} << 31, int64_t{1} << 32, false}, {Kind::kFloorDiv, 1, 0, false},
+                                             {Kind::kFloorDiv, INT64_MIN, -1, false}, {Kind::kMod, INT64_MIN, -1, false}}) {
+    Program p;
+    p.inputs.resize(1);
+    p.inputs[0].dims = p.inputs[0].strides = {1};
+    DimProgramBuilder b(&p);
+    const SizeRef ref = b.Emit({kind, b.Emit({Kind::kInputDim, 0, 0}), b.Emit({Kind::kConstant, by})});
+    EXPECT_LT(ref, 0);
+    const int64_t folded = b.Emit({kind, b.Emit({Kind::kConstant, size}), b.Emit({Kind::kConstant, by})});
+    EXPECT_EQ(folded >= 0 || p.dim_program[~folded].kind == Kind::kConstant, fits) << size << " " << by;
+    p.dim_program.resize(static_cast<size_t>(~ref) + 1);
+    TenonTensor input = {};
+    input.ndim = 1, input.sizes = &size, input.strides = &size;
+    std::vector<int64_t> slots;
+    EXPECT_EQ(EvaluateDims(p.dim_program, &input, &slots).ok(), fits) << size << " " << by;
+  }
 }
 
 }  // namespace

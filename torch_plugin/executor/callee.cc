@@ -73,7 +73,7 @@ class Call {
       }
       if (code == TENON_OK) {
         for (size_t i = 0; i < arguments_.size(); ++i) {
-          if (owned_[i] != 0) arguments_[i].Release();
+          if (owned_[i] != 0) arguments_[i].Release(), gave_ = true;
         }
         code = tenon_run_owned(callee_.executable.get(), inputs_.data(), owned_.data(), written_.data(), &error);
       }
@@ -186,9 +186,7 @@ class Call {
   }
 
   // Only a run that still has all its inputs, and that left them as they were, can be done again.
-  bool CanRerun() const {
-    return callee_.rerun != nullptr && std::none_of(owned_.begin(), owned_.end(), [](uint8_t owned) { return owned != 0; });
-  }
+  bool CanRerun() const { return callee_.rerun != nullptr && !gave_; }
   Results FailedInHost(const std::exception_ptr& exception) {
     try {
       std::rethrow_exception(exception);
@@ -303,6 +301,7 @@ class Call {
   c10::SmallVector<std::pair<size_t, size_t>, 1> written_through_;  // inputs with a bit -> in resolved_, where the program writes
   c10::SmallVector<TenonTensor, 32> inputs_;
   c10::SmallVector<uint8_t, 32> owned_;  // the reference goes to libtenon
+  bool gave_ = false;                    // some went, so the arguments are not all there
   c10::SmallVector<TenonTensor, 8> written_;
   Results results_;
 };

@@ -15,6 +15,7 @@
 #include "torch_plugin/executor/gil.h"
 #include "torch_plugin/executor/graph_object.h"
 #include "torch_plugin/executor/host.h"
+#include "torch_plugin/executor/lost_operators.h"
 #include "torch_plugin/executor/python_args.h"
 #include "torch_plugin/executor/run.h"
 #include "torch_plugin/executor/size_programs_object.h"
@@ -398,6 +399,7 @@ PyObject* Compile(PyObject* args) {
   PythonArgs values;
   std::vector<TenonOption> options;
   if (!ReadOptions(given, &values, &options)) return nullptr;
+  options.push_back({"lost_operators", {.kind = kArgInt, .i = LostOperators()}});
   THPObjectPtr constants(PySequence_Tuple(sequence));
   if (!constants) return nullptr;
   std::vector<TenonTensor> described;
@@ -415,7 +417,7 @@ PyObject* Compile(PyObject* args) {
   }
   const std::exception_ptr interrupt = TakeException();
   if (interrupt != nullptr || PyErr_CheckSignals() != 0) {  // Ctrl-C while the GIL was released
-    tenon_executable_release(executable);
+    ReleaseExecutable(executable);
     tenon_string_free(error);
     if (interrupt != nullptr) std::rethrow_exception(interrupt);
     return nullptr;

@@ -100,7 +100,10 @@ PyObject* ProfileText(PyObject*, PyObject* args) {
 }
 PyObject* CacheStats(PyObject*, PyObject*) { return TakeText(tenon_cache_stats()); }
 PyObject* CacheClear(PyObject*, PyObject*) {
-  tenon_cache_clear();
+  {
+    NoGil no_gil;  // executables go, and other threads may be at that too, waiting for the GIL
+    tenon_cache_clear();
+  }
   Py_RETURN_NONE;
 }
 PyObject* TextCounts(PyObject*, PyObject*) {

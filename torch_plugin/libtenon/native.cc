@@ -70,6 +70,7 @@ CacheKey KeyOf(const NativeCompile& request) {
   key.Add("build", absl::StrCat(BuildId(), " ", CompilerBuildId()));
   key.Add("target", TargetKey(request.options.compile));
   key.Add("options", request.options.compile.Key());
+  key.Add("lost operators", absl::StrCat(request.options.lost_operators));
   key.Add("host", absl::StrCat(absl::Hex(reinterpret_cast<uintptr_t>(request.host))));
   return key;
 }

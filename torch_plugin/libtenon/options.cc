@@ -74,6 +74,12 @@ std::map<std::string, Option> Options(RequestOptions* o) {
           return true;
         }}},
       {"cache", Bool(&o->cache)},
+      {"lost_operators",
+       {"a number",
+        [o](const FrameworkArg& v) {
+          o->lost_operators = v.i;
+          return v.kind == Kind::kInt;
+        }}},
       {"repro_dir", String(&o->repro_dir)},
       {"disable_lowering", Strings(&o->lower.disable)},
       {"excess_precision", Bool(&o->compile.excess_precision)},

@@ -21,6 +21,7 @@ struct RequestOptions {
   std::vector<int64_t> frozen;  // "frozen": inputs that stay as they are from call to call (backends/driver/freeze.h)
   bool any_inputs = false;   // "any_inputs": the graph's tensors may be of any dtype and size; for the eager program
   bool cache = true;         // "cache"
+  int64_t lost_operators = 0;  // "lost_operators": how many the framework has had that are gone; those of their names may be others now
   std::string repro_dir;     // "repro_dir": "" means TENON_REPRO_DIR, else ~/.cache/tenon/repro
   aten::LowerOptions lower;  // "disable_lowering": [overloads], "excess_precision"
   CompileOptions
