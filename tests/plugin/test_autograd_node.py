@@ -877,3 +877,32 @@ def test_programs_that_are_not_native(how, monkeypatch, node, ran):
 
     same(drive, node)
     ran(node, forwards=2, backwards=2, accumulated=8)
+
+
+@pytest.mark.parametrize("dynamic", [True, None, False], ids=["dynamic", "automatic", "static"])
+def test_a_backward_in_a_function_that_dynamo_traces(dynamic, monkeypatch):
+    """The graph breaks there, and the engine runs while Dynamo looks at every frame: what compiles the backward is not its to trace."""
+    from torch._dynamo.convert_frame import ConvertFrameAssert
+
+    traced = []
+    call = ConvertFrameAssert.__call__
+
+    def spy(self, frame, *args, **kwargs):
+        if os.sep + "torch_tenon" + os.sep in frame.f_code.co_filename:
+            traced.append(frame.f_code.co_qualname)
+        return call(self, frame, *args, **kwargs)
+
+    monkeypatch.setattr(ConvertFrameAssert, "__call__", spy)
+    weight = nn.Parameter(torch.tensor([1.0, 2.0]))
+
+    def step(x):
+        loss = (x * weight).var(0).sum()
+        loss.backward()
+        gradient, weight.grad = weight.grad, None
+        return loss.detach(), gradient
+
+    compiled = torch.compile(step, backend="tenon", dynamic=dynamic)
+    for n in (5, 9, 6, 33, 7):
+        x = torch.arange(2.0 * n).view(n, 2)
+        torch.testing.assert_close(compiled(x), step(x))
+    assert not traced

@@ -489,3 +489,69 @@ def test_operator_that_returns_views_with_gaps_between_rows(backend):
         return a + b, a * b
 
     same_as_eager(parts, torch.randn(16, 128), backend=backend)
+
+
+# --- indices, and what they are proved to be ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("index", [
+    lambda: torch.arange(300).to(torch.int8).long(),
+    lambda: (torch.arange(100, dtype=torch.int8) * 2).long(),
+    lambda: (torch.arange(100, dtype=torch.int8) + 100).long(),
+    lambda: (torch.arange(100, dtype=torch.int16) * 400 // 400).long(),
+])  # fmt: skip
+def test_indices_that_wrap_around_in_their_type(index, backend):
+    x = torch.arange(300.0)
+    same_as_eager(lambda x: x[index()] * 2, x, backend=backend)
+    same_as_eager(lambda x: torch.zeros(300).index_put((index(),), x[: index().numel()], accumulate=True), x, backend=backend)
+
+
+def test_an_index_that_wraps_out_of_range_is_refused(backend):
+    compiled = torch.compile(lambda x: x.index_select(0, (torch.arange(3, dtype=torch.uint8) - 1).int()) + 1, backend=backend)
+    with pytest.raises(IndexError):
+        compiled(torch.randn(100))
+
+
+def test_nothing_is_taken_of_nothing(backend):
+    x, index = torch.randn(0, 3), torch.empty(0, dtype=torch.long)
+    same_as_eager(lambda x, i: x[i] + 1, x, index, backend=backend)
+    same_as_eager(lambda x, i: x.index_select(0, i) + 1, x, index, backend=backend)
+    same_as_eager(lambda x, i: F.embedding(i, x) + 1, x, index, backend=backend)
+    same_as_eager(lambda x, i: x[i, i] + 1, x, index, backend=backend)
+
+
+@pytest.mark.by_aten(steps=("aten.max.dim", "aten.min.dim", "aten.max.default", "aten.median.dim", "aten.nanmedian.dim", "aten.mode.default"))
+@pytest.mark.parametrize("function", [
+    lambda x: x.max(0), lambda x: x.min(0), lambda x: x.max(), lambda x: x.median(0), lambda x: x.nanmedian(0), lambda x: x.mode(0),
+    lambda x: x.long().max(0),
+], ids=["max", "min", "max of all", "median", "nanmedian", "mode", "long"])  # fmt: skip
+def test_extrema_of_no_elements_are_eagers_errors(function, tenon):
+    x = torch.empty(0, 4)
+    with pytest.raises((IndexError, RuntimeError)) as eager:
+        function(x)
+    with pytest.raises((IndexError, RuntimeError)) as found:
+        torch.compile(lambda x: function(x + 1), backend="tenon")(x)
+    assert str(eager.value).splitlines()[0] in str(found.value)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+def test_resampling_of_an_empty_batch(mode, backend):
+    same_as_eager(lambda x: F.interpolate(x * 2, scale_factor=2, mode=mode), torch.empty(0, 3, 4, 4), backend=backend)
+
+
+@pytest.mark.parametrize("function", [
+    lambda i: i * 1.1, lambda i: i / 3, lambda i: i // 0.3, lambda i: i * 0.1 > 25.7, lambda i: torch.exp(i / 100),
+    lambda i: torch.sigmoid(i),
+    lambda i: (i > 3) * 0.1, lambda i: i * (1 + 0.3j),
+])  # fmt: skip
+def test_integers_in_the_math_of_the_default_dtype(function, tenon):
+    i = torch.arange(1000)
+    of_f32 = torch.compile(function, backend="tenon")(i)
+    torch._dynamo.reset()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found, wanted = torch.compile(function, backend="tenon")(i), function(i)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.dtype == wanted.dtype and (of_f32.dtype != found.dtype or found.dtype == torch.bool)
+    torch.testing.assert_close(found, wanted, rtol=1e-14, atol=0)

@@ -322,3 +322,19 @@ def test_an_empty_batch(dtype, tenon):
     with torch.no_grad():
         found = _frozen(model)(torch.randn(0, 3, 9, 9, dtype=dtype))
     assert found.shape == (0, 4) and found.dtype == dtype
+
+
+def test_statistics_that_eagers_batch_norm_writes(tenon):
+    """It leaves their version counters as they were."""
+    model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU()).eval()
+    x = torch.randn(2, 3, 16, 16)
+    frozen = _frozen(model)
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(frozen(x), model(x))
+            versions = [b._version for b in model.buffers() if b.is_floating_point()]
+            model.train()(x * 3 + 1)
+            model.eval()
+            assert versions == [b._version for b in model.buffers() if b.is_floating_point()], "PyTorch counts: no need to look at them"
+        torch.testing.assert_close(frozen(x), model(x))
+    assert tenon.stats()["graphs"][-1]["frozen"]["computed"] == 4

@@ -270,3 +270,21 @@ def test_a_cache_is_written_where_it_lies_before_attention_reads_it(backend):
         with pytest.raises(IndexError):
             compiled(x, torch.tensor([4096]))
         assert torch.equal(model.keys, keys)
+
+
+@pytest.mark.parametrize("views", [
+    lambda y: (y, y.t()), lambda y: (y[:3], y[1:4]), lambda y: (y[:, :2], y[:, 1:3]), lambda y: (y[:5], y[3:]), lambda y: (y, y[:-2]),
+], ids=["transposed", "rows", "columns", "halves", "a part"])  # fmt: skip
+@pytest.mark.parametrize("dynamic", [True, None], ids=["dynamic", "automatic"])
+@pytest.mark.by_aten(steps=("aten.as_strided.default", "aten.as_strided_scatter.default"))
+def test_views_of_one_memory_and_dynamic_sizes(views, dynamic, backend):
+    """AOTAutograd makes them of one base, by sizes that are inputs."""
+    def step(a, b):
+        a.mul_(2)
+        return b + a.sum()
+
+    compiled = torch.compile(step, backend=backend, dynamic=dynamic)
+    for n in (8, 9, 10):
+        found, wanted = (torch.arange(n * n).view(n, n).float() for _ in range(2))
+        torch.testing.assert_close(compiled(*views(found)), step(*views(wanted)))
+        assert torch.equal(found, wanted)

@@ -11,6 +11,7 @@
 namespace tenon::torch_host {
 namespace {
 
+constexpr int64_t kMostStatistics = 16384;  // channels
 constexpr size_t kMaxSets = 64;  // modules that share a graph: layers of one network
 
 c10::TensorImpl* ImplOf(const TenonTensor& t) { return static_cast<c10::TensorImpl*>(t.tensor); }
@@ -19,12 +20,20 @@ uint32_t VersionOf(c10::TensorImpl& impl) {
   return impl.is_inference() ? 0 : impl.version_counter().current_version();
 }
 
+// What may be batch norm's running statistics; none of other tensors.
+std::string_view StatisticsOf(const TenonTensor& in) {
+  c10::TensorImpl& impl = *ImplOf(in);
+  if (in.ndim != 1 || in.sizes[0] > kMostStatistics || !impl.is_contiguous() || impl.requires_grad()) return {};
+  return {static_cast<const char*>(in.data), static_cast<size_t>(in.sizes[0]) * impl.itemsize()};
+}
+
 }  // namespace
 
 bool FrozenValues::Fits(const Set& set, const TenonTensor* inputs) const {
   for (size_t k = 0; k < inputs_.size(); ++k) {
     const TenonTensor& in = inputs[inputs_[k]];
-    if (in.data != set.sources[k].data || VersionOf(*ImplOf(in)) != set.sources[k].version) return false;
+    const Set::Source& source = set.sources[k];
+    if (in.data != source.data || VersionOf(*ImplOf(in)) != source.version || StatisticsOf(in) != source.bytes) return false;
   }
   return true;
 }
@@ -66,7 +75,7 @@ int FrozenValues::Get(const TenonTensor* inputs, std::shared_ptr<const Set>* set
 int FrozenValues::Compute(const TenonTensor* inputs, Set* set, char** error) const {
   for (size_t i : inputs_) {
     c10::TensorImpl& impl = *ImplOf(inputs[i]);
-    set->sources.push_back({impl.storage(), inputs[i].data, VersionOf(impl)});
+    set->sources.push_back({impl.storage(), inputs[i].data, VersionOf(impl), std::string(StatisticsOf(inputs[i]))});
   }
   const TenonSignature& signature = *tenon_signature(once_);
   const TenonOutput* outputs = signature.outputs;

@@ -2,7 +2,8 @@
 // under the option "freeze".
 //
 // They are computed again for other tensors (modules that share a graph: each has its set) and for the same tensors once PyTorch has
-// written to them, as their version counters tell. What is written behind PyTorch's back (.data, NumPy, other processes; tensors of
+// written to them, as their version counters tell. ATen's batch norm leaves those of its statistics alone: small vectors that need no
+// gradient are compared by what is in them. What else is written behind PyTorch's back (.data, NumPy, other processes; tensors of
 // inference mode have no counter) is not seen: Forget().
 #pragma once
 
@@ -11,6 +12,8 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/tenon_c.h"
@@ -26,6 +29,7 @@ class FrozenValues {
       c10::Storage storage;  // kept, so that no other tensor comes to lie there
       const void* data;
       uint32_t version;
+      std::string bytes;  // of a small vector without gradient
     };
     std::vector<Source> sources;  // per frozen input
     std::vector<at::Tensor> values;

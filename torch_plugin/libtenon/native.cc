@@ -80,6 +80,7 @@ CacheKey GraphKey(const NativeCompile& request) {
   CacheKey key = KeyOf(request);
   ByteStream lowering;
   lowering.Bool(request.options.lower.excess_precision);
+  lowering.Enum(request.options.lower.default_dtype);
   lowering.Number(request.options.lower.disable.size());
   for (const std::string& op : request.options.lower.disable) lowering.Text(op);
   lowering.AddNumbers(request.options.frozen);

@@ -82,6 +82,12 @@ std::map<std::string, Option> Options(RequestOptions* o) {
         }}},
       {"repro_dir", String(&o->repro_dir)},
       {"disable_lowering", Strings(&o->lower.disable)},
+      {"default_dtype",
+       {"a floating dtype",
+        [o](const FrameworkArg& v) {
+          o->lower.default_dtype = v.dtype;
+          return v.kind == Kind::kDtype && IsFloat(v.dtype);
+        }}},
       {"excess_precision", Bool(&o->compile.excess_precision)},
       {"isa", String(&o->compile.isa)},
       {"provider", String(&o->compile.provider)},

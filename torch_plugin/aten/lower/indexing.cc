@@ -26,13 +26,15 @@ struct Bounds {
   int64_t lo = std::numeric_limits<int64_t>::min(), hi = std::numeric_limits<int64_t>::max();
   bool known() const { return lo > -(int64_t{1} << 40) && hi < (int64_t{1} << 40); }
 };
-Bounds BoundsOf(const Instruction* x, int depth = 0) {
-  if (depth > 16) return {};
+Bounds BoundsOf(const Instruction* x, int depth = 0);
+
+// Of the numbers, before they wrap around in x's type.
+Bounds UnwrappedBoundsOf(const Instruction* x, int depth) {
   auto operand = [&](int64_t i) { return BoundsOf(x->operand(i), depth + 1); };
   switch (x->opcode()) {
     case kConstant: {
       Bounds r{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
-      if (!IsIntegral(x->shape().element_type()) || x->literal().num_elements() > 65536) return {};
+      if (x->literal().num_elements() > 65536) return {};
       for (int64_t i = 0; i < x->literal().num_elements(); ++i) {
         r.lo = std::min(r.lo, x->literal().GetAsInt64(i));
         r.hi = std::max(r.hi, x->literal().GetAsInt64(i));
@@ -43,10 +45,7 @@ Bounds BoundsOf(const Instruction* x, int depth = 0) {
       const Dim n = x->shape().dim(x->attrs().get<int64_t>(Attr::kIotaDimension));
       return n.is_constant() ? Bounds{0, std::max<int64_t>(0, n.constant() - 1)} : Bounds{};
     }
-    case kBroadcast: case kReshape: case kTranspose: case kSlice: case kCopy: case kReverse: return operand(0);
-    case kConvert:
-      return IsIntegral(x->operand(0)->shape().element_type()) && IsIntegral(x->shape().element_type()) ? operand(0)
-                                                                                                         : Bounds{};
+    case kBroadcast: case kReshape: case kTranspose: case kSlice: case kCopy: case kReverse: case kConvert: return operand(0);
     case kConcatenate: {
       Bounds r = operand(0);
       for (int64_t i = 1; i < x->operand_count(); ++i) {
@@ -60,8 +59,8 @@ Bounds BoundsOf(const Instruction* x, int depth = 0) {
   }
   const int64_t first = x->opcode() == kSelect ? 1 : 0;
   Bounds a = operand(first), b = operand(first + 1);
-  if (x->opcode() == kMaximum && IsIntegral(x->shape().element_type())) return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
-  if (x->opcode() == kMinimum && IsIntegral(x->shape().element_type())) return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
+  if (x->opcode() == kMaximum) return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
+  if (x->opcode() == kMinimum) return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
   if (x->opcode() == kSelect) return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
   if (!a.known() || !b.known()) return {};
   if (x->opcode() == kAdd) return {a.lo + b.lo, a.hi + b.hi};
@@ -70,6 +69,18 @@ Bounds BoundsOf(const Instruction* x, int depth = 0) {
   if (std::max(std::abs(a.lo), std::abs(a.hi)) > kLarge || std::max(std::abs(b.lo), std::abs(b.hi)) > kLarge) return {};
   const auto [lo, hi] = std::minmax({a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi});
   return {lo, hi};
+}
+
+Bounds BoundsOf(const Instruction* x, int depth) {
+  const PT type = x->shape().element_type();
+  if (depth > 16 || !IsIntegral(type)) return {};
+  const Bounds found = UnwrappedBoundsOf(x, depth);
+  const int bits = BitWidth(type) - (IsSigned(type) ? 1 : 0);  // of a number that isn't negative
+  Bounds all;
+  if (bits < 63) all.hi = (int64_t{1} << bits) - 1;
+  if (!IsSigned(type)) all.lo = 0;
+  else if (bits < 63) all.lo = -(int64_t{1} << bits);
+  return found.lo < all.lo || found.hi > all.hi ? all : found;
 }
 
 }  // namespace
@@ -108,6 +119,12 @@ Instruction* Take(OpContext& op, Instruction* x, Instruction* index, int64_t axi
   std::vector<int64_t> offset;
   std::vector<Dim> sizes;
   const int64_t n = Rank(index);
+  if (IsEmpty(index)) {  // perhaps of a dim of size 0, of which HLO's gather takes no slices
+    std::vector<Dim> dims = DimsOf(x);
+    dims.erase(dims.begin() + axis);
+    dims.insert(dims.begin() + axis, index->shape().dims().begin(), index->shape().dims().end());
+    return op.b.Full(x->shape().element_type(), dims, 0);
+  }
   for (int64_t d = 0; d < Rank(x); ++d) {
     if (d != axis) offset.push_back(d < axis ? d : d - 1 + n);
     sizes.push_back(d == axis ? Dim(1) : x->shape().dim(d));
@@ -419,6 +436,7 @@ Instruction* SpreadMask(OpContext& op, Instruction* mask, Instruction* like) {
 Lowering LowerIndex(OpContext& op) {
   Instruction* x = op.tensor(0);
   TENON_ASSIGN_OR_RETURN(Indices r, IndicesOf(op, x, 1));
+  if (IsEmpty(r.dims)) return op.One(op.b.Full(op.result_type(), op.result_dims(), 0));
   return Values{Gathered(op, x, r)};
 }
 

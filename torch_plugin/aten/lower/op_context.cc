@@ -233,6 +233,7 @@ std::vector<int64_t> OpContext::axes(int64_t i, int64_t rank) const {
 
 PrimitiveType OpContext::Common(std::initializer_list<int64_t> positions) const {
   Category c;
+  const PrimitiveType real = shared_.default_dtype, complex = real == kF64 ? kC128 : kC64;
   for (int64_t i : positions) {
     if (is_none(i)) continue;
     if (is_tensor(i)) {
@@ -241,14 +242,14 @@ PrimitiveType OpContext::Common(std::initializer_list<int64_t> positions) const 
       into = Promote(into, m.dtype);
     } else {
       const FrameworkArg& a = arg(i);
-      PrimitiveType type = a.kind == Kind::kFloat ? kF32 : a.kind == Kind::kBool ? kPred : a.kind == Kind::kComplex ? kC64 : kS64;
+      PrimitiveType type = a.kind == Kind::kFloat ? real : a.kind == Kind::kBool ? kPred : a.kind == Kind::kComplex ? complex : kS64;
       c.wrapped = Promote(c.wrapped, type);
     }
   }
   std::optional<PrimitiveType> common = Combine(c.dim, Combine(c.zero, c.wrapped));
   TENON_CHECK(common.has_value(), node_.op + ": no operand to promote");
   const bool to_float = row_.promotion == Promotion::kIntToFloat && !IsFloat(*common) && !IsComplex(*common);
-  return to_float ? kF32 : *common;
+  return to_float ? real : *common;
 }
 
 namespace {

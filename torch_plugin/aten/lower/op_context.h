@@ -37,6 +37,7 @@ class OpContext {
     std::vector<Instruction*>& values;
     Binding& binding;
     const std::vector<int32_t>& use_count;  // by graph value; outputs count
+    PrimitiveType default_dtype;            // LowerOptions
   };
   OpContext(Shared& shared, const Node& node, const OpRow& row)
       : b(shared.builder), shared_(shared), node_(node), row_(row) {}

@@ -364,6 +364,11 @@ def aot_compile(gm: torch.fx.GraphModule, example_inputs, **kwargs):
     return torch._dynamo.disable(compiled, reason="do not trace AOT-compiled graph")
 
 
+def untraced(function):
+    """What is called from C++, perhaps by a backward() in a function that Dynamo traces: its frames are not Dynamo's to trace then."""
+    return torch._dynamo.disable(function, reason="tenon's own")
+
+
 def _untraced_backward(compiler, *args):
     """Neither the compiler of a backward nor the backward is Dynamo's to trace."""
     compiled = torch._dynamo.disable(compiler, reason="do not trace backward compiler function")(*args)

@@ -90,7 +90,7 @@ def training_backend(
         symbolic = symbolic_inputs(gm, "example_value")
         if symbolic:
             size_guards.decide_natively()
-        instead = decompositions.MENDED | (decompositions.ALONG_DIMS if symbolic else dict.fromkeys(decompositions.WHOLE))
+        instead = decompositions.MENDED | decompositions.resampling(bool(symbolic), example_inputs)
         metadata = metadata_of(effects_of(gm))
         at_once = backward_at_once() if own else contextlib.nullcontext()
         tracing = quick_trace(bool(symbolic))

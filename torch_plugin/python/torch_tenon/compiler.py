@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from . import _C, registry, symbols
-from ._torch_private import logger, no_dispatch_modes
+from ._torch_private import logger, no_dispatch_modes, untraced
 from .export import Exported, NotExpressible, count_nodes, export, release
 from .options import Options
 
@@ -70,7 +70,7 @@ def compile_static(
     if kind == "backward":
         executable.allow_early_release()
     if record.tier == "native":
-        executable.set_rerun(Rerun(exported, record, options.fallback), _draws_random_numbers(gm), kind == "backward")
+        executable.set_rerun(untraced(Rerun(exported, record, options.fallback)), _draws_random_numbers(gm), kind == "backward")
     else:
         release(exported.callables)
     judge_fallback(record, options)
@@ -116,8 +116,8 @@ def compile_symbolic(
     record.compile_ms["total"] = 1e3 * (time.perf_counter() - began)
     if kind == "backward":
         executable.allow_early_release()
-    executable.set_rerun(Rerun(exported, record, options.fallback, values_of), _draws_random_numbers(gm), kind == "backward")
-    executable.set_refused(refused)
+    executable.set_rerun(untraced(Rerun(exported, record, options.fallback, values_of)), _draws_random_numbers(gm), kind == "backward")
+    executable.set_refused(untraced(refused))
     judge_fallback(record, options)
     logger().info(
         "%s: native, for %s, %d nodes, %d kernels, %.1f ms", exported.name, record.sizes, sum(record.nodes.values()), record.kernels,
@@ -137,6 +137,8 @@ def _compile(
         told.update(tier="eager_program", reason=exported.needs_eager)
     elif options.tier == "eager_program":
         told["reason"] = "asked for by the options"
+    if torch.get_default_dtype() != torch.float32:
+        told["default_dtype"] = torch.get_default_dtype()
     if any_inputs:
         told["any_inputs"] = True
     if exported.callables:

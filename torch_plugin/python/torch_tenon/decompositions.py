@@ -10,6 +10,7 @@ _scaled_dot_product_flash_attention_for_cpu apart wrongly.
 from __future__ import annotations
 
 import functools
+from typing import Any, Sequence
 
 import torch
 
@@ -158,6 +159,16 @@ def _nearest2d_vec(x, output_size, scale_factors):
 # Overloads that functional.interpolate calls -> what tracing makes of them in graphs with symbols: gathers along one dim at a time.
 ALONG_DIMS = {getattr(_aten, name).vec: _linear_vec for name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")}
 ALONG_DIMS[_aten.upsample_nearest2d.vec] = _nearest2d_vec
+
+
+def resampling(symbolic: bool, example_inputs: Sequence[Any]) -> dict:
+    """What tracing does with operators that resample: overload -> a function, or None: the operator stays whole."""
+    if symbolic:
+        return ALONG_DIMS
+    # The fake kernels of those that take the nearest element raise a TypeError over an empty batch (torch._check of a number).
+    if any(isinstance(x, torch.Tensor) and 0 in x.shape for x in example_inputs):
+        return {}
+    return dict.fromkeys(WHOLE)
 
 
 def _multilabel_margin(x, target, reduction: int):

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from . import registry, symbols
-from ._torch_private import is_nested_int, logger, no_new_guards
+from ._torch_private import is_nested_int, logger, no_new_guards, untraced
 from .compiler import Compiled, NotNative, PythonProgram, compile_static, compile_symbolic, run_from_python
 from .export import count_nodes, counts_from_storage
 from .options import Options
@@ -178,7 +178,8 @@ class DynamicGraph:
         """`compiled`, the program for all sizes, may have others beside it."""
         self._all = weakref.ref(compiled)
         hot_ns = float("inf") if self._options.sizes == "one" else self._hot_ns(compiled.record)
-        compiled.set_sizes([reader for _, reader in self._readers], hot_ns, WORTH, MOST_HOT_BYTES, self.specialize, self.judge)
+        readers = [reader for _, reader in self._readers]
+        compiled.set_sizes(readers, hot_ns, WORTH, MOST_HOT_BYTES, untraced(self.specialize), untraced(self.judge))
 
     @staticmethod
     def _hot_ns(record: registry.GraphRecord) -> float:

@@ -23,7 +23,7 @@ from . import _C, symbols
 from ._torch_private import free_unbacked_symbols, known_equalities, symbol_hint, symbol_range
 from ._torch_private import (
     fake_mode_of, is_auto_functionalized, is_higher_order, is_random_call, is_with_effects, no_dispatch_modes, plain_tensor_types,
-    written_arguments,
+    untraced, written_arguments,
 )  # fmt: skip
 from .output_views import OutputPlan, has_bit, plan_outputs, read_alike
 
@@ -332,7 +332,7 @@ class _Exporter:
     def _python(self, node: fx.Node) -> None:
         _find_value(node)
         call, operands, numbers = _closure(self.gm, node, self)
-        number = _C.register_callable(call)
+        number = _C.register_callable(untraced(call))
         self.out.callables.append(number)
         args = [_C.Value(self._operand(o)) for o in operands] + [self._symbolic(n) for n in numbers]
         self._call(node, f"python.{number}.{_target_name(node.target)}", args, *self._results(node))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
+import torch
 from torch import fx
 
 from ._torch_private import size_inputs
@@ -16,7 +17,7 @@ from ._torch_private import size_inputs
 def take_out(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Sequence[Any]:
     """Replaces such placeholders of Dynamo's graph: the inputs that are left. The caller passes what has a placeholder then."""
     sizes = size_inputs(gm)
-    if not sizes:
+    if not sizes or _overlap(example_inputs):
         return example_inputs
     placeholders = gm.graph.find_nodes(op="placeholder")
     taken = {number for number, _, _ in sizes}
@@ -30,3 +31,9 @@ def take_out(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Sequence[Any]
             gm.graph.erase_node(number)
     gm.recompile()
     return kept
+
+
+def _overlap(example_inputs: Sequence[Any]) -> bool:
+    """Tensors that may share memory: AOTAutograd makes views of one base of those, if one is written, by sizes that are inputs."""
+    tensors = [x for x in example_inputs if isinstance(x, torch.Tensor) and x.layout == torch.strided]
+    return len({x.untyped_storage()._cdata for x in tensors}) < len(tensors)

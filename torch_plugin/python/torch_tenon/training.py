@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from . import _C, registry, symbols
-from ._torch_private import TrainingFacts, forward_metadata, hooks_are_inlined, keep_nothing_donated
+from ._torch_private import TrainingFacts, forward_metadata, hooks_are_inlined, keep_nothing_donated, untraced
 from .compiler import Compiled
 from .dynamic import DynamicGraph, is_symbolic
 from .partition import CUT
@@ -142,8 +142,8 @@ class Capture:
         return _C.training_call(
             stock=stock,
             forward=self.forward,
-            make_backward=self.backward.compiled,
-            aten_backward=self.backward.by_aten,
+            make_backward=untraced(self.backward.compiled),
+            aten_backward=untraced(self.backward.by_aten),
             inputs=[
                 (False, facts.has_edge(k, gradient is not None), k in facts.written, _accumulates(value, gradient))
                 if isinstance(value, torch.Tensor) else (True, False, False, False)
