@@ -520,7 +520,9 @@ def test_nothing_is_taken_of_nothing(backend):
     same_as_eager(lambda x, i: x[i, i] + 1, x, index, backend=backend)
 
 
-@pytest.mark.by_aten(steps=("aten.max.dim", "aten.min.dim", "aten.max.default", "aten.median.dim", "aten.nanmedian.dim", "aten.mode.default"))
+@pytest.mark.by_aten(
+    steps=("aten.max.dim", "aten.min.dim", "aten.max.default", "aten.median.dim", "aten.nanmedian.dim", "aten.mode.default")
+)
 @pytest.mark.parametrize("function", [
     lambda x: x.max(0), lambda x: x.min(0), lambda x: x.max(), lambda x: x.median(0), lambda x: x.nanmedian(0), lambda x: x.mode(0),
     lambda x: x.long().max(0),
