@@ -1,5 +1,6 @@
 """Tensors and graphs at the edge of what PyTorch allows, each against eager."""
 
+import functools
 import math
 import os
 
@@ -557,3 +558,14 @@ def test_integers_in_the_math_of_the_default_dtype(function, tenon):
         torch.set_default_dtype(torch.float32)
     assert found.dtype == wanted.dtype and (of_f32.dtype != found.dtype or found.dtype == torch.bool)
     torch.testing.assert_close(found, wanted, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_a_grid_that_is_no_number(mode, padding, backend):
+    x, grid = torch.randn(2, 3, 5, 6), torch.rand(2, 4, 4, 2) * 2.4 - 1.2
+    grid[0, 0, 0, 0], grid[1, 2] = math.nan, math.nan
+    sample = functools.partial(F.grid_sample, mode=mode, padding_mode=padding, align_corners=False)
+    same_as_eager(sample, x, grid, backend=backend)
+    if mode != "bicubic":
+        same_as_eager(sample, torch.randn(2, 3, 4, 5, 6), torch.cat([grid, grid[..., :1]], -1)[:, None], backend=backend)

@@ -47,12 +47,14 @@ WithSlope Unnormalize(const Sampler& s, int64_t k) {
   return {((x + 1) * n - 1) / 2, x.Number(n / 2)};
 }
 
-WithSlope Clip(WithSlope x, int64_t n) {
+WithSlope Clip(const Sampler& s, WithSlope x, int64_t n) {
   const double last = static_cast<double>(n - 1);
   V zero = x.value.Number(0);
   Instruction* inside = x.value.op->b.Binary(kAnd, Is(x.value, "GT", 0), Is(x.value, "LT", last));
-  // The order of std::min and std::max, which make 0 of a NaN.
-  V clipped = Select(Is(x.value, "GT", 0), Select(Is(x.value, "LT", last), x.value, x.value.Number(last)), zero);
+  // The order of minimum and maximum, which make 0 of a NaN in planes' vectors, the last place of it in volumes.
+  Instruction *above = Is(x.value, "GT", 0), *below = Is(x.value, "LT", last);
+  const V end = x.value.Number(last);
+  V clipped = s.spatial() == 2 ? Select(above, Select(below, x.value, end), zero) : Select(below, Select(above, x.value, zero), end);
   return {clipped, Select(inside, x.slope, zero)};
 }
 
@@ -72,8 +74,8 @@ WithSlope Reflect(WithSlope x, int64_t twice_low, int64_t twice_high) {
 
 // compute_coordinates: by the padding.
 WithSlope Padded(const Sampler& s, WithSlope x, int64_t n) {
-  if (s.padding == kBorder) return Clip(x, n);
-  if (s.padding == kReflection) return Clip(s.align ? Reflect(x, 0, 2 * (n - 1)) : Reflect(x, -1, 2 * n - 1), n);
+  if (s.padding == kBorder) return Clip(s, x, n);
+  if (s.padding == kReflection) return Clip(s, s.align ? Reflect(x, 0, 2 * (n - 1)) : Reflect(x, -1, 2 * n - 1), n);
   return x;
 }
 
@@ -240,8 +242,10 @@ Lowering GridSampler(OpContext& op) {
   for (const Corner& corner : CornersOf(s)) {
     Instruction* read = AtFlat(s, corner);
     if (read == nullptr) read = At(s, corner);
-    Instruction* term = b.Binary(kMultiply, read, ForChannels(op, corner.weight.x, read));
-    term = b.Select(ForChannels(op, corner.inside, read), term, op.Full(term, 0));
+    Instruction* weight = ForChannels(op, corner.weight.x, read);
+    const auto inside = [&](Instruction* x) { return b.Select(ForChannels(op, corner.inside, read), x, op.Full(x, 0)); };
+    // ATen weighs what lies outside of a plane as 0, which a weight that is NaN shows; in a volume it leaves it out.
+    Instruction* term = s.spatial() == 2 ? b.Binary(kMultiply, inside(read), weight) : inside(b.Binary(kMultiply, read, weight));
     sum = sum == nullptr ? term : b.Binary(kAdd, sum, term);
   }
   return op.One(sum);
