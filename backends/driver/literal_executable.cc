@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "backends/driver/run_time_sizes.h"
 #include "hlo/check.h"
+#include "hlo/verifier.h"
 #include "passes/pass.h"
 #include "runtime/fork.h"
 #include "runtime/host/plain_host.h"
@@ -199,6 +200,7 @@ struct LiteralExecutable::BySize {
       std::vector<Shape> shapes;
       for (const Literal& arg : args) shapes.push_back(arg.shape());
       TENON_RETURN_IF_ERROR(FixParameters(*fixed, shapes));
+      TENON_RETURN_IF_ERROR(Verify(*fixed));  // what is no program of these sizes: a slice beyond them
     }
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<LiteralExecutable> made, LiteralExecutable::Compile(*fixed, options, host, max_grain));
     return Kept(key, std::move(made));

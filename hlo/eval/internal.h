@@ -29,6 +29,7 @@ class Context {
  private:
   absl::StatusOr<const Plan*> PlanOf(const Computation& computation);
   absl::StatusOr<Literal> Run(const Plan& plan, absl::Span<const Literal> args);
+  absl::StatusOr<Literal> RunCut(const Instruction& i, absl::Span<const Literal> operands);
 
   const EvalOptions& options_;
   int depth_ = 0;

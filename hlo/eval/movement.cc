@@ -186,7 +186,7 @@ absl::StatusOr<Literal> SetDimensionSize(Context&, const Instruction& i, Operand
   if (size == x.shape().constant_dim(dim)) return x;
   if (size > x.shape().constant_dim(dim)) return Unimplemented(i, "growing a dimension");
   Shape shape = i.shape();
-  shape.set_dim(dim, size);
+  for (int64_t d = 0; d < shape.rank(); ++d) shape.set_dim(d, d == dim ? Dim(size) : x.shape().dim(d));
   Literal result(shape);
   std::vector<int64_t> dims = Dims(result);
   CopyStrided(ByteWidth(x.type()), dims, x.bytes(), StridesOf(Dims(x)), result.mutable_bytes(),

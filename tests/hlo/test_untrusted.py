@@ -57,6 +57,54 @@ refused(lambda: large.run_passes(["inline-calls"]), "the budget of inline-calls"
 small, x = module(10, "subtract"), np.arange(4, dtype=np.float32)
 np.testing.assert_array_equal(small.run([x])[0], small.evaluate([x])[0])
 """,
+    "sizes below their bounds": r"""
+def cut(*lines, x="f32[9,5] parameter(0)"):
+    "d: the first of x's nine rows, as many as parameter 1 says."
+    return hlo.Module("\n".join([
+        "HloModule m\nadd { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }",
+        "two { a = f32[] parameter(0)\n b = f32[] parameter(1)\n c = f32[] parameter(2)\n d = f32[] parameter(3)",
+        " s = f32[] add(a, c)\n t = f32[] add(b, d)\n ROOT u = (f32[], f32[]) tuple(s, t) }",
+        "lt { a = f32[] parameter(0)\n b = f32[] parameter(1)\n c = f32[] parameter(2)\n d = f32[] parameter(3)",
+        " ROOT s = pred[] compare(a, b), direction=LT }",
+        f"ENTRY e {{\n  x = {x}\n  n = s32[] parameter(1)\n  z = f32[] constant(0)\n  k = s32[] constant(0)",
+        "  d = f32[<=9,5] set-dimension-size(x, n), dimensions={0}", *lines, "}"]))
+
+x = np.arange(45, dtype=np.float32).reshape(9, 5)
+args, d = [x, np.int32(4)], x[:4]
+for want, *lines in (
+    (np.concatenate([d, d], 1), "ROOT r = f32[<=9,10] concatenate(d, d), dimensions={1}"),
+    (np.pad(d, ((1, 1), (0, 0))), "ROOT r = f32[<=11,5] pad(d, z), padding=1_1x0_0"),
+    (d + np.pad(d, ((1, 0), (0, 0)))[:-1], "ROOT r = f32[<=9,5] reduce-window(d, z), window={size=2x1 pad=1_0x0_0}, to_apply=add"),
+    (d[::-1], "ROOT r = f32[<=9,5] reverse(d), dimensions={0}"),
+    (d.T, "ROOT r = f32[5,<=9] transpose(d), dimensions={1,0}"),
+    (d[:, :2], "m = s32[] constant(2)", "ROOT r = f32[<=9,<=5] set-dimension-size(d, m), dimensions={1}"),
+    (d @ d.T, "ROOT r = f32[<=9,<=9] dot(d, d), lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
+    (d[3:, :2], "i = s32[] constant(7)", "ROOT r = f32[1,2] dynamic-slice(d, i, k), dynamic_slice_sizes={1,2}"),
+):
+    module = cut(*lines)
+    np.testing.assert_array_equal(module.evaluate(args)[0], want, str(lines))
+    np.testing.assert_array_equal(module.run(args)[0], want, str(lines))
+
+sizes = "of sizes below the bounds"
+for why, *lines in (
+    (sizes, "ROOT r = f32[8,5] dynamic-slice(d, k, k), dynamic_slice_sizes={8,5}"),
+    (sizes, "ROOT r = f32[<=9,5] dynamic-update-slice(d, x, k, k)"),
+    (sizes, "ROOT r = (f32[9,5], f32[9,5]) sort(x, d), dimensions={0}, to_apply=lt"),
+    (sizes, "ROOT r = (f32[5], f32[5]) reduce(x, d, z, z), dimensions={0}, to_apply=two"),
+    (sizes, "i = s32[1] constant({0})", "ROOT r = f32[1,7,5] gather(d, i), offset_dims={1,2}, collapsed_slice_dims={}, "
+     "start_index_map={0}, index_vector_dim=1, slice_sizes={7,5}"),
+    ("different sizes", "ROOT r = f32[9,5] maximum(x, d)"),
+):
+    refused(lambda: cut(*lines).evaluate(args), why)
+
+# A bounded parameter: a program is made for the sizes that come, if it is one.
+given = [d]
+for line in ("f32[8,5] slice(d), slice={[0:8], [0:5]}", "f32[45] reshape(d)", "f32[3,9,5] broadcast(d), dimensions={1,2}"):
+    module = hlo.Module("HloModule m\nENTRY e {\n  d = f32[<=9,5] parameter(0)\n  ROOT r = " + line + "\n}")
+    refused(lambda: module.run(given), "verify_shape")
+    if "broadcast" not in line:
+        refused(lambda: module.evaluate(given))
+""",
     "branches that double": r"""
 both = "a = f32[4] conditional(q, p, p), branch_computations={BEFORE, BEFORE}"
 text = nested(40, "q = s32[] constant(0)", both, "ROOT r = f32[4] add(a, p)")

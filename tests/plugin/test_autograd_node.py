@@ -906,3 +906,30 @@ def test_a_backward_in_a_function_that_dynamo_traces(dynamic, monkeypatch):
         x = torch.arange(2.0 * n).view(n, 2)
         torch.testing.assert_close(compiled(x), step(x))
     assert not traced
+
+
+@pytest.mark.parametrize("unused", [False, True], ids=["all outputs", "one unused"])
+def test_compiled_autograd_of_the_backward_alone_and_dynamic_sizes(unused):
+    from torch._dynamo import compiled_autograd
+
+    def f(x):
+        return (x * x).sum(), x * 2
+
+    compiled = torch.compile(f, backend="tenon", dynamic=True)
+    for n in (5, 6, 7, 5):
+        x = torch.arange(1.0, n + 1, requires_grad=True)
+        total, doubled = compiled(x)
+        with compiled_autograd._enable(lambda gm: torch.compile(gm, backend="eager", dynamic=True)):
+            (total if unused else total + doubled.square().sum()).backward()
+        torch.testing.assert_close(x.grad, 2 * x.detach() * (1 if unused else 5))
+
+
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["inference", "training"])
+def test_tangents_of_forward_mode_are_not_dropped(requires_grad):
+    compiled = torch.compile(lambda x: x * x, backend="tenon")
+    x = torch.tensor([1.0, 2.0], requires_grad=requires_grad)
+    compiled(x)
+    with torch.autograd.forward_ad.dual_level():
+        with pytest.raises(NotImplementedError):
+            compiled(torch.autograd.forward_ad.make_dual(x, torch.ones(2)))
+    torch.testing.assert_close(compiled(x), x * x)

@@ -569,3 +569,16 @@ def test_a_grid_that_is_no_number(mode, padding, backend):
     same_as_eager(sample, x, grid, backend=backend)
     if mode != "bicubic":
         same_as_eager(sample, torch.randn(2, 3, 4, 5, 6), torch.cat([grid, grid[..., :1]], -1)[:, None], backend=backend)
+
+
+def test_deterministic_mode_fills_new_memory(backend):
+    def fresh(x):
+        return torch.empty(2, 3), torch.empty_like(x), x.new_empty(2, dtype=torch.int32), torch.empty(2, dtype=torch.complex64), x + 1
+
+    compiled = torch.compile(fresh, backend=backend)
+    torch.use_deterministic_algorithms(True)
+    try:
+        for found, wanted in zip(compiled(torch.zeros(4)), fresh(torch.zeros(4)), strict=True):
+            torch.testing.assert_close(found, wanted, equal_nan=True, rtol=0, atol=0)
+    finally:
+        torch.use_deterministic_algorithms(False)

@@ -288,3 +288,22 @@ def test_views_of_one_memory_and_dynamic_sizes(views, dynamic, backend):
         found, wanted = (torch.arange(n * n).view(n, n).float() for _ in range(2))
         torch.testing.assert_close(compiled(*views(found)), step(*views(wanted)))
         assert torch.equal(found, wanted)
+
+
+@pytest.mark.by_aten(tier="eager_program", reason="shares memory")
+def test_the_same_tensors_with_other_strides(backend):
+    """Apart in one call and on one another in the next, from the same first element to the same last one."""
+    def f(a, b):
+        a.add_(b)
+        return b * 2
+
+    compiled = torch.compile(f, backend=backend, dynamic=True)
+    compiled(torch.randn(14)[::2], torch.randn(14)[::2])
+    found, wanted = torch.arange(40.0), torch.arange(40.0)
+    a, b = found[0:13:2], found[3:16:2]
+    for size, stride in ((7, 2), (5, 3), (7, 2), (5, 3)):
+        for at, view in ((0, a), (3, b)):
+            view.as_strided_((size,), (stride,), at)
+        result = compiled(a, b)
+        assert torch.equal(result, f(*(wanted.as_strided((size,), (stride,), at) for at in (0, 3)))), (size, stride)
+        assert torch.equal(found, wanted), (size, stride)

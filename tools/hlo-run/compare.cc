@@ -33,6 +33,10 @@ ToleranceRule RuleFor(PrimitiveType type, const Options& o) {
 }
 
 void PrintLine(const std::string& what, size_t i, const std::string& shape, const LiteralDifference& d) {
+  if (d.elements == 0 && !d.within) {
+    std::printf("%s output %zu %s: %s\n", what.c_str(), i, shape.c_str(), d.what.c_str());
+    return;
+  }
   if (d.elements == 0 || d.what.empty()) {
     std::printf("%s output %zu %s: equal%s\n", what.c_str(), i, shape.c_str(),
                 d.ulp > 0 ? absl::StrFormat(" within tolerance, largest distance %d ULP", d.ulp).c_str() : "");

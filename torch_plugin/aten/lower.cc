@@ -70,7 +70,7 @@ class Lowerer {
         builder_(module_->AddComputation("main")),
         values_(graph.values.size(), nullptr),
         use_count_(graph.values.size(), 0),
-        shared_{graph, builder_, values_, binding_, use_count_, options.default_dtype} {
+        shared_{graph, builder_, values_, binding_, use_count_, options} {
     module_->set_entry(builder_.computation());
   }
   absl::StatusOr<Lowered> Run();

@@ -22,6 +22,7 @@ namespace tenon::aten {
 
 struct LowerOptions {
   bool excess_precision = true;
+  bool fill_empty = false;  // torch.utils.deterministic.fill_uninitialized_memory holds: with what is no number, the largest or true
   PrimitiveType default_dtype = PrimitiveType::kF32;  // torch.get_default_dtype(): what Python's floats are, and integers in floating math
   // Ops (overload names) to leave as custom-calls; "*" for all. For tests and bisection.
   std::vector<std::string> disable;

@@ -362,6 +362,9 @@ void TrainingNode::compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args
   args.collect(std::string("tenon"));
   args.collect(plan_->id);
   for (const int64_t number : numbers_) args.collect(number);
+  for (const c10::DimVector& sizes : DynamicSizes()) {  // apply_with_saved() binds them
+    for (const int64_t size : sizes) args.collect(size);
+  }
   args.collect(packed_, /*is_output=*/false);
   for (const Saved& saved : saved_) args.collect(saved.tensor);
 }

@@ -30,6 +30,11 @@ std::string WhatItIs(const c10::TensorImpl* impl) {
   return "a tensor on device " + impl->device().str();
 }
 
+bool HasTangent(c10::TensorImpl* impl) {
+  if (impl->autograd_meta() == nullptr) return false;
+  return at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(impl))._fw_grad(0).defined();
+}
+
 constexpr char kFlushing[] = "the calling thread takes subnormal numbers for zeros (torch.set_flush_denormal)";
 
 class Call {
@@ -119,6 +124,8 @@ class Call {
       foreign_ = true;
       return;
     }
+    TORCH_CHECK_NOT_IMPLEMENTED(!HasTangent(impl), callee_.name, ": input ", i,
+                                " has a tangent of forward-mode AD, for which programs have no rule; call the function uncompiled");
     in = Describe(impl);
     if (want.mutated) in.data = impl->mutable_data();  // a copy-on-write storage separates here
     owned_[i] = argument.sole() && want.movable && !careful_ && !resolved && impl->storage().nbytes() >= Callee::kMovableBytes;

@@ -1,6 +1,7 @@
 #include "torch_plugin/executor/overlap.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/hash.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/object_ptr.h>
 
@@ -57,7 +58,8 @@ class OverlapCheck {
  private:
   struct Seen {
     const char *begin = nullptr, *end = nullptr;
-    c10::TensorImpl* tensor = nullptr;  // another one with the same memory is looked at anew: it may have other strides
+    c10::TensorImpl* tensor = nullptr;
+    size_t geometry = 0;  // a hash of sizes and strides
     bool operator==(const Seen&) const = default;
   };
 
@@ -65,7 +67,8 @@ class OverlapCheck {
     int64_t last = 0;
     for (int64_t d = 0; d < t->dim(); ++d) last += (t->sizes()[d] - 1) * t->strides()[d];
     const auto* begin = static_cast<const char*>(t->data());
-    return {begin, begin == nullptr ? nullptr : begin + (last + 1) * static_cast<int64_t>(t->itemsize()), t};
+    const size_t geometry = c10::get_hash(t->sizes(), t->strides());
+    return {begin, begin == nullptr ? nullptr : begin + (last + 1) * static_cast<int64_t>(t->itemsize()), t, geometry};
   }
 
   bool Find() {

@@ -45,7 +45,7 @@ bool CompiledAutograd() {
   return on.get() != Py_False;
 }
 
-// The arguments as the plan has them. False: they are of other kinds.
+// The arguments as the plan has them. False: they are of other kinds, or have tangents, over which AOTAutograd raises.
 bool Read(const TrainingPlan& plan, PyObject* const* args, Arguments* arguments) {
   arguments->resize(plan.inputs.size());
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
@@ -55,8 +55,9 @@ bool Read(const TrainingPlan& plan, PyObject* const* args, Arguments* arguments)
       continue;
     }
     if (!THPVariable_Check(args[i])) return false;
-    c10::TensorImpl* impl = THPVariable_Unpack(args[i]).unsafeGetTensorImpl();
-    if (!IsPlain(impl)) return false;
+    const at::Tensor& tensor = THPVariable_Unpack(args[i]);
+    c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    if (!IsPlain(impl) || tensor._fw_grad(0).defined()) return false;
     (*arguments)[i] = Argument::Borrow(impl);
   }
   return true;

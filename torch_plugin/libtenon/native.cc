@@ -80,6 +80,7 @@ CacheKey GraphKey(const NativeCompile& request) {
   CacheKey key = KeyOf(request);
   ByteStream lowering;
   lowering.Bool(request.options.lower.excess_precision);
+  lowering.Bool(request.options.lower.fill_empty);
   lowering.Enum(request.options.lower.default_dtype);
   lowering.Number(request.options.lower.disable.size());
   for (const std::string& op : request.options.lower.disable) lowering.Text(op);

@@ -82,6 +82,7 @@ std::map<std::string, Option> Options(RequestOptions* o) {
         }}},
       {"repro_dir", String(&o->repro_dir)},
       {"disable_lowering", Strings(&o->lower.disable)},
+      {"fill_empty", Bool(&o->lower.fill_empty)},
       {"default_dtype",
        {"a floating dtype",
         [o](const FrameworkArg& v) {

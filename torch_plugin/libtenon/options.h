@@ -23,7 +23,7 @@ struct RequestOptions {
   bool cache = true;         // "cache"
   int64_t lost_operators = 0;  // "lost_operators": how many the framework has had that are gone; those of their names may be others now
   std::string repro_dir;     // "repro_dir": "" means TENON_REPRO_DIR, else ~/.cache/tenon/repro
-  aten::LowerOptions lower;  // "disable_lowering": [overloads], "excess_precision", "default_dtype"
+  aten::LowerOptions lower;  // "disable_lowering": [overloads], "excess_precision", "default_dtype", "fill_empty"
   CompileOptions
       compile;  // "isa", "passes", "disable_passes", "stop_after", "verify_passes", "threads",
                 // "compile_threads", "dump_dir", "dump_prefix", "inject_fault", "excess_precision", "report"

@@ -1,4 +1,6 @@
 // Tensors from nothing: full, arange, eye.
+#include <cmath>
+
 #include "torch_plugin/aten/lower/op_context.h"
 
 namespace tenon::aten {
@@ -33,6 +35,19 @@ Lowering Range(OpContext& op, const FrameworkArg& start, const FrameworkArg& ste
 }
 
 }  // namespace
+
+// Zeros, or what PyTorch's deterministic mode fills new memory with.
+Lowering LowerEmpty(OpContext& op) {
+  if (!op.options().fill_empty) return Filled(op, 0);
+  const PT type = op.result_type();
+  if (IsComplex(type)) {
+    Instruction* part = op.Scalar(ComplexComponent(type), NAN);
+    return Values{op.b.BroadcastTo(op.b.Binary(kComplex, part, part), op.result_dims())};
+  }
+  if (!IsIntegral(type)) return Filled(op, type == PT::kPred ? 1 : NAN);
+  const int bits = BitWidth(type) - (IsSigned(type) ? 1 : 0);
+  return Values{op.b.BroadcastTo(op.b.ScalarConstantInt(type, bits == 64 ? -1 : (int64_t{1} << bits) - 1), op.result_dims())};
+}
 
 Lowering LowerZeros(OpContext& op) { return Filled(op, 0); }
 Lowering LowerOnes(OpContext& op) { return Filled(op, 1); }

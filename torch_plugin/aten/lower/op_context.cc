@@ -233,7 +233,7 @@ std::vector<int64_t> OpContext::axes(int64_t i, int64_t rank) const {
 
 PrimitiveType OpContext::Common(std::initializer_list<int64_t> positions) const {
   Category c;
-  const PrimitiveType real = shared_.default_dtype, complex = real == kF64 ? kC128 : kC64;
+  const PrimitiveType real = shared_.options.default_dtype, complex = real == kF64 ? kC128 : kC64;
   for (int64_t i : positions) {
     if (is_none(i)) continue;
     if (is_tensor(i)) {

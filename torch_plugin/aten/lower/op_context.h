@@ -37,7 +37,7 @@ class OpContext {
     std::vector<Instruction*>& values;
     Binding& binding;
     const std::vector<int32_t>& use_count;  // by graph value; outputs count
-    PrimitiveType default_dtype;            // LowerOptions
+    const LowerOptions& options;
   };
   OpContext(Shared& shared, const Node& node, const OpRow& row)
       : b(shared.builder), shared_(shared), node_(node), row_(row) {}
@@ -112,6 +112,7 @@ class OpContext {
   Instruction* FlatInput(ValueId input, Dim extent);
   ValueId value_id(int64_t i) const { return node_.operands[arg(i).i]; }
   const Graph& graph() const { return shared_.graph; }
+  const LowerOptions& options() const { return shared_.options; }
 
  private:
   Shared& shared_;

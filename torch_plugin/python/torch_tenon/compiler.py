@@ -139,6 +139,8 @@ def _compile(
         told["reason"] = "asked for by the options"
     if torch.get_default_dtype() != torch.float32:
         told["default_dtype"] = torch.get_default_dtype()
+    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
+        told["fill_empty"] = True
     if any_inputs:
         told["any_inputs"] = True
     if exported.callables:
