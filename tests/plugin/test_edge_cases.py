@@ -582,3 +582,35 @@ def test_deterministic_mode_fills_new_memory(backend):
             torch.testing.assert_close(found, wanted, equal_nan=True, rtol=0, atol=0)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_logarithms_of_powers_are_whole(dtype, backend):
+    compiled = torch.compile(lambda x, y: (torch.log2(x), torch.log10(y), torch.log2(x).floor().long()), backend=backend)
+    most = 126 if dtype is torch.float32 else 1022
+    exponents = torch.arange(-most, most + 1)
+    powers, tens = torch.ldexp(torch.ones(2 * most + 1, dtype=dtype), exponents), torch.arange(23 if dtype is torch.float64 else 11)
+    twos, of_ten, floors = compiled(powers, torch.tensor([10.0**int(n) for n in tens], dtype=dtype))
+    assert torch.equal(twos, exponents.to(dtype)) and torch.equal(floors, exponents) and torch.equal(of_ten, tens.to(dtype))
+    x = torch.cat([torch.rand(1000, dtype=dtype) * 100, torch.tensor([0.0, -1.0, math.inf, math.nan, 1e-40], dtype=dtype)])
+    same_as_eager(lambda x: (torch.log2(x), torch.log10(x)), x, backend=backend)
+
+
+def test_logarithms_of_complex_infinities(backend):
+    x = torch.tensor([complex(0, 0), complex(math.inf, 0), complex(1, math.inf), complex(3, -4)])
+    for function in (torch.log2, torch.log10):
+        torch.testing.assert_close(torch.compile(function, backend=backend)(x), function(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
+def test_linspace_of_integers(dtype, backend):
+    last = 254.9 if dtype is torch.uint8 else 100_000_007.9
+    def both():
+        return torch.linspace(0.5, last, 11, dtype=dtype), torch.linspace(10.9, 0.5, 5, dtype=dtype)
+
+    assert all(map(torch.equal, torch.compile(both, backend=backend)(), both()))
+
+
+def test_a_hinge_at_its_corner_has_no_gradient(backend):
+    x = torch.tensor([[0.5, 1.0, 0.0]])
+    same_as_eager(lambda x: F.multilabel_margin_loss(x, torch.tensor([[1, -1, 0]])), x.requires_grad_(), backend=backend, train=True)

@@ -61,3 +61,27 @@ def test_as_eagers(name, dtype):
     assert {g["kind"] for g in torch_tenon.stats()["graphs"][-2:]} == {"forward", "backward"}
     for eager, tenon in zip(*kept):
         torch.testing.assert_close(kinds(tenon), kinds(eager), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("norm, shape", [
+    (lambda: torch.nn.LayerNorm(8), (5, 8)), (lambda: torch.nn.GroupNorm(2, 4), (5, 4, 2, 3)),
+    (lambda: torch.nn.BatchNorm2d(4), (16, 4, 8, 8)), (lambda: torch.nn.InstanceNorm2d(4, affine=True), (5, 4, 3, 3)),
+], ids=["layer", "group", "batch", "instance"])  # fmt: skip
+def test_norms_of_halves_with_f32_parameters(norm, shape, dynamic, dtype, tenon):
+    """What autocast makes. ATen keeps their statistics in f32, which its fake kernels don't say."""
+    torch._dynamo.reset()
+    x, weights = torch.randn(shape).to(dtype) + 4, torch.linspace(0.1, 1, torch.Size(shape).numel()).view(shape).to(dtype)
+
+    def gradients(module, like, run):
+        given = x.to(like).requires_grad_()
+        (run(given) * weights.to(like)).sum().backward()
+        return [given.grad, *(p.grad for p in module.parameters())]
+
+    wide, module, twin = norm().double(), norm(), norm()
+    right, eager = gradients(wide, torch.float64, wide), gradients(module, dtype, module)
+    found = gradients(twin, dtype, torch.compile(twin, backend="tenon", dynamic=dynamic))
+    for r, e, f in zip(right, eager, found, strict=True):
+        assert f.dtype == e.dtype
+        assert (f.double() - r).abs().max() <= 2 * (e.double() - r).abs().max() + 1e-5 * r.abs().max()

@@ -63,14 +63,15 @@ Lowering LowerEye(OpContext& op) {
   const Shape index(PT::kS64, op.result_dims());
   return op.One(b.Compare(b.Iota(index, 0), b.Iota(index, 1), "EQ"));
 }
-// linspace(start, end, steps): from both ends to the middle, as ATen does. Integers are computed in f32 and truncated.
+// linspace(start, end, steps): from both ends to the middle, as ATen does. Of integers the ends are truncated, and steps between are f64.
 Lowering LowerLinspace(OpContext& op) {
   Builder& b = op.b;
   const int64_t steps = op.integer(2);
-  const PT type = op.result_type(), math = IsFloat(type) || IsComplex(type) ? OpMath(type) : PT::kF32;
+  const PT type = op.result_type(), math = IsFloat(type) || IsComplex(type) ? OpMath(type) : PT::kF64;
   auto bound = [&](int64_t i) {
-    Instruction* x = op.is_tensor(i) ? b.Convert(op.tensor(i), math) : op.NumberConstant(op.arg(i), math);
-    return b.BroadcastTo(x, op.result_dims());
+    const PT given = IsIntegral(type) ? type : math;
+    Instruction* x = op.is_tensor(i) ? op.Cast(op.tensor(i), given) : op.NumberConstant(op.arg(i), given);
+    return b.BroadcastTo(b.Convert(x, math), op.result_dims());
   };
   Instruction *start = bound(0), *end = bound(1);
   if (steps <= 1) return op.One(start);

@@ -360,14 +360,36 @@ Lowering LowerExp2(OpContext& op) {
   Instruction* x = MathOperand(op);
   return op.One(op.b.Binary(kPower, op.Full(x, 2), x));
 }
-Lowering LowerLog2(OpContext& op) {
-  Instruction* x = MathOperand(op);
-  return op.One(op.b.Binary(kDivide, op.b.Unary(kLog, x), op.Full(x, std::numbers::ln2)));
+namespace {
+
+// log(x) / log(base), and the number itself of powers of it: a quotient of two rounded logarithms may lie beside. `most`: the largest power
+// that is exact in the type.
+Lowering LogarithmOf(OpContext& op, double base, int most) {
+  Builder& b = op.b;
+  Instruction *x = MathOperand(op), *log = b.Unary(kLog, x);
+  if (IsComplex(x->shape().element_type())) {  // a division of complex numbers makes NaN of an infinite part's zero
+    Instruction *real = b.Unary(kReal, log), *imag = b.Unary(kImag, log), *by = op.Full(real, std::log(base));
+    return op.One(b.Binary(kComplex, b.Binary(kDivide, real, by), b.Binary(kDivide, imag, by)));
+  }
+  Instruction *quotient = b.Binary(kDivide, log, op.Full(x, std::log(base))), *one = op.Full(x, 1), *zero = op.Full(x, 0);
+  Instruction *whole = b.Unary(kRoundNearestEven, quotient), *size = b.Unary(kAbs, whole);
+  Instruction* fits = b.Compare(size, op.Full(x, most), "LE");
+  Instruction *power = one, *bits = b.Convert(b.Select(fits, size, zero), PT::kS32);
+  for (double square = base; most > 0; square *= square, most /= 2) {
+    Instruction* odd = b.Compare(b.Binary(kAnd, bits, b.FullLike(bits, 1)), b.FullLike(bits, 0), "NE");
+    power = b.Binary(kMultiply, power, b.Select(odd, op.Full(x, square), one));
+    bits = b.Binary(kShiftRightLogical, bits, b.FullLike(bits, 1));
+  }
+  Instruction* is_power = b.Select(b.Compare(quotient, zero, "LT"), b.Compare(b.Binary(kMultiply, x, power), one, "EQ"),
+                                   b.Compare(x, power, "EQ"));
+  return op.One(b.Select(b.Binary(kAnd, fits, is_power), whole, quotient));
 }
-Lowering LowerLog10(OpContext& op) {
-  Instruction* x = MathOperand(op);
-  return op.One(op.b.Binary(kDivide, op.b.Unary(kLog, x), op.Full(x, std::numbers::ln10)));
-}
+bool IsOfF64(OpContext& op) { return op.Common({0}) == PT::kF64; }
+
+}  // namespace
+
+Lowering LowerLog2(OpContext& op) { return LogarithmOf(op, 2, IsOfF64(op) ? 1023 : 127); }
+Lowering LowerLog10(OpContext& op) { return LogarithmOf(op, 10, IsOfF64(op) ? 22 : 10); }
 Lowering LowerReciprocal(OpContext& op) {
   Instruction* x = MathOperand(op);
   return op.One(op.b.Binary(kDivide, op.Full(x, 1), x));

@@ -16,7 +16,7 @@ from typing import Callable
 
 import sympy
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "statically_known_true",
     "symbol_hint",
     "symbol_range",
+    "statistics_in_f32",
     "traced_as",
     "without_casts",
     "written_arguments",
@@ -437,6 +438,40 @@ def _like(value):
     """Of the same type, sizes and strides; with a history where `value` requires gradients."""
     made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return torch.ops.aten.clone.default(made.requires_grad_(), memory_format=torch.preserve_format) if value.requires_grad else made
+
+
+# Norms in training whose fake kernels give means and deviations in the input's type -> the arguments that are parameters or statistics.
+_NORMS = {
+    torch.ops.aten.native_layer_norm.default: (2, 3),
+    torch.ops.aten.native_group_norm.default: (1, 2),
+    torch.ops.aten._native_batch_norm_legit.no_stats: (1, 2),
+    torch.ops.aten._native_batch_norm_legit_functional.default: (1, 2, 3, 4),
+}
+
+
+@contextlib.contextmanager
+def statistics_in_f32():
+    """Context: tracing sees means and deviations of bf16 and f16 inputs in f32 where a parameter is, as ATen's kernels on the CPU return
+    them. Rounded to the input's type they would make the backward wrong by a tenth. Under Dynamo's lock, as traced_as()."""
+    dispatch = vars(FakeTensorMode)["dispatch"]
+
+    def call(self, func, types, args=(), kwargs=None):
+        result = dispatch(self, func, types, args, kwargs or {})
+        parameters = _NORMS.get(func)
+        if parameters is None or args[0].dtype not in (torch.bfloat16, torch.float16) or args[0].device.type != "cpu":
+            return result
+        mixed = any(isinstance(p, torch.Tensor) and p.dtype is torch.float32 for p in (args[k] for k in parameters))
+        if not mixed or result[1].dim() == 1 and 0 in result[1].shape:  # not in training: batch norm has none
+            return result
+        with self:
+            wide = [torch.empty_like(statistic, dtype=torch.float32) for statistic in result[1:3]]
+        return (result[0], *wide, *result[3:])
+
+    FakeTensorMode.dispatch = call
+    try:
+        yield
+    finally:
+        FakeTensorMode.dispatch = dispatch
 
 
 # The versions of PyTorch whose functions quick_trace() replaces; tests/plugin/test_quick_trace.py compares what they trace.

@@ -10,7 +10,8 @@ from typing import Any, Callable, Sequence
 from torch import fx
 
 from . import aliasing, closed_over, data_sizes, decompositions, higher_order, objects, passed_sizes, registry, size_guards, training
-from ._torch_private import aot_compile, backward_at_once, frozen_inputs, lazy_graph_modules, metadata_of, quick_trace, traced_as
+from ._torch_private import aot_compile, backward_at_once, frozen_inputs, lazy_graph_modules, metadata_of, quick_trace
+from ._torch_private import statistics_in_f32, traced_as
 from .compiler import Compiled, compile_static, judge_fallback, run_from_python
 from .dynamic import compile_dynamic, symbolic_inputs
 from .export import count_nodes
@@ -94,7 +95,8 @@ def training_backend(
         metadata = metadata_of(effects_of(gm))
         at_once = backward_at_once() if own else contextlib.nullcontext()
         tracing = quick_trace(bool(symbolic))
-        with spent.phase("aot"), no_collections(), traced_as(instead), at_once, lazy_graph_modules(), metadata, tracing, constants:
+        traced = traced_as(instead)
+        with spent.phase("aot"), no_collections(), traced, statistics_in_f32(), at_once, lazy_graph_modules(), metadata, tracing, constants:
             stock = aot_compile(
                 gm,
                 example_inputs,

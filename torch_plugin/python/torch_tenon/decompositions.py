@@ -181,7 +181,7 @@ def _multilabel_margin(x, target, reduction: int):
     is_label = (labels == -1).cumsum(-1) == 0
     is_target = (torch.where(is_label, labels, -1).unsqueeze(-1) == classes).any(1)
     of_label = rows.gather(1, torch.where(is_label, labels, 0)).unsqueeze(-1)
-    hinges = (1.0 - of_label + rows.unsqueeze(1)).clamp_min(0) / rows.shape[1]
+    hinges = (1.0 - of_label + rows.unsqueeze(1)).relu() / rows.shape[1]  # not clamp_min: no gradient at 0
     losses = torch.where(is_label.unsqueeze(-1) & ~is_target.unsqueeze(1), hinges, 0).sum((1, 2))
     loss = {0: losses.reshape(x.shape[:-1]), 1: losses.mean(), 2: losses.sum()}[reduction]
     return loss, is_target.to(x.dtype).reshape(target.shape)
