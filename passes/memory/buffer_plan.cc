@@ -32,7 +32,6 @@ class Planner {
   BufferPlan Run() {
     for (const Instruction* op : live_.order()) AllocateOwned(*op);
     for (const Instruction* op : live_.order()) AssignViews(*op);
-    kept_.resize(plan_.allocations.size());
     for (const Instruction* op : live_.order()) AddReads(*op);
     AddRootReads();
     sets_.Normalize();
@@ -79,6 +78,7 @@ class Planner {
       }
       plan_.allocations.push_back(a);
       owners_.push_back(key);
+      kept_.push_back(false);
       plan_.of[key] = sets_.Add(live_.Born(op));
     }
   }

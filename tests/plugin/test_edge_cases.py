@@ -605,6 +605,7 @@ def test_logarithms_of_complex_infinities(backend):
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
 def test_linspace_of_integers(dtype, backend):
     last = 254.9 if dtype is torch.uint8 else 100_000_007.9
+
     def both():
         return torch.linspace(0.5, last, 11, dtype=dtype), torch.linspace(10.9, 0.5, 5, dtype=dtype)
 

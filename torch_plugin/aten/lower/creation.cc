@@ -1,7 +1,7 @@
 // Tensors from nothing: full, arange, eye.
 #include <cmath>
 
-#include "torch_plugin/aten/lower/op_context.h"
+#include "torch_plugin/aten/lower/reduce.h"
 
 namespace tenon::aten {
 namespace {
@@ -44,9 +44,8 @@ Lowering LowerEmpty(OpContext& op) {
     Instruction* part = op.Scalar(ComplexComponent(type), NAN);
     return Values{op.b.BroadcastTo(op.b.Binary(kComplex, part, part), op.result_dims())};
   }
-  if (!IsIntegral(type)) return Filled(op, type == PT::kPred ? 1 : NAN);
-  const int bits = BitWidth(type) - (IsSigned(type) ? 1 : 0);
-  return Values{op.b.BroadcastTo(op.b.ScalarConstantInt(type, bits == 64 ? -1 : (int64_t{1} << bits) - 1), op.result_dims())};
+  if (IsFloat(type)) return Filled(op, NAN);
+  return Values{op.b.BroadcastTo(LimitConstant(op, type, /*lowest=*/false), op.result_dims())};
 }
 
 Lowering LowerZeros(OpContext& op) { return Filled(op, 0); }

@@ -12,6 +12,7 @@ namespace tenon::aten {
 std::vector<Dim> DimsOf(const Instruction* x);
 bool IsEmpty(absl::Span<const Dim> dims);  // a dim is 0
 inline bool IsEmpty(const Instruction* x) { return IsEmpty(x->shape().dims()); }
+inline bool IsEmpty(const Instruction* x, int64_t axis) { return KnownEqual(x->shape().dim(axis), 0); }
 
 // What eager says of an index out of range.
 struct IndexRule {

@@ -360,6 +360,7 @@ Lowering LowerExp2(OpContext& op) {
   Instruction* x = MathOperand(op);
   return op.One(op.b.Binary(kPower, op.Full(x, 2), x));
 }
+
 namespace {
 
 // log(x) / log(base), and the number itself of powers of it: a quotient of two rounded logarithms may lie beside. `most`: the largest power

@@ -171,7 +171,7 @@ Lowering ExtremumWithIndex(OpContext& op, bool max) {
   Instruction* x = op.tensor(0);
   if (Rank(x) == 0) return Values{x, op.b.Full(PT::kS64, {}, 0)};
   const int64_t axis = op.axis(1, Rank(x));
-  if (KnownEqual(x->shape().dim(axis), 0)) return NotLowered(kExtremumOfNone);
+  if (IsEmpty(x, axis)) return NotLowered(kExtremumOfNone);
   Instruction* best = Extremum(op, x, {axis}, max);
   Values results = {Shaped(op, best, 0), nullptr};
   if (op.result_used(1)) {
@@ -192,9 +192,9 @@ Lowering ArgExtremum(OpContext& op, bool max) {
 }
 
 Lowering ExtremumOver(OpContext& op, std::vector<int64_t> axes, bool max) {
-  const auto none = [&](int64_t axis) { return KnownEqual(op.tensor(0)->shape().dim(axis), 0); };
-  if (std::any_of(axes.begin(), axes.end(), none)) return NotLowered(kExtremumOfNone);
-  return Values{Shaped(op, Extremum(op, op.tensor(0), axes, max))};
+  Instruction* x = op.tensor(0);
+  if (std::any_of(axes.begin(), axes.end(), [&](int64_t axis) { return IsEmpty(x, axis); })) return NotLowered(kExtremumOfNone);
+  return Values{Shaped(op, Extremum(op, x, axes, max))};
 }
 
 // var, std and their mean: dims at 1, correction at 2.

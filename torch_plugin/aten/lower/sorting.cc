@@ -154,9 +154,6 @@ Sorted NanMedian(OpContext& op, Instruction* x, int64_t axis) {
   return {TakeAlong(op, sorted.values, middle, axis), TakeAlong(op, sorted.positions, middle, axis)};
 }
 
-// Eager raises then, where other dims that are empty leave no result.
-bool IsOfNone(const Instruction* x, int64_t axis) { return KnownEqual(x->shape().dim(axis), 0); }
-
 // Of all elements, or along argument 1.
 Lowering AnyMedian(OpContext& op, Sorted (*median)(OpContext&, Instruction*, int64_t), bool all) {
   Instruction* x = op.tensor(0);
@@ -168,7 +165,7 @@ Lowering AnyMedian(OpContext& op, Sorted (*median)(OpContext&, Instruction*, int
   if (std::string why = Unsortable(x, all ? 0 : op.axis(1, Rank(x)), 1); !why.empty()) return NotLowered("median: " + why);
   if (all) return Values{Shaped(op, median(op, Sortable(op, x), 0).values)};
   if (Rank(x) == 0) return Both(op, x, op.b.Full(PT::kS64, {}, 0));
-  if (IsOfNone(x, op.axis(1, Rank(x)))) return NotLowered("median of no elements");
+  if (IsEmpty(x, op.axis(1, Rank(x)))) return NotLowered("median of no elements");  // eager raises
   if (IsEmpty(x)) return Both(op, op.b.Full(op.result_type(0), op.result_dims(0), 0), op.b.Full(PT::kS64, op.result_dims(1), 0));
   const Sorted found = median(op, Sortable(op, x), op.axis(1, Rank(x)));
   return Both(op, found.values, found.positions);
@@ -201,7 +198,7 @@ Lowering LowerKthValue(OpContext& op) {
   if (!op.dim(1).is_constant()) return NotLowered("kthvalue: a symbolic k");
   if (std::string why = Unsortable(x, op.axis(2, Rank(x)), op.dim(1)); !why.empty()) return NotLowered("kthvalue: " + why);
   if (Rank(x) == 0) return Both(op, x, op.b.Full(PT::kS64, {}, 0));
-  if (IsOfNone(x, op.axis(2, Rank(x)))) return NotLowered("kthvalue of no elements");
+  if (IsEmpty(x, op.axis(2, Rank(x)))) return NotLowered("kthvalue of no elements");
   if (IsEmpty(x)) return Both(op, op.b.Full(op.result_type(0), op.result_dims(0), 0), op.b.Full(PT::kS64, op.result_dims(1), 0));
   const Sorted found = KthAlong(op, Sortable(op, x), op.axis(2, Rank(x)), op.integer(1));
   return Both(op, found.values, found.positions);
@@ -219,7 +216,7 @@ Lowering LowerMode(OpContext& op) {
   if (std::string why = Unsortable(x, op.axis(1, Rank(x)), 1); !why.empty()) return NotLowered("mode: " + why);
   if (Rank(x) == 0) return Both(op, x, b.Full(PT::kS64, {}, 0));
   const int64_t axis = op.axis(1, Rank(x));
-  if (IsOfNone(x, axis)) return NotLowered("mode of no elements");
+  if (IsEmpty(x, axis)) return NotLowered("mode of no elements");
   if (IsEmpty(x)) return Both(op, b.Full(op.result_type(0), op.result_dims(0), 0), b.Full(PT::kS64, op.result_dims(1), 0));
   const Sorted sorted = SortAlong(op, Sortable(op, x), axis, false, true);
   DimVector slice(x->shape().dims().begin(), x->shape().dims().end());
