@@ -933,3 +933,14 @@ def test_tangents_of_forward_mode_are_not_dropped(requires_grad):
         with pytest.raises(NotImplementedError):
             compiled(torch.autograd.forward_ad.make_dual(x, torch.ones(2)))
     torch.testing.assert_close(compiled(x), x * x)
+
+
+def test_tangents_of_a_gradient_are_not_dropped():
+    """Forward over reverse: the dual tensor comes as the backward's input."""
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = torch.compile(lambda x: x * x * x, backend="tenon")(x)
+    with torch.autograd.forward_ad.dual_level():
+        gradient = torch.autograd.forward_ad.make_dual(torch.ones(2), torch.ones(2))
+        with pytest.raises(NotImplementedError, match="has a tangent of forward-mode AD"):
+            torch.autograd.grad(y, x, gradient, retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(y, x, torch.ones(2))[0], 3 * x.detach() ** 2)
