@@ -105,7 +105,8 @@ class Stack {
         cost_ += Bytes(*op);
       }
     }
-    return cost_ < gain_;
+    // As many bytes, all of them moved by ops that are there anyway: generated code then spares the library's copy of its kernel.
+    return cost_ < gain_ || (cost_ == gain_ && absl::c_all_of(members_, [&](const Instruction* op) { return IsFreeToMove(*op); }));
   }
 
   // New layouts; copies where somebody wants the old one, and of what convolutions read from outside.
@@ -192,6 +193,12 @@ class Stack {
     for (Instruction* u : op->users()) {
       if (Ties(*u, *op)) Add(u);
     }
+  }
+
+  // No copy of its own is made at an end here, and a convolution's kernel is read where it lies.
+  bool IsFreeToMove(const Instruction& op) const {
+    if (IsRoot(op) || absl::c_any_of(op.users(), [&](const Instruction* u) { return !contains(u) && WantsOldLayout(*u); })) return false;
+    return op.opcode() != Opcode::kConvolution || (contains(op.operand(0)) && ReadsKernelWhereItLies(op, context_));
   }
 
   // It looks at its operand's memory, not at its elements.

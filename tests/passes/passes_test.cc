@@ -78,7 +78,7 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
   } else {
     const std::string known[] = {"",           "convolutions",   "packs",      "device",   "device_rows",
                                  "device_products", "no_library", "launches", "attention", "host_attention", "generated", "packed",
-                                 "few_rows"};
+                                 "few_rows",   "packs_in_place"};
     ASSERT_TRUE(absl::c_linear_search(known, text) || text.starts_with("refuses=")) << text;
   }
   ContractionSite site{.target = &Avx2(), .host_functions = kPlainFunctions};
@@ -93,8 +93,10 @@ void SetTarget(const std::string& text, PassContext* context, LaunchPlans* plans
   if (text == "attention") {
     context->takes_attention = [](const Attention& a) { return Typical(a.x->shape().dim(a.x->shape().rank() - 1)) >= 4; };
   }
-  if (text == "packs") context->packs = [](const Instruction& op) { return Packs(op, {.target = &Avx2()}); };
-  if (text == "convolutions" || text == "packs") {
+  const bool packs = text.starts_with("packs");
+  if (packs) context->packs = [](const Instruction& op) { return Packs(op, {.target = &Avx2()}); };
+  if (text == "packs_in_place") context->packs_where_it_lies = [](const Instruction&, absl::Span<const Dim>) { return true; };
+  if (text == "convolutions" || packs) {
     site.host_functions |= Bit(HostFunction::kConvolution);
     context->can_generate = [site](const Instruction& op) { return Avx2().CanGenerate(op) && !TakenByLibrary(op, site); };
   }
