@@ -40,6 +40,26 @@ def test_dynamic_sizes(node, ran):
     over_sizes(drive, ran, node=node, **({"forwards": 3, "backwards": 3, "stock_calls": 0, "by_aten": 0} if node == "own" else {}))
 
 
+def test_a_loss_whose_gradient_divides_by_all_elements(node, ran):
+    """A number of two sizes, of which the graph asks as numel alone."""
+
+    def drive(model, call, batch, length):
+        out = call(torch.randn(batch, length, 16), torch.randn(batch, length, 8))
+        out.backward()
+        return out.detach()
+
+    over_sizes(drive, ran, make=_Fit, node=node, **({"forwards": 3, "backwards": 3, "by_aten": 0} if node == "own" else {}))
+
+
+class _Fit(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 8)
+
+    def forward(self, x, y):
+        return nn.functional.mse_loss(self.layer(x), y)
+
+
 def test_dynamic_sizes_with_the_graph_kept(node, ran):
     def drive(model, call, batch, length):
         out = call(torch.randn(batch, length, 16))

@@ -355,11 +355,12 @@ def aot_compile(gm: torch.fx.GraphModule, example_inputs, **kwargs):
 
     nested = any(isinstance(x, (list, tuple, dict)) for x in example_inputs)
     if nested or os.environ.get("TORCH_COMPILE_DEBUG", "0") == "1":
-        return aot_autograd(**kwargs)(gm, example_inputs)
+        with _symbols_in_graphs():
+            return aot_autograd(**kwargs)(gm, example_inputs)
     kwargs["bw_compiler"] = functools.partial(_untraced_backward, kwargs["bw_compiler"])
     counters = torch._dynamo.utils.counters["aot_autograd"]
     counters["total"] += 1
-    with _no_graph_texts():
+    with _no_graph_texts(), _symbols_in_graphs():
         compiled = aot_module_simplified(gm, example_inputs, **kwargs)
     counters["ok"] += 1
     return torch._dynamo.disable(compiled, reason="do not trace AOT-compiled graph")
@@ -399,6 +400,45 @@ def _no_graph_texts():
     finally:
         for name, function in found.items():
             setattr(graph_compile, name, function)
+
+
+@contextlib.contextmanager
+def _symbols_in_graphs():
+    """Inside, AOTAutograd's pass that makes tensors of floating numbers finds each symbol of theirs in the graph. It looks for a node that
+    is the symbol, as Dynamo's size inputs are, which passed_sizes takes out; a numel is none. Under Dynamo's lock, as traced_as()."""
+    from torch._functorch._aot_autograd import graph_compile
+
+    name = "_apply_tensorify_python_scalars"
+    apply = getattr(graph_compile, name, None)
+    if apply is None:
+        yield
+        return
+
+    def with_symbols(gm: torch.fx.GraphModule):
+        _add_symbols(gm.graph)
+        return apply(gm)
+
+    setattr(graph_compile, name, with_symbols)
+    try:
+        yield
+    finally:
+        setattr(graph_compile, name, apply)
+
+
+def _add_symbols(graph: torch.fx.Graph) -> None:
+    """Nodes for the symbols of which the graph's floating numbers are made, where it has none: sizes of inputs."""
+    values = [(node, node.meta.get("val")) for node in graph.nodes]
+    wanted = {symbol for _, value in values if isinstance(value, torch.SymFloat) for symbol in value.node.expr.free_symbols}
+    wanted -= {value.node.expr for _, value in values if isinstance(value, (torch.SymInt, torch.SymFloat))}
+    if not wanted:
+        return
+    inputs = [(node, value) for node, value in values if node.op == "placeholder"]
+    with graph.inserting_after(inputs[-1][0]):
+        for node, value in inputs:
+            for axis, size in enumerate(value.shape if isinstance(value, FakeTensor) else ()):
+                if isinstance(size, torch.SymInt) and size.node.expr in wanted:
+                    wanted.remove(size.node.expr)
+                    graph.call_function(torch.ops.aten.sym_size.int, (node, axis)).meta["val"] = size
 
 
 def _traces() -> bool:
