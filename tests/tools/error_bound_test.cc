@@ -52,6 +52,22 @@ TEST(ErrorBound, OverflowInSomeOrderIsNotJudged) {
   EXPECT_EQ(Compare({Literal::Scalar(PrimitiveType::kF32, 1)}, e).unjudged, 1);
 }
 
+// hlo-fuzz --seed=20740001 --module=39483: a denormal f32 has fewer bits to drop than the double that it is.
+TEST(ErrorBound, BitsAreDroppedFromADenormalAsOfItsType) {
+  constexpr char kReduced[] = R"(
+ENTRY f {
+  x = f32[1] parameter(0)
+  h = f16[1] convert(x)
+  y = f32[1] convert(h)
+  ROOT r = f32[1] reduce-precision(y), exponent_bits=10, mantissa_bits=22
+}
+)";
+  const Expectation e = Expected(kReduced, {F32({-3 * 0x1p-149f})}, /*excess=*/true);
+  ASSERT_TRUE(e.bounds[0].has_value());
+  EXPECT_GE(e.bounds[0]->GetAsDouble(0), 0x1p-147);
+  EXPECT_LE(e.bounds[0]->GetAsDouble(0), 0x1p-146);
+}
+
 // A gradient of batch norm is finite in f64; in f32 a product of its factors overflows, or not, by their order.
 TEST(ErrorBound, OverflowOnTheWayToAGradientIsNotJudged) {
   constexpr char kGradient[] = R"(

@@ -163,6 +163,9 @@ class FloatRule {
     if (transcendental_ && !(but_for_zeros_[n] && x == 0)) slack += UlpsOf(type_) * Spacing(computed, x);
     if (IsPointwiseCall(i_)) slack += Spacing(PrimitiveType::kF64, x);  // the corners are rounded to double, then to the type
     if (excess_ && static_cast<double>(static_cast<float>(x)) != x) slack += Spacing(PrimitiveType::kF32, x);
+    if (i_.opcode() == Opcode::kReducePrecision && !IsWide(type_) && std::fabs(x) < 0x1p-126) {  // a denormal f32 has fewer bits
+      slack += std::ldexp(0x1p-150, static_cast<int>(std::max<int64_t>(0, 23 - i_.attrs().get<int64_t>(Attr::kMantissaBits))));
+    }
     return x + sign * slack;
   }
 
