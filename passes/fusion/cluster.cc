@@ -402,6 +402,7 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
     return (IsProduct(*u) || u->opcode() == Opcode::kReduceWindow) && c.contains.contains(u);
   };
   if (!as_result && WidensInProducts(*op, context_) && absl::c_any_of(op->users(), takes)) return true;
+  if (!as_result && WidensWhatIsPacked(*op, c)) return true;
   if (Alone(op->opcode()) || IsCheck(*op)) {
     *why = "needs a kernel of its own";
     return false;
@@ -554,6 +555,30 @@ bool Clusters::GoesOnAlongLastDim(const Instruction& op, const Cluster& c) const
     const bool spread = user.opcode() == Opcode::kBroadcast && user.dimensions().back() == LastDim(user);
     const bool same = IsPointwise(user) && Shape::SameDims(user.shape(), at.shape());
     return !spread && !same && user.opcode() != Opcode::kReshape;
+  });
+}
+
+// Is `op` the convert of a narrow operand that a product in `c` packs, or the transpose between them? Its elements are widened as they are
+// brought into scratch, so that nothing of the wide operand is in memory.
+bool Clusters::WidensWhatIsPacked(const Instruction& op, const Cluster& c) const {
+  const Instruction* convert = op.opcode() == Opcode::kTranspose ? op.operand(0) : &op;
+  if (convert->opcode() != Opcode::kConvert || OnDevice(op.shape(), context_) || !context_.packs_where_it_lies) return false;
+  const Shape &wide = convert->shape(), &narrow = convert->operand(0)->shape();
+  if (ByteWidth(narrow.element_type()) >= ByteWidth(wide.element_type())) return false;
+  const DimVector strides = ViewByLayout(convert->operand(0)).strides;
+  auto packed = [&](const Instruction& operand, absl::Span<const Dim> by) {
+    return absl::c_any_of(operand.users(), [&](const Instruction* u) {
+      return IsProduct(*u) && c.contains.contains(u) && u->operand(0) != &operand && context_.packs_where_it_lies(*u, by);
+    });
+  };
+  auto turned = [&](const Instruction& transpose) {
+    DimVector by;
+    for (int64_t d : transpose.int_list(Attr::kDimensions)) by.push_back(strides[static_cast<size_t>(d)]);
+    return packed(transpose, by);
+  };
+  if (&op != convert) return turned(op);
+  return packed(op, strides) || absl::c_any_of(op.users(), [&](const Instruction* u) {
+    return u->opcode() == Opcode::kTranspose && c.contains.contains(u) && turned(*u);
   });
 }
 

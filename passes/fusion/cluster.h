@@ -55,6 +55,7 @@ class Clusters {
   bool TryJoin(Instruction* op, Cluster* c, bool as_result);
   bool CanJoin(const Instruction* op, const Cluster& c, bool as_result, FusionForm* form, std::string* why) const;
   bool IsEpilogueOf(const Cluster& c, const Instruction& product) const;
+  bool WidensWhatIsPacked(const Instruction& op, const Cluster& c) const;
   bool FeedsUpdates(const Instruction& op, const Instruction& scatter, const Cluster& c) const;
   bool IsPieceOfPieces(const Instruction& op, const Cluster& c) const;
   bool IsReadByIndex(const Instruction& op, const Cluster& c) const;

@@ -115,6 +115,20 @@ TEST(LentRow, IsWrittenBeforeTheLastPass) {
   }
 }
 
+// Rows times a square matrix: only a tile with all columns has read its rows when it stores them.
+TEST(InPlaceProduct, OnlyWhereATileHasAllColumns) {
+  for (const int columns : {8, 400}) {
+    const std::string shape = absl::StrCat("s32[", 37, ",", columns, "]"), square = absl::StrCat("s32[", columns, ",", columns, "]{1,0}");
+    const std::string rows = absl::StrCat("w = ", square, " iota(), iota_dimension=0\n  ROOT y = ", shape,
+                                          "{1,0} dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}");
+    const absl::StatusOr<std::unique_ptr<Module>> module = ParseModule(
+        absl::StrReplaceAll(Around(shape, "", rows), {{R"("kind":"row")", R"("kind":"contraction")"}, {"kind=kInput", "kind=kCustom"}}));
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_EQ(WritesOverItsOperand(**module), columns == 8);
+    ExpectTheEvaluatorsNumbers(**module, Shape::Array(PrimitiveType::kS32, {37, columns}), 1, ToleranceRule::Exact());
+  }
+}
+
 // Somebody's own order of passes: the kernels are those of the module in the end.
 TEST(LaunchPlans, AreMadeAgainWhereTheModuleChangedBehindThem) {
   const absl::StatusOr<std::unique_ptr<Module>> module =

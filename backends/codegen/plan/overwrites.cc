@@ -2,10 +2,12 @@
 //
 // Loops, rows and columns: where every element of the operand is read only in the iteration that stores the result's element at the same
 // address (the index expressions of all its reads are that of the store), and in no pass after the one that stores. An iteration
-// loads before it stores. Scatters and updates of a slice write into what the copy left; a sort has read a row before it writes it.
+// loads before it stores. Scatters and updates of a slice write into what the copy left; a sort has read a row before it writes it, and so
+// has a product whose tiles are as wide as its rows are long.
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "backends/codegen/index/access_trace.h"
+#include "backends/codegen/index/contraction_index.h"
 #include "backends/codegen/plan/check_plan.h"
 
 namespace tenon {
@@ -97,6 +99,44 @@ std::vector<LaunchPlan::Pair> OverwritesOfLoops(const FusedKernel& f, const Kern
 }
 
 // What a scatter or an update of a slice writes into, where nothing else reads it.
+// Is term k of an element in column n read as far from its row's first one as k is from 0, and the element stored so far as n? Then both
+// rows lie at one place.
+bool RowsLieAlike(IndexSpace& space, const Iteration& iteration, Index read, Index stored) {
+  const Index columns = iteration.vars.back(), apart = space.Combine(read, 1, stored, -1);
+  if (apart->kind != IndexNode::Kind::kSum || !(apart->addend == Dim(0)) || apart->terms.size() != 2) return false;
+  auto is = [&](const IndexNode::Term& term, bool column, int64_t coefficient) {
+    const bool summed = term.node->kind == IndexNode::Kind::kVar && !absl::c_linear_search(iteration.vars, term.node);
+    return term.coefficient == Dim(coefficient) && (column ? term.node == columns : summed);
+  };
+  const IndexNode::Term &one = apart->terms[0], &other = apart->terms[1];
+  return (is(one, true, -1) && is(other, false, 1)) || (is(other, true, -1) && is(one, false, 1));
+}
+
+// A row of the result is a row of the first operand times the second one, as long as that: a tile that has all columns has read its rows,
+// and nobody else does, when it stores them.
+std::vector<LaunchPlan::Pair> OverwritesOfProduct(const FusedKernel& f, const KernelPlan& plan) {
+  const auto dot = absl::c_find_if(f.order, [](const Instruction* op) { return op->opcode() == Opcode::kDot; });
+  if (dot == f.order.end() || absl::c_count_if(f.order, [](const Instruction* op) { return IsContraction(*op); }) != 1) return {};
+  const Instruction& p = *(*dot)->operand(0);
+  if (p.opcode() != Opcode::kParameter || p.user_count() != 1 || (*dot)->operand(1) == &p) return {};
+  const Dim columns = plan.loops.back().extent;
+  const std::vector<Dim> summed = SummedExtents(**dot);
+  if (summed.size() != 1 || !KnownEqual(summed[0], columns) || columns.constant_or(plan.block + 1) > plan.block) return {};
+  if (!plan.masked_tail && columns.constant() % plan.lanes != 0) return {};  // what is left goes column by column
+  IndexSpace space;
+  const Iteration iteration(space, f, plan.loops);
+  const AccessTrace trace = TraceAccesses(space, f, iteration);
+  auto reads = [&](const MemoryUse& use) { return !use.store && use.op == &p; };
+  const auto read = absl::c_find_if(trace.uses, reads);
+  if (trace.elsewhere.contains(&p) || absl::c_count_if(trace.uses, reads) != 1) return {};
+  std::vector<LaunchPlan::Pair> pairs;
+  for (const MemoryUse& use : trace.uses) {
+    if (!use.store || !SameWidth(p, RootShape(f, use.root)) || !RowsLieAlike(space, iteration, read->offset, use.offset)) continue;
+    pairs.push_back({p.parameter_number(), static_cast<int64_t>(use.root)});
+  }
+  return pairs;
+}
+
 std::vector<LaunchPlan::Pair> OverwritesOfCopies(const FusedKernel& f) {
   std::vector<LaunchPlan::Pair> pairs;
   for (const LaunchPlan::Pair& copy : f.copies) {
@@ -125,7 +165,9 @@ std::vector<LaunchPlan::Pair> OverwritesOfSort(const FusedKernel& f) {
 std::vector<LaunchPlan::Pair> OverwritesOf(const FusedKernel& f, const KernelPlan& plan) {
   if (f.updated != nullptr || plan.kind == PlanKind::kScatter) return OverwritesOfCopies(f);
   if (f.serial != nullptr) return f.serial->opcode() == Opcode::kSort ? OverwritesOfSort(f) : std::vector<LaunchPlan::Pair>();
-  return OverwritesOfLoops(f, plan);
+  std::vector<LaunchPlan::Pair> pairs = OverwritesOfLoops(f, plan);
+  if (plan.kind == PlanKind::kContraction) absl::c_copy(OverwritesOfProduct(f, plan), std::back_inserter(pairs));
+  return pairs;
 }
 
 }  // namespace tenon

@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "backends/codegen/fused/generate.h"
+#include "backends/codegen/index/contraction_index.h"
 #include "backends/codegen/plan/check_plan.h"
 #include "backends/contract/digest.h"
 #include "backends/gpu/emit/kernels.h"
@@ -36,6 +37,11 @@ bool IsEmpty(const FusedKernel& f) {
 std::vector<LaunchPlan::Pair> GpuOverwrites(const FusedKernel& f, const GpuPlan& plan) {
   if (plan.loops.kind == PlanKind::kAttention) return {};  // blocks read what others write
   std::vector<LaunchPlan::Pair> pairs = OverwritesOf(f, plan.loops);
+  if (plan.loops.kind == PlanKind::kContraction) {  // the columns of a row may be several blocks'
+    std::erase_if(pairs, [&](const LaunchPlan::Pair& p) {
+      return absl::c_any_of(f.computation->parameter(p.operand)->users(), [](const Instruction* u) { return IsContraction(*u); });
+    });
+  }
   const bool column = plan.loops.kind == PlanKind::kColumn;
   // Rows of a sort have been read before a barrier, or by launches before the one that writes results.
   if ((plan.team == 1 && !column) || plan.loops.kind == PlanKind::kSort) return pairs;
