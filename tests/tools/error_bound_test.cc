@@ -68,6 +68,25 @@ ENTRY f {
   EXPECT_LE(e.bounds[0]->GetAsDouble(0), 0x1p-146);
 }
 
+// hlo-fuzz --seed=20750001 --module=649: of which of two zeros it is the one is as open as what is compared.
+TEST(ErrorBound, ASelectBetweenTwoZerosHasAnOpenSign) {
+  constexpr char kSelected[] = R"(
+ENTRY f {
+  x = f32[1] parameter(0)
+  h = f16[1] convert(x)
+  y = f32[1] convert(h)
+  k = u8[1] convert(y)
+  l = u8[1] constant({46})
+  p = pred[1] compare(k, l), direction=LT
+  a = f32[1] constant({0})
+  b = f32[1] constant({-0})
+  ROOT r = f32[1] select(p, a, b)
+}
+)";
+  const Expectation e = Expected(kSelected, {F32({45.98666f})}, /*excess=*/true);
+  for (const float zero : {0.0f, -0.0f}) EXPECT_EQ(Compare({F32({zero})}, e).outcome, Outcome::kSame) << zero;
+}
+
 // A gradient of batch norm is finite in f64; in f32 a product of its factors overflows, or not, by their order.
 TEST(ErrorBound, OverflowOnTheWayToAGradientIsNotJudged) {
   constexpr char kGradient[] = R"(

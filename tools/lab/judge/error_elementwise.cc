@@ -322,7 +322,8 @@ absl::StatusOr<Known> ElementwiseRule(const Instruction& i, Shadows operands, co
     if (opcode == Opcode::kSelect) {
       const int64_t at = operands[0]->value.shape().is_scalar() ? 0 : static_cast<int64_t>(n);
       const bool first = operands[0]->value.GetAsInt64(at) != 0;
-      const double other = is_complex || !IsFloat(value.type()) ? (v[1] == v[2] && !is_complex ? 0 : kUnknown) : Distance(v[1], v[2]);
+      double other = is_complex || !IsFloat(value.type()) ? (v[1] == v[2] && !is_complex ? 0 : kUnknown) : Distance(v[1], v[2]);
+      if (other == 0 && v[1] == 0 && std::signbit(v[1]) != std::signbit(v[2])) other = kZeroSign;
       errors[n] = first ? e[1] : e[2];
       if (e[0] > 0) errors[n] = std::max(errors[n], other + (first ? e[2] : e[1]));
     } else if (opcode == Opcode::kComplex) {
