@@ -165,7 +165,7 @@ int64_t MostAlive(absl::Span<const BufferLife> lives, absl::Span<const int64_t> 
 }
 
 ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes, absl::Span<const LentMemory> lent,
-                         int again) {
+                         int again, bool all_lent) {
   ArenaPlaces without = Pack(lives, bytes, again);
   if (lent.empty()) return without;
   std::vector<int32_t> largest(lent.size());  // first
@@ -186,7 +186,9 @@ ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const in
   }
   // Those that are alive where less would be, but for them. The arena is in the caches when a call begins: what need not leave it stays.
   const std::vector<BufferLife> full = FullerThan(MostAlive(others, others_bytes), lives, bytes);
-  auto needless = [&](int32_t b) { return std::none_of(full.begin(), full.end(), [&](BufferLife at) { return lives[b].Meets(at); }); };
+  auto needless = [&](int32_t b) {
+    return !all_lent && std::none_of(full.begin(), full.end(), [&](BufferLife at) { return lives[b].Meets(at); });
+  };
   movable.erase(std::remove_if(movable.begin(), movable.end(), needless), movable.end());
   // Large ones first, of those that were born last: they meet what cannot go, which is near the lenders' own values.
   std::sort(movable.begin(), movable.end(), [&](int32_t a, int32_t b) {
@@ -210,7 +212,7 @@ ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const in
     if (places.lent[b] < 0) stay.push_back(b);
   }
   const ArenaPlaces arena = PackSome(lives, bytes, stay, again);
-  if (arena.bytes >= without.bytes) return without;
+  if (!all_lent && arena.bytes >= without.bytes) return without;
   places.bytes = arena.bytes;
   for (size_t k = 0; k < stay.size(); ++k) places.offsets[stay[k]] = arena.offsets[k];
   return places;

@@ -34,9 +34,10 @@ struct ArenaPlaces {
 // decreasing size and once by birth: the smaller arena is kept. Deterministic. A few hundred buffers take less than 100 us.
 //
 // Buffers that are gone by then lie in lent memory, those alone without which the arena is smaller. No lent memory lies in another.
+// `all_lent`: all that fit do, so that there need be no arena before the first of the others is born.
 // `again`: how often up to a few hundred are placed anew, what stuck out first, while the arena is larger than what is alive at once.
 ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes, absl::Span<const LentMemory> lent = {},
-                         int again = 0);
+                         int again = 0, bool all_lent = false);
 
 // Bytes of all that is alive at once, where that is most: no arena is smaller.
 int64_t MostAlive(absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes);

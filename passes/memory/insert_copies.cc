@@ -20,6 +20,7 @@
 // An operand of a framework call that repeats elements (ones, above all: one element, broadcast): eager's operator would have got memory in
 // which each element has its own place, and not all of them (median) are right where several share one. Contractions and attention are;
 // to whom strides are promised (operators of other libraries) the host brings the operand into those.
+// A mask of the host's attention whose rows are not contiguous: the host would make it so at each call; one copy does for all layers.
 // What the results of regions and the operands of conditionals need: region_copies.h.
 #include <algorithm>
 #include <optional>
@@ -312,6 +313,27 @@ bool CopyCallOperands(Computation* entry, PassContext& context) {
   return changed;
 }
 
+bool CopyMasks(Computation* entry, PassContext& context) {
+  absl::flat_hash_map<const Instruction*, Instruction*> copies;
+  ViewCache views;
+  for (Instruction* call : entry->PostOrder()) {
+    const bool custom = call->opcode() == Opcode::kCustomCall;
+    // Query, key and value come first; of the backward gradient, result and logsumexp, too.
+    const int64_t mask = custom && call->custom_call_target() == "host.attention"            ? 3
+                         : custom && call->custom_call_target() == "host.attention_backward" ? 6
+                                                                                             : -1;
+    if (mask < 0 || mask >= call->operand_count()) continue;
+    Instruction* operand = call->operand(mask);
+    const StridedView& view = views.Of(operand);
+    if (view.strides.empty() || KnownOne(view.dims.back()) || KnownEqual(view.strides.back(), 1) || RepeatsElements(view)) continue;
+    Instruction*& copy = copies[operand];
+    if (copy == nullptr) copy = CopyWithLayout(operand, RowMajor(operand->shape().rank()));
+    context.Note("insert-copies", "copied", *operand, absl::StrCat(call->name(), " would bring the mask's rows into order"));
+    call->ReplaceOperand(mask, copy);
+  }
+  return !copies.empty();
+}
+
 // Does `transpose` move rows whole, which are worth a loop?
 bool MovesRows(const Instruction& transpose, ViewCache& views) {
   constexpr int64_t kRow = 8;
@@ -351,6 +373,7 @@ absl::StatusOr<bool> InsertCopies(Module& module, PassContext& context) {
     changed |= CopyUpdated(c, context, views);
     changed |= CopyBehindReshapes(c, context);
     changed |= CopyCallOperands(c, context);
+    changed |= CopyMasks(c, context);
   }
   return changed;
 }

@@ -14,6 +14,21 @@ struct Packed {
   int64_t bytes = 0, most_alive = 0;
 };
 
+// Where the first of the buffers is born that lent memory cannot hold, if the framework brings memory of its own for a value (of a slot)
+// before that; else 0. With all others in lent memory there need be no arena so far.
+int64_t BirthOfArena(const BufferPlan& plan, absl::Span<const BufferLife> lives, absl::Span<const int64_t> bytes,
+                     absl::Span<const LentMemory> lent) {
+  int64_t first = INT32_MAX;
+  for (size_t b = 0; b < lives.size(); ++b) {
+    auto fits = [&](const LentMemory& memory) { return lives[b].last < memory.until && bytes[b] <= memory.bytes; };
+    if (bytes[b] > 0 && std::none_of(lent.begin(), lent.end(), fits)) first = std::min<int64_t>(first, lives[b].first);
+  }
+  const bool late = std::any_of(plan.allocations.begin(), plan.allocations.end(), [&](const Allocation& a) {
+    return a.kind == Allocation::Kind::kSlot && a.first >= 0 && a.first < first;
+  });
+  return late ? first : 0;
+}
+
 Packed Pack(BufferPlan* plan, int64_t space) {
   std::vector<Allocation*> arena;
   std::vector<BufferLife> lives;
@@ -34,7 +49,13 @@ Packed Pack(BufferPlan* plan, int64_t space) {
     lent.push_back({a.bytes.constant(), static_cast<int32_t>(a.first)});
     lenders.push_back(k);
   }
-  const ArenaPlaces places = PlaceBuffers(lives, bytes, lent, /*again=*/8);
+  const int64_t birth = BirthOfArena(*plan, lives, bytes, lent);
+  ArenaPlaces places = PlaceBuffers(lives, bytes, lent, /*again=*/8, /*all_lent=*/birth > 0);
+  for (size_t k = 0; birth > 0 && k < lives.size(); ++k) {
+    if (places.lent.empty() || places.lent[k] >= 0 || bytes[k] == 0 || lives[k].first >= birth) continue;
+    places = PlaceBuffers(lives, bytes, lent, /*again=*/8);  // lent memory is too small for all of them together
+    break;
+  }
   for (size_t k = 0; k < arena.size(); ++k) {
     arena[k]->offset = places.offsets[k];
     if (!places.lent.empty() && places.lent[k] >= 0) arena[k]->lender = lenders[places.lent[k]];

@@ -64,6 +64,7 @@ absl::Status BoundProgram::Bind(const CodeLoaders& loaders) {
       TENON_RETURN_IF_ERROR(BindStep(step, &regions[r]));
     BindGroups(r);
   }
+  FindArenaStep();
   for (const OutputSpec& out : program.outputs) {
     escaping_slots |= out.kind == OutputKind::kSlot && program.tier == Program::Tier::kNative;
   }
@@ -333,6 +334,36 @@ void BoundProgram::BindGroups(size_t region) {
     AddScratchNeed(group.scratch_bytes, group.room);
     steps->group = static_cast<int32_t>(groups.size());
     groups.push_back(std::move(group));
+  }
+}
+
+// In loops and branches it counts as needed. A program that updates inputs must not lack memory any more once it has begun to.
+void BoundProgram::FindArenaStep() {
+  if (GuardOfEnvironment() != MemoryGuard::kOff || !arena.is_static || !arena.placed.values.empty() || arena.values.empty()) return;
+  if (!update_values.empty() || program.commit_region >= 0) return;
+  auto in_arena = [&](const BoundView& v) {
+    return v.value >= 0 && program.values[v.value].kind == ValueKind::kArena && program.values[v.value].space == 0;
+  };
+  auto needs = [&](const BoundStep& step) {
+    switch (step.kind) {
+      case BoundStep::Kind::kKernel: {
+        const BoundKernel& k = kernels[step.index];
+        return (k.room.output < 0 && k.room.bytes > 0) || absl::c_any_of(k.operands, in_arena);
+      }
+      case BoundStep::Kind::kCall: return absl::c_any_of(calls[step.index].operands, in_arena) ||
+                                          absl::c_any_of(calls[step.index].results, in_arena);
+      case BoundStep::Kind::kCopy: return in_arena(copies[step.index].from) || in_arena(copies[step.index].to);
+      case BoundStep::Kind::kLibrary: return absl::c_any_of(libraries[step.index].views, in_arena);
+      default: return true;
+    }
+  };
+  const std::vector<BoundStep>& steps = regions[0];
+  const auto first = absl::c_find_if(steps, needs);
+  const auto is_call = [](const BoundStep& step) { return step.kind == BoundStep::Kind::kCall; };
+  if (first == steps.end() || std::none_of(steps.begin(), first, is_call)) return;
+  arena_step = first - steps.begin();
+  for (int64_t i = 0; i < arena_step; ++i) {  // not within a group of launches
+    if (steps[static_cast<size_t>(i)].group >= 0 && arena_step < i + groups[steps[static_cast<size_t>(i)].group].count) arena_step = i;
   }
 }
 

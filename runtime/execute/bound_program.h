@@ -141,6 +141,9 @@ class BoundProgram {
   std::vector<int32_t> late_inputs, late_constants, late_slots;
   bool calls_after_updates = false;
   BoundArena arena;  // of the host's memory
+  // The main region's step from which on there is an arena, if calls of the framework, which bring memory of their own, come before it:
+  // until then values lie in outputs alone, and between runs the frame keeps no memory. 0: it is the frame's, and stays.
+  int64_t arena_step = 0;
   std::vector<std::vector<int32_t>> slot_values;        // per slot
   std::vector<std::pair<int32_t, void*>> fixed_values;  // constants
   int64_t num_steps = 0, num_caches = 0, num_metas = 0, max_operands = 0, max_results = 0, max_numbers = 0, max_args = 0,
@@ -167,6 +170,7 @@ class BoundProgram {
   void BindArenaValue(int32_t v, BoundArena* in);
   void FindSlotMetas();
   void FindLateReads();
+  void FindArenaStep();
   BoundView Bind(const View& view);
   bool IsWhole(const View& view) const;
   void BindGroups(size_t region);

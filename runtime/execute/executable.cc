@@ -72,11 +72,11 @@ RunResult Executable::Run(const TenonTensor* inputs, TenonTensor* outputs, uint8
     frame->owned = owned;
     absl::Status status = CheckInputs(impl_->bound->program, inputs);
     if (status.ok()) status = frame->Begin(inputs, outputs);
-    if (status.ok()) counters->arena_bytes.store(frame->arena.used(), std::memory_order_relaxed);
     const Watch watch{profiling.load(std::memory_order_relaxed), recording != 0, range.has_value()};
     if (recording != 0) frame->trace.Begin(0, 0);  // nothing yet, of this run
     result = status.ok() ? RunProgram(*frame, *counters, watch)
                          : RunResult{TENON_ERROR, std::string(status.message())};
+    if (status.ok()) counters->arena_bytes.store(frame->arena.used(), std::memory_order_relaxed);
   } catch (const std::bad_alloc&) {
     result = {TENON_ERROR, "out of memory"};
   } catch (const std::exception& e) {

@@ -131,7 +131,7 @@ absl::Status Frame::Begin(const TenonTensor* in, TenonTensor* out) {
   error_word.store(0, std::memory_order_relaxed);
   library_state = {};
   if (bound.has_dims || !bound.program.guards.empty()) TENON_RETURN_IF_ERROR(EvaluateGuarded(bound.program, in, &dims));
-  TENON_RETURN_IF_ERROR(arena.Place(bound.program, dims, nullptr, &base));
+  if (bound.arena_step == 0) TENON_RETURN_IF_ERROR(PlaceArena());
   if (!devices.empty()) TENON_RETURN_IF_ERROR(PlaceDevices());
   for (const auto& [value, index] : bound.input_values)
     base[value] = static_cast<char*>(in[index].data);
@@ -225,6 +225,9 @@ void Frame::End() {
   owned = nullptr;
   inputs = nullptr;
   outputs = nullptr;
+  if (bound.arena_step == 0) return;
+  arena.Free();
+  scratch.Free();
 }
 
 void Frame::SetSlot(int32_t slot, const TenonTensor& tensor) {

@@ -48,6 +48,7 @@ class FrameArena {
   absl::Status Place(const Program& program, absl::Span<const int64_t> dims, void* stream, std::vector<char*>* base);
   // Addresses of what lies in outputs, whose memory differs from call to call.
   void PlaceLent(const TenonTensor* outputs, std::vector<char*>* base) const;
+  void Free() { buffer_.Free(); }
   bool Holds(const char* p) const;
   const std::vector<LentValue>& lent() const { return lent_; }
   int64_t size() const { return buffer_.size(); }
@@ -79,6 +80,8 @@ class Frame {
   // After the steps, however they ended: gives back what is left in slots. The frame can be used
   // again.
   void End();
+  // The arena of a program with an arena_step, before that step. Errors: out of memory.
+  absl::Status PlaceArena() { return arena.Place(bound.program, dims, nullptr, &base); }
 
   char* Address(const BoundView& v) const {
     return base[v.value] + (v.is_static ? v.byte_offset : Resolve(v.view->byte_offset, dims));

@@ -97,6 +97,7 @@ class Loop {
     const std::vector<BoundStep>& steps = b_.regions[region];
     for (size_t i = 0; i < steps.size(); ++i) {
       const BoundStep& step = steps[i];
+      if (region == 0 && b_.arena_step != 0 && static_cast<int64_t>(i) == b_.arena_step && !PlaceArena()) return false;
       // Calls of the framework and of library functions are always timed: they are few and dear.
       const bool timed = watched_ || step.kind == BoundStep::Kind::kCall || step.kind == BoundStep::Kind::kLibrary;
       // What has an effect is not begun where a check has failed: the run may be done again.
@@ -114,6 +115,11 @@ class Loop {
       Release(*step.step);
     }
     return true;
+  }
+
+  bool PlaceArena() {
+    const absl::Status s = f_.PlaceArena();
+    return s.ok() || Fail(TENON_ERROR, std::string(s.message()));
   }
 
   // What `step` was the last to need.

@@ -180,6 +180,59 @@ Program TwoCalls(int64_t n) {
   return p;
 }
 
+// slot = in + in, owned; in the arena slot + 1; out = that + 1. Before the call in the arena, if `early`: in + 1.
+Program ArenaBehindACall(bool early) {
+  constexpr int64_t kRows = 512;
+  Program p = Empty();
+  const int32_t in = AddInput(p, kF, {kRows}), out = AddOutput(p, kF, {kRows});
+  p.num_slots = 1;
+  p.arena_bytes = kRows * 4;
+  const int32_t slot = AddValue(p, ValueKind::kSlot, 0, kRows * 4), mid = AddValue(p, ValueKind::kArena, 0, kRows * 4);
+  const View x = MakeView(in, kF, {kRows}), s = MakeView(slot, kF, {kRows}), m = MakeView(mid, kF, {kRows});
+  const int32_t add = AddKernel(p, "add_one"), sum = AddKernel(p, "row_sum", 64);
+  if (early) p.regions[0].steps.push_back(KernelCall(add, {x, m}, kRows));
+  p.regions[0].steps.push_back(FrameworkCall("test.add", {x, x}, s, ResultRule::kOwned));
+  p.regions[0].steps.push_back(KernelCall(add, {s, m}, kRows));
+  p.regions[0].steps.back().release_slots = {0};
+  p.regions[0].steps.push_back(KernelCall(sum, {MakeView(mid, kF, {kRows, 1}), MakeView(out, kF, {kRows})}, kRows));
+  std::get<KernelStep>(p.regions[0].steps.back().body).args = {1};
+  return p;
+}
+
+// The call has its memory to itself, and between the runs nothing is held.
+TEST(Executable, AnArenaThatIsFirstNeededBehindACallComesThenAndGoes) {
+  if (GuardOfEnvironment() != MemoryGuard::kOff) GTEST_SKIP() << "TENON_GUARD: values have blocks of their own, which stay";
+  for (const bool early : {false, true}) {
+    FakeHost host;
+    auto e = Make(ArenaBehindACall(early), host.get());
+    Array in({512}, 2), out({512});
+    TenonTensor inputs[] = {in.tensor()}, outputs[] = {out.tensor()};
+    const int64_t before = host.allocations();
+    host.ThrowInCall(0);
+    EXPECT_EQ(e->Run(inputs, outputs).code, TENON_ERROR);
+    EXPECT_EQ(host.allocations() - before, early ? 2 : 1);  // the call itself counts as one
+    for (int run = 0; run < 2; ++run) {
+      ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
+      EXPECT_THAT(out.data, Each(5.0f));
+      EXPECT_EQ(host.live_bytes() == 0, !early);
+    }
+    e.reset();
+    EXPECT_TRUE(host.clean());
+    if (early) continue;
+    for (int64_t n = 1; n < 3; ++n) {  // behind the call's result: arena, scratch
+      auto again = Make(ArenaBehindACall(false), host.get());
+      host.FailAllocation(n);
+      const RunResult failed = again->Run(inputs, outputs);
+      EXPECT_EQ(failed.code, TENON_ERROR) << n;
+      EXPECT_THAT(failed.error, HasSubstr("out of memory: wanted")) << n;
+      EXPECT_EQ(host.live_bytes(), 0) << n;
+      ASSERT_EQ(again->Run(inputs, outputs).code, TENON_OK) << n;
+      EXPECT_THAT(out.data, Each(5.0f));
+    }
+    EXPECT_TRUE(host.clean());
+  }
+}
+
 TEST(Executable, FrameworkCallsGetWholeTensors) {
   FakeHost host;
   auto e = Make(TwoCalls(8), host.get());
