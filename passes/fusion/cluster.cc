@@ -413,7 +413,8 @@ bool Clusters::CanJoin(const Instruction* op, const Cluster& c, bool as_result, 
   }
   if (c.form == FusionForm::kContraction || (c.form == FusionForm::kWindow && op->opcode() != Opcode::kConstant)) {
     const bool prologue = absl::c_any_of(op->users(), [&](const Instruction* u) {
-      return takes(u) || (WidensHalves(*u) && c.contains.contains(u) && absl::c_any_of(u->users(), takes));
+      return takes(u) ||
+             (c.contains.contains(u) && ((WidensHalves(*u) && absl::c_any_of(u->users(), takes)) || WidensWhatIsPacked(*u, c)));
     });
     if (prologue || !InEpilogue(*op)) {
       *why = prologue ? absl::StrCat("a ", std::string(FusionFormName(c.form)), " takes its operands from memory")
@@ -564,7 +565,8 @@ bool Clusters::WidensWhatIsPacked(const Instruction& op, const Cluster& c) const
   const Instruction* convert = op.opcode() == Opcode::kTranspose ? op.operand(0) : &op;
   if (convert->opcode() != Opcode::kConvert || OnDevice(op.shape(), context_) || !context_.packs_where_it_lies) return false;
   const Shape &wide = convert->shape(), &narrow = convert->operand(0)->shape();
-  if (ByteWidth(narrow.element_type()) >= ByteWidth(wide.element_type())) return false;
+  const int64_t bits = BitWidth(narrow.element_type());
+  if ((bits != 8 && bits != 16) || bits >= BitWidth(wide.element_type())) return false;
   const DimVector strides = ViewByLayout(convert->operand(0)).strides;
   auto packed = [&](const Instruction& operand, absl::Span<const Dim> by) {
     return absl::c_any_of(operand.users(), [&](const Instruction* u) {

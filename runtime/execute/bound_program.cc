@@ -341,6 +341,11 @@ void BoundProgram::BindGroups(size_t region) {
 void BoundProgram::FindArenaStep() {
   if (GuardOfEnvironment() != MemoryGuard::kOff || !arena.is_static || !arena.placed.values.empty() || arena.values.empty()) return;
   if (!update_values.empty() || program.commit_region >= 0) return;
+  // A small one beside what lies in outputs: new memory of each call is memory that the system may have to clear.
+  constexpr int64_t kPart = 4;
+  int64_t lent = 0;
+  for (const LentValue& v : arena.lent) lent = std::max(lent, v.offset + program.values[v.value].bytes);
+  if (arena.bytes > lent / kPart) return;
   auto in_arena = [&](const BoundView& v) {
     return v.value >= 0 && program.values[v.value].kind == ValueKind::kArena && program.values[v.value].space == 0;
   };

@@ -142,7 +142,8 @@ class BoundProgram {
   bool calls_after_updates = false;
   BoundArena arena;  // of the host's memory
   // The main region's step from which on there is an arena, if calls of the framework, which bring memory of their own, come before it:
-  // until then values lie in outputs alone, and between runs the frame keeps no memory. 0: it is the frame's, and stays.
+  // until then values lie in outputs alone, and between runs the frame keeps no memory. 0: it is the frame's, and stays. So does one that
+  // is no small part of what lies in outputs.
   int64_t arena_step = 0;
   std::vector<std::vector<int32_t>> slot_values;        // per slot
   std::vector<std::pair<int32_t, void*>> fixed_values;  // constants

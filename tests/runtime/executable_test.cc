@@ -180,22 +180,27 @@ Program TwoCalls(int64_t n) {
   return p;
 }
 
-// slot = in + in, owned; in the arena slot + 1; out = that + 1. Before the call in the arena, if `early`: in + 1.
+// In the first output in + 1; slot = twice that, owned; in the arena the first elements of slot + 1. The outputs are slot + 1 and what lies
+// in the arena. Before the call in the arena, if `early`: in + 1.
 Program ArenaBehindACall(bool early) {
-  constexpr int64_t kRows = 512;
+  constexpr int64_t kMany = 4096, kFew = 512;
   Program p = Empty();
-  const int32_t in = AddInput(p, kF, {kRows}), out = AddOutput(p, kF, {kRows});
+  const int32_t in = AddInput(p, kF, {kMany}), out = AddOutput(p, kF, {kMany}), few = AddOutput(p, kF, {kFew});
   p.num_slots = 1;
-  p.arena_bytes = kRows * 4;
-  const int32_t slot = AddValue(p, ValueKind::kSlot, 0, kRows * 4), mid = AddValue(p, ValueKind::kArena, 0, kRows * 4);
-  const View x = MakeView(in, kF, {kRows}), s = MakeView(slot, kF, {kRows}), m = MakeView(mid, kF, {kRows});
+  p.arena_bytes = kFew * 4;
+  const int32_t slot = AddValue(p, ValueKind::kSlot, 0, kMany * 4), mid = AddValue(p, ValueKind::kArena, 0, kFew * 4);
+  const int32_t lent = AddValue(p, ValueKind::kLent, 0, kMany * 4);
+  const View x = MakeView(in, kF, {kMany}), s = MakeView(slot, kF, {kMany}), l = MakeView(lent, kF, {kMany});
   const int32_t add = AddKernel(p, "add_one"), sum = AddKernel(p, "row_sum", 64);
-  if (early) p.regions[0].steps.push_back(KernelCall(add, {x, m}, kRows));
-  p.regions[0].steps.push_back(FrameworkCall("test.add", {x, x}, s, ResultRule::kOwned));
-  p.regions[0].steps.push_back(KernelCall(add, {s, m}, kRows));
-  p.regions[0].steps.back().release_slots = {0};
-  p.regions[0].steps.push_back(KernelCall(sum, {MakeView(mid, kF, {kRows, 1}), MakeView(out, kF, {kRows})}, kRows));
-  std::get<KernelStep>(p.regions[0].steps.back().body).args = {1};
+  std::vector<Step>& steps = p.regions[0].steps;
+  if (early) steps.push_back(KernelCall(add, {x, MakeView(mid, kF, {kFew})}, kFew));
+  steps.push_back(KernelCall(add, {x, l}, kMany));
+  steps.push_back(FrameworkCall("test.add", {l, l}, s, ResultRule::kOwned));
+  steps.push_back(KernelCall(add, {s, MakeView(mid, kF, {kFew})}, kFew));
+  steps.push_back(KernelCall(add, {s, MakeView(out, kF, {kMany})}, kMany));
+  steps.back().release_slots = {0};
+  steps.push_back(KernelCall(sum, {MakeView(mid, kF, {kFew, 1}), MakeView(few, kF, {kFew})}, kFew));
+  std::get<KernelStep>(steps.back().body).args = {1};
   return p;
 }
 
@@ -205,15 +210,16 @@ TEST(Executable, AnArenaThatIsFirstNeededBehindACallComesThenAndGoes) {
   for (const bool early : {false, true}) {
     FakeHost host;
     auto e = Make(ArenaBehindACall(early), host.get());
-    Array in({512}, 2), out({512});
-    TenonTensor inputs[] = {in.tensor()}, outputs[] = {out.tensor()};
+    Array in({4096}, 2), out({4096}), few({512});
+    TenonTensor inputs[] = {in.tensor()}, outputs[] = {out.tensor(), few.tensor()};
     const int64_t before = host.allocations();
     host.ThrowInCall(0);
     EXPECT_EQ(e->Run(inputs, outputs).code, TENON_ERROR);
     EXPECT_EQ(host.allocations() - before, early ? 2 : 1);  // the call itself counts as one
     for (int run = 0; run < 2; ++run) {
       ASSERT_EQ(e->Run(inputs, outputs).code, TENON_OK);
-      EXPECT_THAT(out.data, Each(5.0f));
+      EXPECT_THAT(out.data, Each(7.0f));
+      EXPECT_THAT(few.data, Each(7.0f));
       EXPECT_EQ(host.live_bytes() == 0, !early);
     }
     e.reset();
@@ -227,7 +233,7 @@ TEST(Executable, AnArenaThatIsFirstNeededBehindACallComesThenAndGoes) {
       EXPECT_THAT(failed.error, HasSubstr("out of memory: wanted")) << n;
       EXPECT_EQ(host.live_bytes(), 0) << n;
       ASSERT_EQ(again->Run(inputs, outputs).code, TENON_OK) << n;
-      EXPECT_THAT(out.data, Each(5.0f));
+      EXPECT_THAT(few.data, Each(7.0f));
     }
     EXPECT_TRUE(host.clean());
   }
