@@ -172,7 +172,7 @@ ArenaPlaces PlaceBuffers(absl::Span<const BufferLife> lives, absl::Span<const in
   std::iota(largest.begin(), largest.end(), 0);
   std::stable_sort(largest.begin(), largest.end(), [&](int32_t a, int32_t b) { return lent[a].bytes > lent[b].bytes; });
   if (largest.size() > kMostLent) largest.resize(kMostLent);
-  auto fits = [&](int32_t b, int32_t memory) { return lives[b].last < lent[memory].until && bytes[b] <= lent[memory].bytes; };
+  auto fits = [&](int32_t b, int32_t memory) { return lent[memory].CanHold(lives[b], bytes[b]); };
   std::vector<BufferLife> others;
   std::vector<int64_t> others_bytes;
   std::vector<int32_t> movable;

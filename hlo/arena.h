@@ -22,6 +22,7 @@ struct BufferLife {
 struct LentMemory {
   int64_t bytes = 0;
   int32_t until = 0;
+  bool CanHold(const BufferLife& life, int64_t size) const { return life.last < until && size <= bytes; }
 };
 
 struct ArenaPlaces {

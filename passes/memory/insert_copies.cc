@@ -317,12 +317,11 @@ bool CopyMasks(Computation* entry, PassContext& context) {
   absl::flat_hash_map<const Instruction*, Instruction*> copies;
   ViewCache views;
   for (Instruction* call : entry->PostOrder()) {
-    const bool custom = call->opcode() == Opcode::kCustomCall;
-    // Query, key and value come first; of the backward gradient, result and logsumexp, too.
-    const int64_t mask = custom && call->custom_call_target() == "host.attention"            ? 3
-                         : custom && call->custom_call_target() == "host.attention_backward" ? 6
-                                                                                             : -1;
-    if (mask < 0 || mask >= call->operand_count()) continue;
+    if (call->opcode() != Opcode::kCustomCall) continue;
+    const bool forward = call->custom_call_target() == "host.attention";
+    if (!forward && call->custom_call_target() != "host.attention_backward") continue;
+    const int64_t mask = forward ? 3 : 6;  // behind query, key and value; of the backward behind gradient, result and logsumexp, too
+    if (mask >= call->operand_count()) continue;
     Instruction* operand = call->operand(mask);
     const StridedView& view = views.Of(operand);
     if (view.strides.empty() || KnownOne(view.dims.back()) || KnownEqual(view.strides.back(), 1) || RepeatsElements(view)) continue;

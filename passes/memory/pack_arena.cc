@@ -20,7 +20,7 @@ int64_t BirthOfArena(const BufferPlan& plan, absl::Span<const BufferLife> lives,
                      absl::Span<const LentMemory> lent) {
   int64_t first = INT32_MAX;
   for (size_t b = 0; b < lives.size(); ++b) {
-    auto fits = [&](const LentMemory& memory) { return lives[b].last < memory.until && bytes[b] <= memory.bytes; };
+    auto fits = [&](const LentMemory& memory) { return memory.CanHold(lives[b], bytes[b]); };
     if (bytes[b] > 0 && std::none_of(lent.begin(), lent.end(), fits)) first = std::min<int64_t>(first, lives[b].first);
   }
   const bool late = std::any_of(plan.allocations.begin(), plan.allocations.end(), [&](const Allocation& a) {

@@ -80,7 +80,7 @@ class Frame {
   // After the steps, however they ended: gives back what is left in slots. The frame can be used
   // again.
   void End();
-  // The arena of a program with an arena_step, before that step. Errors: out of memory.
+  // When a run begins, or before the program's arena_step. Errors: out of memory.
   absl::Status PlaceArena() { return arena.Place(bound.program, dims, nullptr, &base); }
 
   char* Address(const BoundView& v) const {

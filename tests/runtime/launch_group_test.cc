@@ -252,6 +252,41 @@ TEST(LaunchGroup, KernelsWithScratchRunApartWhereThenThereIsRoomForIt) {
   }
 }
 
+// Behind a call two kernels share a launch; only the second one needs the arena, which is not there so far.
+TEST(LaunchGroup, AnArenaThatComesLateComesBeforeTheGroup) {
+  constexpr int64_t kFew = 2 * kGrain, kMany = 4 * kFew;
+  FakeHost fake;
+  Backwards host(fake);
+  Program p = Empty();
+  const int32_t in = AddInput(p, kF, {kMany}), y = AddInput(p, kF, {kFew}), out = AddOutput(p, kF, {kMany});
+  const int32_t first = AddOutput(p, kF, {kFew}), second = AddOutput(p, kF, {kFew});
+  p.num_slots = 1;
+  p.arena_bytes = 4 * kFew;
+  const int32_t slot = AddValue(p, ValueKind::kSlot, 0, 4 * kMany), mid = AddValue(p, ValueKind::kArena, 0, 4 * kFew);
+  const View lent = MakeView(AddValue(p, ValueKind::kLent, 0, 4 * kMany), kF, {kMany}), few = MakeView(y, kF, {kFew});
+  const int32_t add = AddKernel(p, "add_one");
+  p.regions[0].steps = {KernelCall(add, {MakeView(in, kF, {kMany}), lent}, kMany, kGrain),
+                        FrameworkCall("test.add", {lent, lent}, MakeView(slot, kF, {kMany}), ResultRule::kOwned),
+                        KernelCall(add, {few, MakeView(first, kF, {kFew})}, kFew, kGrain),
+                        KernelCall(add, {few, MakeView(mid, kF, {kFew})}, kFew, kGrain),
+                        KernelCall(add, {MakeView(mid, kF, {kFew}), MakeView(second, kF, {kFew})}, kFew, kGrain),
+                        KernelCall(add, {MakeView(slot, kF, {kMany}), MakeView(out, kF, {kMany})}, kMany, kGrain)};
+  ASSERT_FALSE(GroupsOf(p).empty());
+  EXPECT_EQ(GroupsOf(p)[0].first, 2);
+  auto made = Executable::Create(std::move(p), FakeLoader(), &host.host);
+  ASSERT_TRUE(made.ok()) << made.status();
+  Backwards::threads = 2;
+  for (int run = 0; run < 2; ++run) {
+    Array x({kMany}, 1), z({kFew}, 3), a({kMany}), b({kFew}), c({kFew});
+    TenonTensor inputs[] = {x.tensor(), z.tensor()}, outputs[] = {a.tensor(), b.tensor(), c.tensor()};
+    ASSERT_EQ((*made)->Run(inputs, outputs).code, TENON_OK);
+    EXPECT_THAT(a.data, ::testing::Each(5.0f));
+    EXPECT_THAT(b.data, ::testing::Each(4.0f));
+    EXPECT_THAT(c.data, ::testing::Each(5.0f));
+    if (GuardOfEnvironment() == MemoryGuard::kOff) EXPECT_EQ(fake.live_bytes(), 0);
+  }
+}
+
 // Each call's sizes say what is large: it runs alone, between the launches of the others.
 TEST(LaunchGroup, SizesOfEachCallSayWhatIsLarge) {
   FakeHost fake;

@@ -98,7 +98,6 @@ std::vector<LaunchPlan::Pair> OverwritesOfLoops(const FusedKernel& f, const Kern
   return pairs;
 }
 
-// What a scatter or an update of a slice writes into, where nothing else reads it.
 // Is term k of an element in column n read as far from its row's first one as k is from 0, and the element stored so far as n? Then both
 // rows lie at one place.
 bool RowsLieAlike(IndexSpace& space, const Iteration& iteration, Index read, Index stored) {
@@ -137,6 +136,7 @@ std::vector<LaunchPlan::Pair> OverwritesOfProduct(const FusedKernel& f, const Ke
   return pairs;
 }
 
+// What a scatter or an update of a slice writes into, where nothing else reads it.
 std::vector<LaunchPlan::Pair> OverwritesOfCopies(const FusedKernel& f) {
   std::vector<LaunchPlan::Pair> pairs;
   for (const LaunchPlan::Pair& copy : f.copies) {
